@@ -1,0 +1,1 @@
+"""A small Kafka client, for planning, fetching and administration."""

@@ -1,0 +1,1 @@
+"""What the control lane says: brokers, topics, configurations."""

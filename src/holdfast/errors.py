@@ -1,0 +1,53 @@
+"""Four families of errors, by what the caller must do: retry, reopen, fix the call, stop.
+
+Pure. Every message carries the thing and its numbers. Expected refusals of the Kafka protocol are
+not errors here: they are returned values.
+"""
+
+
+class HoldfastError(Exception):
+    """The root of all errors that Holdfast raises on purpose."""
+
+
+class RetryError(HoldfastError):
+    """Nothing is wrong with the call: try it again, later."""
+
+
+class StoreUnavailable(RetryError):
+    """The store did not answer, or answered that it cannot now; the outcome of a write is unknown."""
+
+
+class Overloaded(RetryError):
+    """A bound on memory or on waiting work was reached."""
+
+
+class ReopenError(HoldfastError):
+    """What was held is no longer valid: open it again, from the store."""
+
+
+class Fenced(ReopenError):
+    """Another writer owns the lane."""
+
+
+class ObjectNotFound(ReopenError):
+    """The object is not in the store, or no longer: plan the read again."""
+
+
+class CallError(HoldfastError):
+    """The call is wrong, and would be wrong again: fix it."""
+
+
+class ConfigurationError(CallError):
+    """A setting, an option or an address that cannot be used; the message names the remedy."""
+
+
+class StopError(HoldfastError):
+    """Going on would harm data: stop, and let a person look."""
+
+
+class CorruptObject(StopError):
+    """The bytes of an object are not those that were written."""
+
+
+class InvariantViolation(StopError):
+    """The program found itself in a state that must not exist; a bug, and the lane stops."""

@@ -1,0 +1,1 @@
+"""One partition's log: index, producers, appends, reads, retention, segments."""

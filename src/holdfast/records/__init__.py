@@ -1,0 +1,1 @@
+"""Record batches: check, stamp, decode, encode, compress. Pure."""

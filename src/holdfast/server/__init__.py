@@ -1,0 +1,1 @@
+"""The network edge: TCP connections that carry Kafka frames."""

@@ -1,0 +1,1 @@
+"""Histories, checkers and the deterministic simulation."""
