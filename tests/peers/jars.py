@@ -1,0 +1,117 @@
+"""The peers' jars and our Java programs: fetched and compiled once into a cache folder.
+
+It owns the cache folder (HOLDFAST_CACHE, else ~/.cache/holdfast). It never writes into the tree,
+and one lock keeps test workers from fetching at the same time.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+POM = ROOT / "peers" / "pom.xml"
+JAVA_SOURCES = ROOT / "peers" / "java"
+KAFKA_VERSION = "4.3.1"
+JAVA_MAJOR_MIN = 17
+FETCH_SECONDS_MAX = 600
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+
+
+class PeerUnavailable(Exception):
+    """Java or Maven is missing here, or the jars cannot be had: a reason to skip."""
+
+
+def cache_folder() -> Path:
+    """Where fetched and compiled files stay between runs."""
+    return Path(os.environ.get("HOLDFAST_CACHE") or Path.home() / ".cache" / "holdfast")
+
+
+def java_command() -> str:
+    """The path of a Java that is new enough."""
+    java = shutil.which("java")
+    if java is None:
+        raise PeerUnavailable(f"Apache Kafka needs Java {JAVA_MAJOR_MIN}: no java on the path")
+    banner = subprocess.run(
+        [java, "-version"], capture_output=True, text=True, timeout=60, check=False
+    ).stderr
+    found = re.search(r'version "(\d+)', banner)
+    if found is None or int(found[1]) < JAVA_MAJOR_MIN:
+        raise PeerUnavailable(f"Apache Kafka needs Java {JAVA_MAJOR_MIN}: found {banner[:80]!r}")
+    return java
+
+
+def kafka_class_path() -> str:
+    """The class path of Apache Kafka; the first caller fetches the jars by Maven."""
+    folder = cache_folder() / f"kafka-{KAFKA_VERSION}-{_digest([POM])}"
+    with _locked("kafka"):
+        if not folder.is_dir():
+            _fetch_jars(folder)
+    return f"{folder}/*"
+
+
+def program_class_path() -> str:
+    """The class path of our Java programs with Apache Kafka's; the first caller compiles them."""
+    jars = kafka_class_path()
+    sources = sorted(JAVA_SOURCES.rglob("*.java"))
+    folder = cache_folder() / f"programs-{_digest([POM, *sources])}"
+    with _locked("programs"):
+        if not folder.is_dir():
+            _compile(sources, jars, folder)
+    return f"{folder}{os.pathsep}{jars}"
+
+
+def _fetch_jars(folder: Path) -> None:
+    java_command()
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise PeerUnavailable("Apache Kafka's jars are fetched by Maven: no mvn on the path")
+    partial = _empty(folder.with_suffix(".partial"))
+    command = [
+        *(maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"),
+        *(f"-DoutputDirectory={partial}", "-DincludeScope=runtime"),
+    ]
+    fetched = subprocess.run(
+        command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX, check=False
+    )
+    if fetched.returncode != 0:
+        raise PeerUnavailable(f"Maven could not fetch Apache Kafka: {fetched.stdout[-600:]}")
+    partial.rename(folder)
+
+
+def _compile(sources: list[Path], jars: str, folder: Path) -> None:
+    javac = shutil.which("javac")
+    if javac is None:
+        raise PeerUnavailable("the Java client needs a JDK: no javac on the path")
+    partial = _empty(folder.with_suffix(".partial"))
+    command = [javac, "-Xlint:all,-processing,-path", "-d", str(partial), "-cp", jars]
+    compiled = subprocess.run(
+        [*command, *map(str, sources)], capture_output=True, text=True, timeout=300, check=False
+    )
+    if compiled.returncode != 0:
+        raise RuntimeError(f"javac: {compiled.stderr}")
+    partial.rename(folder)
+
+
+def _empty(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _digest(files: list[Path]) -> str:
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+
+
+@contextmanager
+def _locked(name: str) -> Iterator[None]:
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
