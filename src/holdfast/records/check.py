@@ -1,0 +1,148 @@
+"""Whether the records of one partition in a Produce request may be appended.
+
+Pure. Makes the checks that Kafka makes from the header and the CRC, in Kafka's order, and answers
+with Kafka's error. It does not open the records: what only a full decode can show is left to the
+reader. Stricter than Kafka in four places: bytes after the batch are refused where Kafka would cut
+them off and acknowledge the rest; a negative producer epoch, a record count that the bytes cannot
+hold, and the mark of log append time are refused always.
+"""
+
+import enum
+from dataclasses import dataclass
+
+from fastcrc.crc32 import iscsi
+
+from holdfast.records.batch import (
+    CRC_START,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC,
+    BatchHeader,
+    parse_header,
+)
+from holdfast.records.compression import Codec
+
+RECORD_BYTES_MIN = 7
+"""Length, attributes, two deltas, two lengths and a header count, of one byte each."""
+
+EXPANSION_MAX = {
+    Codec.NONE: 1,
+    Codec.GZIP: 2048,
+    Codec.SNAPPY: 64,
+    Codec.LZ4: 512,
+    Codec.ZSTD: 65536,
+}
+"""Bytes that one compressed byte can stand for, at least twice what each format can really do."""
+
+
+class RefusalKind(enum.Enum):
+    """Kafka's name and code of the error that the client is told."""
+
+    CORRUPT_MESSAGE = 2
+    MESSAGE_TOO_LARGE = 10
+    INVALID_TIMESTAMP = 32
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    INVALID_RECORD = 87
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the records were not taken."""
+
+    error: RefusalKind
+    message: str
+
+
+def check_produced(
+    records: memoryview | bytes | None, *, max_batch_bytes: int, zstd_allowed: bool = True
+) -> list[BatchHeader] | Refusal:
+    """The header of the one batch, or the refusal. zstd_allowed is false before Produce v7."""
+    if records is None:
+        return Refusal(RefusalKind.INVALID_RECORD, "the records are null; one batch is required")
+    header = _frame(records)
+    if isinstance(header, Refusal):
+        return header
+    if header.codec_id == Codec.ZSTD and not zstd_allowed:
+        return Refusal(
+            RefusalKind.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs a Produce request of v7 or newer"
+        )
+    if header.size_bytes != len(records):
+        return _invalid(
+            f"{len(records) - header.size_bytes} bytes follow the first batch "
+            f"of {header.size_bytes}; exactly one batch is allowed per partition"
+        )
+    if header.base_offset != 0:
+        return _invalid(f"the base offset is {header.base_offset}; a producer must send 0")
+    if header.size_bytes > max_batch_bytes:
+        return Refusal(
+            RefusalKind.MESSAGE_TOO_LARGE,
+            f"the batch has {header.size_bytes} bytes; max.message.bytes is {max_batch_bytes}",
+        )
+    computed = iscsi(memoryview(records)[CRC_START:])
+    if computed != header.crc:
+        return Refusal(
+            RefusalKind.CORRUPT_MESSAGE,
+            f"the batch of {header.size_bytes} bytes says CRC {header.crc:#010x}; "
+            f"its bytes give {computed:#010x}",
+        )
+    return _field_problem(header) or [header]
+
+
+def _frame(records: memoryview | bytes) -> BatchHeader | Refusal:
+    """One whole batch of magic 2 at the start, or Kafka's answer to what is there instead."""
+    left = len(records)
+    if left < LENGTH_PREFIX_BYTES + 5:
+        return _invalid(f"{left} bytes of records; at least one batch is required")
+    length = int.from_bytes(records[8:12], "big", signed=True)
+    magic = records[16]
+    if magic > MAGIC:
+        return Refusal(RefusalKind.CORRUPT_MESSAGE, f"the batch has the unknown magic {magic}")
+    if magic < MAGIC:
+        return _invalid(f"the batch has magic {magic}; only 2 is allowed")
+    size_bytes = length + LENGTH_PREFIX_BYTES
+    if size_bytes < HEADER_BYTES:
+        return Refusal(
+            RefusalKind.CORRUPT_MESSAGE,
+            f"the batch says {size_bytes} bytes; its header alone has {HEADER_BYTES}",
+        )
+    if size_bytes > left:
+        return _invalid(f"the batch says {size_bytes} bytes; the request holds {left}")
+    return parse_header(records)
+
+
+def _field_problem(header: BatchHeader) -> Refusal | None:
+    """What the CRC vouches for, but a producer must not send."""
+    count = header.record_count
+    if header.codec_id > Codec.ZSTD:
+        return Refusal(
+            RefusalKind.UNSUPPORTED_COMPRESSION_TYPE,
+            f"the batch has the unknown codec {header.codec_id}",
+        )
+    if count <= 0:
+        return _invalid(f"the batch says {count} records; at least 1 is required")
+    if count != header.last_offset_delta + 1:
+        return _invalid(
+            f"the batch says {count} records and a last offset delta of {header.last_offset_delta}"
+        )
+    body_bytes = header.size_bytes - HEADER_BYTES
+    if count * RECORD_BYTES_MIN > body_bytes * EXPANSION_MAX[Codec(header.codec_id)]:
+        return _invalid(f"{count} records cannot be in {body_bytes} bytes")
+    if header.is_control:
+        return _invalid("the batch is a control batch; only a coordinator may write one")
+    if header.is_log_append_time:
+        return Refusal(
+            RefusalKind.INVALID_TIMESTAMP,
+            "the batch says that its timestamps are log append time; a producer must not set that",
+        )
+    if header.has_producer and (header.base_sequence < 0 or header.producer_epoch < 0):
+        return _invalid(
+            f"producer {header.producer_id} sends sequence {header.base_sequence} "
+            f"and producer epoch {header.producer_epoch}; neither may be negative"
+        )
+    if header.is_transactional and not header.has_producer:
+        return _invalid(f"the batch is transactional and has producer id {header.producer_id}")
+    return None
+
+
+def _invalid(message: str) -> Refusal:
+    return Refusal(RefusalKind.INVALID_RECORD, message)

@@ -1,0 +1,41 @@
+"""What a leader writes into a produced batch: its offsets, its leader epoch, the append time.
+
+Pure, in place. Must never touch the records themselves.
+"""
+
+import struct
+
+from fastcrc.crc32 import iscsi
+
+from holdfast.errors import CallError
+from holdfast.records.batch import CRC_START, LOG_APPEND_TIME_BIT, parse_header
+
+_OFFSET = struct.Struct(">q")
+_LEADER_EPOCH = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_ATTRIBUTES = struct.Struct(">h")
+_TIMESTAMP = struct.Struct(">q")
+
+LEADER_EPOCH_START = 12
+CRC_FIELD_START = 17
+MAX_TIMESTAMP_START = 35
+
+
+def stamp(buffer: memoryview | bytearray, *, base_offset: int, leader_epoch: int) -> None:
+    """Set both in the batch at position 0; neither is covered by the CRC."""
+    _OFFSET.pack_into(buffer, 0, base_offset)
+    _LEADER_EPOCH.pack_into(buffer, LEADER_EPOCH_START, leader_epoch)
+
+
+def stamp_log_append_time(buffer: memoryview | bytearray, *, now_ms: int) -> None:
+    """Give every record of the batch at position 0 this time, and make the CRC right again.
+
+    A reader takes max_timestamp for each record where the bit is set, so no record is rewritten.
+    """
+    header = parse_header(buffer)
+    if header.size_bytes > len(buffer):
+        raise CallError(f"a batch of {header.size_bytes} bytes in a buffer of {len(buffer)}")
+    _ATTRIBUTES.pack_into(buffer, CRC_START, header.attributes | LOG_APPEND_TIME_BIT)
+    _TIMESTAMP.pack_into(buffer, MAX_TIMESTAMP_START, now_ms)
+    crc = iscsi(memoryview(buffer)[CRC_START : header.size_bytes])
+    _CRC.pack_into(buffer, CRC_FIELD_START, crc)

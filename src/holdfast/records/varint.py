@@ -1,0 +1,48 @@
+"""Zigzag varints as records use them: 32-bit lengths and deltas, 64-bit timestamps.
+
+Pure. Must never read past the end that it is given, nor more bytes than the width allows.
+"""
+
+from holdfast.errors import CorruptObject
+
+SMALL_MAX = 4096
+
+
+def _encode(value: int) -> bytes:
+    rest = (value << 1) if value >= 0 else ((-value) << 1) - 1
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+_SMALL = tuple(_encode(value) for value in range(SMALL_MAX))
+
+
+def encode_varint(value: int) -> bytes:
+    """The zigzag varint of a value; those of small records come from a table."""
+    if 0 <= value < SMALL_MAX:
+        return _SMALL[value]
+    return _encode(value)
+
+
+def decode_varint(data: bytes, position: int, end: int, bits: int) -> tuple[int, int]:
+    """The value at a position and the position after it."""
+    raw = 0
+    shift = 0
+    while position < end:
+        byte = data[position]
+        position += 1
+        raw |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if raw >> bits:
+                break
+            return (raw >> 1) ^ -(raw & 1), position
+        shift += 7
+        if shift >= bits:
+            break
+    else:
+        raise CorruptObject(f"the records end inside a varint, at byte {position} of {end}")
+    raise CorruptObject(f"a varint before byte {position} has more than {bits} bits")
