@@ -11,7 +11,10 @@ from typing import NamedTuple, Protocol
 
 Buffer = bytes | bytearray | memoryview
 Buffers = Sequence[Buffer]
-"""The body of an object as the buffers that it is made of, in order; an adapter joins only if it must."""
+"""A body as the buffers that it is made of, in order; an adapter joins them only if it must.
+
+The caller must not change them until the call has ended, nor after a cancel.
+"""
 
 
 class CreateAnswer(enum.Enum):
@@ -47,14 +50,15 @@ class Store(Protocol):
         ...
 
     async def create(self, key: str, body: Buffers) -> CreateAnswer:
-        """Write the object only if the key is free; durable when it says CREATED.
+        """Write the object only if the key is free; durable when it says CREATED, or EXISTS.
 
-        Raises StoreUnavailable where the outcome is unknown: the object may be there, or appear later.
+        Raises StoreUnavailable where the outcome is unknown: the object may be there, or appear
+        later. So may one whose call was cancelled.
         """
         ...
 
     async def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
-        """The bytes from start, `length` of them or fewer where the object ends; all where length is None.
+        """The bytes from start: `length` of them, fewer where the object ends, all where None.
 
         Raises ObjectNotFound, or StoreUnavailable. A start at or past the end gives b"".
         """
@@ -67,7 +71,10 @@ class Store(Protocol):
     async def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
     ) -> list[ObjectEntry]:
-        """Entries whose key starts with prefix and is greater than `after`, sorted by key, at most `limit`."""
+        """At most `limit` entries with keys that start with prefix and are greater than `after`.
+
+        Sorted by the bytes of the whole key. The prefix may end in the middle of a part.
+        """
         ...
 
     async def delete(self, keys: Sequence[str]) -> None:
