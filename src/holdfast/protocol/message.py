@@ -1,0 +1,115 @@
+"""Kafka messages as classes that are their own field table.
+
+Pure. Owns how a message is built, compared, shown and versioned. Must never know a particular
+message (see messages/) nor how a field is laid out in bytes (see decoder and encoder).
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self, cast, dataclass_transform
+
+from holdfast.protocol import compile as codec
+from holdfast.protocol.fields import LAST, Field
+from holdfast.protocol.primitives import Buffer, MalformedMessage
+
+
+@dataclass_transform(kw_only_default=True)
+class StructType(type):
+    """Turns the field table in a class body into slots and a constructor."""
+
+    FIELDS: dict[str, Field]
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> StructType:
+        fields = {key: value for key, value in namespace.items() if isinstance(value, Field)}
+        body = {key: value for key, value in namespace.items() if key not in fields}
+        body["__slots__"] = tuple(fields)
+        body["FIELDS"] = fields
+        if fields:
+            body["__init__"] = codec.constructor(fields)
+        return super().__new__(cls, name, bases, body, **options)
+
+
+class Struct(metaclass=StructType):
+    """A group of fields: a whole message, or an element of one of its arrays."""
+
+    FIELDS: ClassVar[dict[str, Field]]
+    __hash__: ClassVar[None]  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in self.FIELDS)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={_short(getattr(self, name))}" for name in self.FIELDS)
+        return f"{type(self).__name__}({shown})"
+
+
+def _short(value: object) -> str:
+    if isinstance(value, bytes | bytearray):
+        return repr(value) if len(value) <= 64 else f"<{len(value)} bytes>"
+    return f"<{value.nbytes} bytes>" if isinstance(value, memoryview) else repr(value)
+
+
+class Message(Struct):
+    """A request or a response, in all the versions that its table covers."""
+
+    API_KEY: ClassVar[int] = -1
+    VERSIONS: ClassVar[range] = range(0)
+    FLEXIBLE_SINCE: ClassVar[int] = LAST
+    DECODERS: ClassVar[dict[int, codec.Decoder]]
+    ENCODERS: ClassVar[dict[int, codec.Encoder]]
+
+    def __init_subclass__(cls, *, api_key: int, versions: str, flexible: str = "none") -> None:
+        super().__init_subclass__()
+        first, _, last = versions.partition("-")
+        cls.API_KEY = api_key
+        cls.VERSIONS = range(int(first), int(last or first) + 1)
+        cls.FLEXIBLE_SINCE = LAST if flexible == "none" else int(flexible.removesuffix("+"))
+        cls.DECODERS = {}
+        cls.ENCODERS = {}
+
+    @classmethod
+    def is_flexible(cls, version: int) -> bool:
+        """Whether this version, and with it its header, has compact lengths and tagged fields."""
+        return version >= cls.FLEXIBLE_SINCE
+
+    @classmethod
+    def decode(cls, source: Buffer, version: int, position: int = 0) -> Self:
+        """The message that fills `source` from `position` to its end.
+
+        Record batches stay slices of `source`. Raises MalformedMessage, also for bytes left over.
+        """
+        decoder = cls.DECODERS.get(version) or cls._compile_decoder(version)
+        view = source if type(source) is memoryview else memoryview(source)
+        message, stop = decoder(view, position, len(view))
+        if stop != len(view):
+            raise MalformedMessage(
+                f"{cls.__name__} v{version} ends at byte {stop} of {len(view)}: bytes are left over"
+            )
+        return cast(Self, message)
+
+    def encode(self, version: int) -> list[Buffer]:
+        """The message as buffers in order; those of record batches are the ones handed in."""
+        encoder = self.ENCODERS.get(version) or self._compile_encoder(version)
+        return encoder(self)
+
+    @classmethod
+    def _compile_decoder(cls, version: int) -> codec.Decoder:
+        cls._check(version)
+        decoder = cls.DECODERS[version] = codec.decoder(cls, version, cls.is_flexible(version))
+        return decoder
+
+    @classmethod
+    def _compile_encoder(cls, version: int) -> codec.Encoder:
+        cls._check(version)
+        encoder = cls.ENCODERS[version] = codec.encoder(cls, version, cls.is_flexible(version))
+        return encoder
+
+    @classmethod
+    def _check(cls, version: int) -> None:
+        if version not in cls.VERSIONS:
+            known = f"{cls.VERSIONS[0]} to {cls.VERSIONS[-1]}"
+            raise MalformedMessage(f"{cls.__name__} has versions {known}, not {version}")

@@ -1,0 +1,1 @@
+"""One module per Kafka API: the field tables of its request and its response. Pure."""

@@ -1,0 +1,38 @@
+"""ApiVersions (18), versions 0 to 4: which versions of which APIs a broker serves."""
+
+from holdfast.protocol.api import ApiKey
+from holdfast.protocol.fields import array, boolean, int16, int32, int64, string
+from holdfast.protocol.message import Message, Struct
+
+
+class ApiVersionsRequest(Message, api_key=ApiKey.API_VERSIONS, versions="0-4", flexible="3+"):
+    client_software_name: str = string(since=3)
+    client_software_version: str = string(since=3)
+
+
+class ApiVersion(Struct):
+    api_key: int = int16()
+    min_version: int = int16()
+    max_version: int = int16()
+
+
+class SupportedFeatureKey(Struct):
+    name: str = string()
+    min_version: int = int16()
+    max_version: int = int16()
+
+
+class FinalizedFeatureKey(Struct):
+    name: str = string()
+    max_version_level: int = int16()
+    min_version_level: int = int16()
+
+
+class ApiVersionsResponse(Message, api_key=ApiKey.API_VERSIONS, versions="0-4", flexible="3+"):
+    error_code: int = int16()
+    api_keys: list[ApiVersion] = array(ApiVersion)
+    throttle_time_ms: int = int32(since=1)
+    supported_features: list[SupportedFeatureKey] = array(SupportedFeatureKey, since=3, tag=0)
+    finalized_features_epoch: int = int64(default=-1, since=3, tag=1)
+    finalized_features: list[FinalizedFeatureKey] = array(FinalizedFeatureKey, since=3, tag=2)
+    zk_migration_ready: bool = boolean(since=3, tag=3)

@@ -1,0 +1,69 @@
+"""ConsumerGroupDescribe (69), versions 0 to 1: state and members of KIP-848 groups."""
+
+from uuid import UUID
+
+from holdfast.protocol.api import ApiKey
+from holdfast.protocol.fields import (
+    INT32,
+    STRING,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    nested,
+    nullable_string,
+    string,
+    uuid,
+)
+from holdfast.protocol.message import Message, Struct
+
+
+class ConsumerGroupDescribeRequest(
+    Message, api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1", flexible="0+"
+):
+    group_ids: list[str] = array(STRING)
+    include_authorized_operations: bool = boolean()
+
+
+class TopicPartitions(Struct):
+    topic_id: UUID = uuid()
+    topic_name: str = string()
+    partitions: list[int] = array(INT32)
+
+
+class Assignment(Struct):
+    topic_partitions: list[TopicPartitions] = array(TopicPartitions)
+
+
+class Member(Struct):
+    member_id: str = string()
+    instance_id: str | None = nullable_string()
+    rack_id: str | None = nullable_string()
+    member_epoch: int = int32()
+    client_id: str = string()
+    client_host: str = string()
+    subscribed_topic_names: list[str] = array(STRING)
+    subscribed_topic_regex: str | None = nullable_string()
+    assignment: Assignment = nested(Assignment)
+    target_assignment: Assignment = nested(Assignment)
+    member_type: int = int8(default=-1, since=1)
+
+
+class DescribedGroup(Struct):
+    error_code: int = int16()
+    error_message: str | None = nullable_string()
+    group_id: str = string()
+    group_state: str = string()
+    group_epoch: int = int32()
+    assignment_epoch: int = int32()
+    assignor_name: str = string()
+    members: list[Member] = array(Member)
+    authorized_operations: int = int32(default=-2147483648)
+
+
+class ConsumerGroupDescribeResponse(
+    Message, api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1", flexible="0+"
+):
+    throttle_time_ms: int = int32()
+    groups: list[DescribedGroup] = array(DescribedGroup)

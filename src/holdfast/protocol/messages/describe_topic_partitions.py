@@ -1,0 +1,73 @@
+"""DescribeTopicPartitions (75), versions 0: partitions of topics, page by page."""
+
+from uuid import UUID
+
+from holdfast.protocol.api import ApiKey
+from holdfast.protocol.fields import (
+    INT32,
+    array,
+    boolean,
+    int16,
+    int32,
+    nullable_array,
+    nullable_nested,
+    nullable_string,
+    string,
+    uuid,
+)
+from holdfast.protocol.message import Message, Struct
+
+
+class TopicRequest(Struct):
+    name: str = string()
+
+
+class Cursor(Struct):
+    topic_name: str = string()
+    partition_index: int = int32()
+
+
+class DescribeTopicPartitionsRequest(
+    Message, api_key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"
+):
+    topics: list[TopicRequest] = array(TopicRequest)
+    response_partition_limit: int = int32(default=2000)
+    cursor: Cursor | None = nullable_nested(Cursor)
+
+
+class DescribeTopicPartitionsResponsePartition(Struct):
+    error_code: int = int16()
+    partition_index: int = int32()
+    leader_id: int = int32()
+    leader_epoch: int = int32(default=-1)
+    replica_nodes: list[int] = array(INT32)
+    isr_nodes: list[int] = array(INT32)
+    eligible_leader_replicas: list[int] | None = nullable_array(INT32)
+    last_known_elr: list[int] | None = nullable_array(INT32)
+    offline_replicas: list[int] = array(INT32)
+
+
+class DescribeTopicPartitionsResponseTopic(Struct):
+    error_code: int = int16()
+    name: str | None = nullable_string()
+    topic_id: UUID = uuid()
+    is_internal: bool = boolean()
+    partitions: list[DescribeTopicPartitionsResponsePartition] = array(
+        DescribeTopicPartitionsResponsePartition
+    )
+    topic_authorized_operations: int = int32(default=-2147483648)
+
+
+class DescribeTopicPartitionsResponseCursor(Struct):
+    topic_name: str = string()
+    partition_index: int = int32()
+
+
+class DescribeTopicPartitionsResponse(
+    Message, api_key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"
+):
+    throttle_time_ms: int = int32()
+    topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic)
+    next_cursor: DescribeTopicPartitionsResponseCursor | None = nullable_nested(
+        DescribeTopicPartitionsResponseCursor
+    )

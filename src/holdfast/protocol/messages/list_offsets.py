@@ -1,0 +1,41 @@
+"""ListOffsets (2), versions 1 to 11: offsets by timestamp, earliest and latest."""
+
+from holdfast.protocol.api import ApiKey
+from holdfast.protocol.fields import array, int8, int16, int32, int64, string
+from holdfast.protocol.message import Message, Struct
+
+
+class ListOffsetsPartition(Struct):
+    partition_index: int = int32()
+    current_leader_epoch: int = int32(default=-1, since=4)
+    timestamp: int = int64()
+
+
+class ListOffsetsTopic(Struct):
+    name: str = string()
+    partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition)
+
+
+class ListOffsetsRequest(Message, api_key=ApiKey.LIST_OFFSETS, versions="1-11", flexible="6+"):
+    replica_id: int = int32()
+    isolation_level: int = int8(since=2)
+    topics: list[ListOffsetsTopic] = array(ListOffsetsTopic)
+    timeout_ms: int = int32(since=10)
+
+
+class ListOffsetsPartitionResponse(Struct):
+    partition_index: int = int32()
+    error_code: int = int16()
+    timestamp: int = int64(default=-1)
+    offset: int = int64(default=-1)
+    leader_epoch: int = int32(default=-1, since=4)
+
+
+class ListOffsetsTopicResponse(Struct):
+    name: str = string()
+    partitions: list[ListOffsetsPartitionResponse] = array(ListOffsetsPartitionResponse)
+
+
+class ListOffsetsResponse(Message, api_key=ApiKey.LIST_OFFSETS, versions="1-11", flexible="6+"):
+    throttle_time_ms: int = int32(since=2)
+    topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse)

@@ -1,0 +1,35 @@
+"""OffsetDelete (47), versions 0: forget committed offsets of a group."""
+
+from holdfast.protocol.api import ApiKey
+from holdfast.protocol.fields import array, int16, int32, string
+from holdfast.protocol.message import Message, Struct
+
+
+class OffsetDeleteRequestPartition(Struct):
+    partition_index: int = int32()
+
+
+class OffsetDeleteRequestTopic(Struct):
+    name: str = string()
+    partitions: list[OffsetDeleteRequestPartition] = array(OffsetDeleteRequestPartition)
+
+
+class OffsetDeleteRequest(Message, api_key=ApiKey.OFFSET_DELETE, versions="0"):
+    group_id: str = string()
+    topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic)
+
+
+class OffsetDeleteResponsePartition(Struct):
+    partition_index: int = int32()
+    error_code: int = int16()
+
+
+class OffsetDeleteResponseTopic(Struct):
+    name: str = string()
+    partitions: list[OffsetDeleteResponsePartition] = array(OffsetDeleteResponsePartition)
+
+
+class OffsetDeleteResponse(Message, api_key=ApiKey.OFFSET_DELETE, versions="0"):
+    error_code: int = int16()
+    throttle_time_ms: int = int32()
+    topics: list[OffsetDeleteResponseTopic] = array(OffsetDeleteResponseTopic)
