@@ -1,1 +1,1 @@
-"""Numbered immutable objects that one writer at a time extends: entries, claims, group commit, replay."""
+"""Numbered immutable objects that one writer at a time extends."""

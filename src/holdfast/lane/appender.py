@@ -1,0 +1,276 @@
+"""Group commit: what is added while a put is under way goes into the next object.
+
+Owns the order of a lane's objects while this process holds its claim: one put at a time, never
+number n+1 while n is unknown. Knows whether the claim is still the newest, and since when. Must
+never publish after it was fenced.
+"""
+
+import asyncio
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Generic
+
+from holdfast.environment import Environment
+from holdfast.errors import Fenced, HoldfastError, InvariantViolation, StopError
+from holdfast.identifiers import LaneId, LaneNumber, WriterId
+from holdfast.lane.claim import ClaimedLane, put_entry
+from holdfast.lane.cursor import Cursor
+from holdfast.lane.entry import Buffer, EntryHeader, EntryKind, SealedEntry, seal
+from holdfast.lane.recovery import read_head
+from holdfast.lane.state import F, LaneState
+from holdfast.store.interface import Store
+from holdfast.store.put_if_absent import Lost
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """How much goes into one object, and how long it may wait for company."""
+
+    linger_ms: int = 0
+    group_bytes_max: int = 8 * 1024 * 1024
+    pending_bytes_max: int = 128 * 1024 * 1024
+    claim_valid_ms: int = 5_000
+
+
+class Group(Generic[F]):
+    """The facts of one object-to-be, and who waits for it."""
+
+    __slots__ = ("bytes", "done", "facts", "opened_at", "payloads")
+
+    def __init__(self, opened_at: float) -> None:
+        self.facts: list[F] = []
+        self.payloads: list[Buffer | None] = []
+        self.bytes = 0
+        self.opened_at = opened_at
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Nobody may be waiting when the lane is fenced, and that is no error.
+        self.done.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+class Listener(Generic[F]):
+    """What happens to each object, for those who care; the default is nothing."""
+
+    def sealed(self, cursor: Cursor, *, is_last: bool) -> None:
+        """The state is exactly that of `cursor` where is_last: nothing later has been applied."""
+
+    def published(self, header: EntryHeader, facts: Sequence[F], payload: list[Buffer]) -> None:
+        """The object is durable and its facts are published."""
+
+    def fenced(self, error: HoldfastError) -> None:
+        """The lane is no longer ours, or must not go on."""
+
+
+class Appender(Generic[F]):
+    """The one writer of a lane."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        environment: Environment,
+        lane: ClaimedLane[Any],
+        encode_facts: Callable[[Sequence[F]], bytes],
+        settings: GroupSettings,
+        listener: Listener[F],
+    ) -> None:
+        self._store = store
+        self._environment = environment
+        self._state: LaneState[F] = lane.state
+        self._encode_facts = encode_facts
+        self._settings = settings
+        self._listener = listener
+        self.cursor = lane.cursor
+        self.writer: WriterId = lane.writer
+        self.validated_at = lane.started_at
+        self.failure: HoldfastError | None = None
+        self.pending_bytes = 0
+        self._groups: deque[Group[F]] = deque()
+        self._in_flight: Group[F] | None = None
+        self._wake = asyncio.Event()
+        self._full = asyncio.Event()
+        self._closing = False
+        self._released = False
+        self._probe: asyncio.Task[None] | None = None
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def lane(self) -> LaneId:
+        return self.cursor.lane
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether more waits for the store than memory should hold."""
+        return self.pending_bytes >= self._settings.pending_bytes_max
+
+    @property
+    def is_open(self) -> bool:
+        """Whether facts may still be decided."""
+        return self.failure is None and not self._closing
+
+    def add(self, fact: F, payload: Buffer | None = None) -> None:
+        """Apply a decided fact and let it join the next object."""
+        if not self.is_open:
+            raise InvariantViolation(f"lane {self.lane}: a fact was decided after the lane ended")
+        size = len(payload) if payload is not None else 0
+        if not self._groups or self._groups[-1].bytes + size > self._settings.group_bytes_max:
+            self._groups.append(Group(self._environment.monotonic()))
+        group = self._groups[-1]
+        self._state.apply(fact)
+        group.facts.append(fact)
+        group.payloads.append(payload)
+        group.bytes += size
+        self.pending_bytes += size
+        self._wake.set()
+        if group.bytes >= self._settings.group_bytes_max or len(self._groups) > 1:
+            self._full.set()
+
+    def barrier(self) -> asyncio.Future[None] | None:
+        """Resolves when all that was added so far is durable; None where it is already."""
+        if self._groups:
+            return self._groups[-1].done
+        return self._in_flight.done if self._in_flight is not None else None
+
+    def is_valid(self) -> bool:
+        """Whether the claim is known to be the newest, so that a watermark may be told."""
+        age = self._environment.monotonic() - self.validated_at
+        return (
+            self.failure is None
+            and not self._released
+            and age * 1000 < self._settings.claim_valid_ms
+        )
+
+    async def validate(self) -> None:
+        """Look whether the next number is still free; raises Fenced or StoreUnavailable."""
+        while not self.is_valid():
+            if self.failure is not None or self._released:
+                raise self.failure or Fenced(f"lane {self.lane}: released by this broker")
+            if self._probe is None:
+                self._probe = asyncio.get_running_loop().create_task(self._look())
+                self._probe.add_done_callback(self._looked)
+            await asyncio.shield(self._probe)
+
+    def _looked(self, probe: asyncio.Task[None]) -> None:
+        self._probe = None
+        if not probe.cancelled():
+            probe.exception()
+
+    async def _look(self) -> None:
+        started = self._environment.monotonic()
+        number = self.cursor.next_number
+        while (
+            head := await read_head(self._store, self._environment, self.lane, number)
+        ) is not None:
+            if head.header.writer != self.writer:
+                self._fail(self._fenced_by(number, head.header))
+                return
+            number = LaneNumber(number + 1)  # our own put, whose answer is still on its way
+        self.validated_at = max(self.validated_at, started)
+
+    async def close(self, *, release: bool) -> None:
+        """Put what waits, then, where asked, a release: from here on nothing may be answered."""
+        self._closing = True
+        self._wake.set()
+        self._full.set()
+        await self._task
+        if release and self.failure is None:
+            self._released = True
+            entry = self._seal(EntryKind.RELEASE, b"", ())
+            outcome = await put_entry(self._store, self._environment, entry)
+            if not isinstance(outcome, Lost):
+                self.cursor = self.cursor.advance(entry.header)
+        self.failure = self.failure or Fenced(f"lane {self.lane}: released by this broker")
+
+    async def _run(self) -> None:
+        try:
+            while self.failure is None:
+                await self._wake.wait()
+                if not self._groups:
+                    if self._closing:
+                        return
+                    self._wake.clear()
+                    continue
+                await self._linger(self._groups[0])
+                await self._publish_next()
+        except HoldfastError as error:
+            self._fail(error)
+        except Exception as error:
+            violation = InvariantViolation(f"lane {self.lane}: the writer ended: {error!r}")
+            violation.__cause__ = error
+            self._fail(violation)
+
+    async def _linger(self, group: Group[F]) -> None:
+        due = group.opened_at + self._settings.linger_ms / 1000
+        wait_s = due - self._environment.monotonic()
+        if wait_s <= 0 or self._closing or len(self._groups) > 1:
+            return
+        self._full.clear()
+        if group.bytes < self._settings.group_bytes_max:
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._full.wait()
+            except TimeoutError:
+                return
+
+    async def _publish_next(self) -> None:
+        group = self._groups.popleft()
+        self._in_flight = group
+        payload = self._state.layout(group.facts, group.payloads)
+        entry = self._seal(EntryKind.DATA, self._encode_facts(group.facts), payload)
+        after = self.cursor.advance(entry.header)
+        self._state.index(entry.header, group.facts)
+        self._listener.sealed(after, is_last=not self._groups)
+        started = self._environment.monotonic()
+        outcome = await put_entry(self._store, self._environment, entry)
+        if isinstance(outcome, Lost):
+            head = await read_head(self._store, self._environment, self.lane, entry.header.number)
+            self._fail(self._fenced_by(entry.header.number, head.header if head else None))
+            return
+        if self.failure is not None:
+            return  # it landed, but a probe saw a newer claim: it is the next owner's to tell
+        self.cursor = after
+        self.validated_at = max(self.validated_at, started)
+        self._in_flight = None
+        self.pending_bytes -= group.bytes
+        self._state.publish(group.facts)
+        self._listener.published(entry.header, group.facts, payload)
+        group.done.set_result(None)
+
+    def _seal(self, kind: EntryKind, facts: bytes, payload: Sequence[Buffer]) -> SealedEntry:
+        return seal(
+            kind=kind,
+            lane=self.lane,
+            number=self.cursor.next_number,
+            claim=self.cursor.claim,
+            writer=self.writer,
+            previous=self.cursor.hash,
+            facts=facts,
+            payload=payload,
+            written_ms=self._environment.now_ms(),
+        )
+
+    def _fenced_by(self, number: LaneNumber, header: EntryHeader | None) -> Fenced:
+        whom = (
+            f"claim {header.claim} (writer {header.writer.hex()})" if header else "another writer"
+        )
+        return Fenced(
+            f"lane {self.lane}: number {number} was taken by {whom}; this broker's claim"
+            f" {self.cursor.claim} has ended"
+        )
+
+    def _fail(self, error: HoldfastError) -> None:
+        if self.failure is not None:
+            return
+        self.failure = error
+        waiting = [self._in_flight] if self._in_flight is not None else []
+        for group in (*waiting, *self._groups):
+            if not group.done.done():
+                group.done.set_exception(error)
+        self._groups.clear()
+        self._wake.set()
+        self._listener.fenced(error)
+
+
+def is_fatal(error: HoldfastError) -> bool:
+    """Whether a lane that ended with this error needs a person, not a new claim."""
+    return isinstance(error, StopError)

@@ -1,0 +1,138 @@
+"""Become the owner of a lane: create the next number, with a claim in it.
+
+Who creates it is the owner; whoever finds it taken has been fenced. Nothing else is asked: no
+lease, no clock, no other service. The wait that a new owner owes to the old one, so that no
+answer of the old one is overtaken, is computed here and kept by the caller.
+"""
+
+import dataclasses
+from typing import Generic
+
+from holdfast.environment import Environment
+from holdfast.errors import CorruptObject, Fenced
+from holdfast.identifiers import LaneId, WriterId
+from holdfast.lane.cursor import Cursor
+from holdfast.lane.entry import (
+    HEADER_BYTES,
+    Claim,
+    EntryKind,
+    SealedEntry,
+    decode_claim,
+    encode_claim,
+    parse_header,
+    seal,
+)
+from holdfast.lane.floor import read_floor
+from holdfast.lane.keys import entry_key
+from holdfast.lane.recovery import follow, read_head, recover
+from holdfast.lane.state import StateKind, StateT
+from holdfast.store.interface import Store
+from holdfast.store.put_if_absent import Lost, Won, put_if_absent
+
+TRIES_MAX = 50
+"""A claimer that loses this often in a row says so instead of trying for ever."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedLane(Generic[StateT]):
+    """A lane that this process owns since number `cursor.claim`."""
+
+    cursor: Cursor
+    state: StateT
+    writer: WriterId
+    released_by: Claim | None
+    """The owner before, where it said that it will never answer again."""
+    taken_from: Claim | None
+    """The owner before, where it did not."""
+    claimed_at: float
+    """On the monotonic clock, when the claim was known to be in the store."""
+    started_at: float
+    """On the monotonic clock, when the put of the claim began."""
+    entries_read: int
+
+
+def put_entry_is_ours(writer: WriterId, key: str):
+    """For put_if_absent: whether the object that is there was written by `writer`."""
+
+    def is_ours(head: bytes) -> bool:
+        return parse_header(head, key=key).writer == writer
+
+    return is_ours
+
+
+async def put_entry(store: Store, environment: Environment, entry: SealedEntry) -> Won | Lost:
+    """Put one lane object at its number, until the answer is certain."""
+    key = entry_key(entry.header.lane, entry.header.number)
+    return await put_if_absent(
+        store,
+        key,
+        entry.body,
+        is_ours=put_entry_is_ours(entry.header.writer, key),
+        identify_bytes=HEADER_BYTES,
+        environment=environment,
+    )
+
+
+async def claim_lane(
+    store: Store,
+    environment: Environment,
+    lane: LaneId,
+    kind: StateKind[StateT],
+    claim: Claim,
+) -> ClaimedLane[StateT]:
+    """Recover the lane and claim it; raises Fenced where others win every time."""
+    writer = environment.new_writer_id()
+    recovered = await recover(store, environment, lane, kind)
+    for _ in range(TRIES_MAX):
+        cursor = recovered.cursor
+        owner = await _owner(store, environment, cursor)
+        entry = seal(
+            kind=EntryKind.CLAIM,
+            lane=lane,
+            number=cursor.next_number,
+            claim=cursor.next_number,
+            writer=writer,
+            previous=cursor.hash,
+            facts=encode_claim(claim),
+            payload=(),
+            written_ms=claim.claimed_ms,
+        )
+        started_at = environment.monotonic()
+        outcome = await put_entry(store, environment, entry)
+        if isinstance(outcome, Lost):
+            await follow(store, environment, recovered, kind)
+            continue
+        if await read_floor(store, environment, lane) > entry.header.number:
+            # We re-created a number that had been deleted: it decides nothing.
+            writer = environment.new_writer_id()
+            recovered = await recover(store, environment, lane, kind)
+            continue
+        claimed = cursor.advance(entry.header)
+        recovered.state.claimed(entry.header, claimed.leader_epoch)
+        return ClaimedLane(
+            cursor=claimed,
+            state=recovered.state,
+            writer=writer,
+            released_by=owner if cursor.released else None,
+            taken_from=None if cursor.released else owner,
+            claimed_at=environment.monotonic(),
+            started_at=started_at,
+            entries_read=recovered.entries_read,
+        )
+    raise Fenced(
+        f"lane {lane}: lost {TRIES_MAX} races for the next number in a row; another broker keeps"
+        f" writing to it. Stop the other broker, or try again"
+    )
+
+
+async def _owner(store: Store, environment: Environment, cursor: Cursor) -> Claim | None:
+    """Who holds the lane before us; claims are never deleted, so it can always be read."""
+    if cursor.writer is None:
+        return None
+    head = await read_head(store, environment, cursor.lane, cursor.claim)
+    if head is None or head.header.kind is not EntryKind.CLAIM:
+        raise CorruptObject(
+            f"{entry_key(cursor.lane, cursor.claim)}: the claim under which the lane is written"
+            f" is not there"
+        )
+    return decode_claim(head.facts)

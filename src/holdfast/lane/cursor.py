@@ -1,0 +1,75 @@
+"""How far a lane has been followed, and the rules that each next object must keep.
+
+Pure. Owns the lane's invariants: numbers are dense, the hash chain is unbroken, only a claim
+changes the writer. The same rules serve the live path, recovery and inspection.
+"""
+
+import dataclasses
+
+from holdfast.errors import CorruptObject
+from holdfast.identifiers import LaneId, LaneNumber, LeaderEpoch, WriterId
+from holdfast.lane.entry import CHAIN_START, EntryHeader, EntryKind
+from holdfast.lane.keys import entry_key
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Cursor:
+    """A position in a lane, with all that the next object is checked against."""
+
+    lane: LaneId
+    next_number: LaneNumber
+    hash: bytes
+    claim: LaneNumber
+    writer: WriterId | None
+    leader_epoch: LeaderEpoch
+    """How many claims came before, counted from 0: Kafka's leader epoch of all its partitions."""
+    released: bool
+
+    @staticmethod
+    def at_start_of(lane: LaneId) -> "Cursor":
+        """The position before the first object."""
+        return Cursor(
+            lane=lane,
+            next_number=LaneNumber(0),
+            hash=CHAIN_START,
+            claim=LaneNumber(0),
+            writer=None,
+            leader_epoch=LeaderEpoch(-1),
+            released=False,
+        )
+
+    def advance(self, header: EntryHeader) -> "Cursor":
+        """The position after `header`; raises CorruptObject where it does not continue the lane."""
+        key = entry_key(self.lane, self.next_number)
+        if header.lane != self.lane or header.number != self.next_number:
+            raise CorruptObject(
+                f"{key}: the object says that it is number {header.number} of lane {header.lane}"
+            )
+        if header.previous != self.hash:
+            raise CorruptObject(
+                f"{key}: names {header.previous.hex()} as the object before it, which is"
+                f" {self.hash.hex()}"
+            )
+        if header.kind is EntryKind.CLAIM:
+            if header.claim != header.number:
+                raise CorruptObject(f"{key}: a claim that names claim {header.claim}")
+            return dataclasses.replace(
+                self,
+                next_number=LaneNumber(header.number + 1),
+                hash=header.hash,
+                claim=header.number,
+                writer=header.writer,
+                leader_epoch=LeaderEpoch(self.leader_epoch + 1),
+                released=False,
+            )
+        if header.writer != self.writer or header.claim != self.claim or self.released:
+            raise CorruptObject(
+                f"{key}: written under claim {header.claim} by {header.writer.hex()}, but the lane"
+                f" is {'released' if self.released else 'owned'} under claim {self.claim}"
+            )
+        return dataclasses.replace(
+            self,
+            next_number=LaneNumber(header.number + 1),
+            hash=header.hash,
+            released=header.kind is EntryKind.RELEASE,
+        )

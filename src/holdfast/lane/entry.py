@@ -1,0 +1,193 @@
+"""The bytes of one lane object: a header, the facts, the payload.
+
+Pure. Owns the format and its checksums. The header names the lane, the number, the claim and the
+writer, and carries the hash of the header before it, so that bytes of another lane, another
+number or another history are recognised. Must never interpret facts: they belong to the state
+that the lane serves.
+"""
+
+import enum
+import hashlib
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+from fastcrc import crc32
+
+from holdfast.errors import CorruptObject
+from holdfast.identifiers import BrokerId, LaneId, LaneNumber, WriterId
+
+Buffer = bytes | bytearray | memoryview
+
+MAGIC = b"HFL1"
+_FIELDS = struct.Struct(">4sBxHQQ16s16sIQIIQ")
+_CRC = struct.Struct(">I")
+HEADER_BYTES = _FIELDS.size + _CRC.size
+FACTS_BYTES_MAX = 256 * 1024 * 1024
+CHAIN_START = bytes(16)
+"""What the first object of a lane names as the hash before it."""
+
+
+class EntryKind(enum.IntEnum):
+    """What an object does to the lane."""
+
+    CLAIM = 1
+    """Its writer owns the lane from here on. Never deleted: see floor.py."""
+    DATA = 2
+    RELEASE = 3
+    """Its writer will never write, nor answer, again: the next claim need not wait."""
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """Who claims a lane, and how another process on the same machine can see that it is dead."""
+
+    broker_id: BrokerId
+    address: str
+    claimed_ms: int
+    machine: str = ""
+    """Identity of boot and process namespace; empty where the platform has none."""
+    process: int = 0
+    process_start: int = 0
+
+
+class EntryHeader(NamedTuple):
+    """The fixed part of a lane object."""
+
+    kind: EntryKind
+    lane: LaneId
+    number: LaneNumber
+    claim: LaneNumber
+    """The number of the claim object under which this one was written."""
+    writer: WriterId
+    previous: bytes
+    facts_bytes: int
+    payload_bytes: int
+    facts_crc: int
+    payload_crc: int
+    written_ms: int
+    hash: bytes
+    """The hash of this header's own bytes: what the next object must name."""
+
+    @property
+    def payload_start(self) -> int:
+        return HEADER_BYTES + self.facts_bytes
+
+
+class SealedEntry(NamedTuple):
+    """An object that is ready to be put: its header and its body as buffers."""
+
+    header: EntryHeader
+    body: list[Buffer]
+
+
+def seal(
+    *,
+    kind: EntryKind,
+    lane: LaneId,
+    number: LaneNumber,
+    claim: LaneNumber,
+    writer: WriterId,
+    previous: bytes,
+    facts: bytes,
+    payload: Sequence[Buffer],
+    written_ms: int,
+) -> SealedEntry:
+    """Make the object of one group commit."""
+    payload_bytes = 0
+    payload_crc = 0
+    for buffer in payload:
+        payload_crc = crc32.iscsi(buffer, payload_crc)
+        payload_bytes += len(buffer)
+    facts_crc = crc32.iscsi(facts)
+    fields = _FIELDS.pack(
+        MAGIC,
+        kind,
+        lane,
+        number,
+        claim,
+        writer,
+        previous,
+        len(facts),
+        payload_bytes,
+        facts_crc,
+        payload_crc,
+        written_ms,
+    )
+    head = fields + _CRC.pack(crc32.iscsi(fields))
+    header = EntryHeader(
+        kind,
+        lane,
+        number,
+        claim,
+        writer,
+        previous,
+        len(facts),
+        payload_bytes,
+        facts_crc,
+        payload_crc,
+        written_ms,
+        hash_of(head),
+    )
+    return SealedEntry(header, [head, facts, *payload])
+
+
+def hash_of(head: Buffer) -> bytes:
+    """The link of the hash chain: it covers the checksums, and through them all bytes."""
+    return hashlib.blake2b(head, digest_size=16).digest()
+
+
+def parse_header(data: Buffer, *, key: str) -> EntryHeader:
+    """Read and check the header; `key` is for the message only."""
+    if len(data) < HEADER_BYTES:
+        raise CorruptObject(
+            f"{key}: {len(data)} bytes are less than a lane header ({HEADER_BYTES})"
+        )
+    head = bytes(data[:HEADER_BYTES])
+    if head[:4] != MAGIC:
+        raise CorruptObject(f"{key}: starts with {head[:4]!r}, not with a lane object's {MAGIC!r}")
+    if _CRC.unpack_from(head, _FIELDS.size)[0] != crc32.iscsi(head[: _FIELDS.size]):
+        raise CorruptObject(f"{key}: the header's checksum is wrong")
+    fields = _FIELDS.unpack_from(head)
+    _, kind, lane, number, claim, writer, previous = fields[:7]
+    facts_bytes, payload_bytes, facts_crc, payload_crc, written_ms = fields[7:]
+    return EntryHeader(
+        EntryKind(kind),
+        LaneId(lane),
+        LaneNumber(number),
+        LaneNumber(claim),
+        WriterId(writer),
+        previous,
+        facts_bytes,
+        payload_bytes,
+        facts_crc,
+        payload_crc,
+        written_ms,
+        hash_of(head),
+    )
+
+
+def facts_of(header: EntryHeader, data: Buffer, *, key: str) -> bytes:
+    """The facts, checked, of an object whose first bytes are `data`."""
+    facts = bytes(data[HEADER_BYTES : header.payload_start])
+    if len(facts) != header.facts_bytes:
+        raise CorruptObject(f"{key}: {len(facts)} of {header.facts_bytes} bytes of facts are there")
+    if crc32.iscsi(facts) != header.facts_crc:
+        raise CorruptObject(f"{key}: the checksum of the facts is wrong")
+    return facts
+
+
+def check_payload(header: EntryHeader, payload: Buffer, *, key: str) -> None:
+    """Raise where the payload is not the one that was sealed."""
+    if len(payload) != header.payload_bytes:
+        raise CorruptObject(f"{key}: {len(payload)} of {header.payload_bytes} payload bytes")
+    if crc32.iscsi(payload) != header.payload_crc:
+        raise CorruptObject(f"{key}: the checksum of the payload is wrong")
+
+
+def encode_claim(claim: Claim) -> bytes:
+    return msgspec.msgpack.encode(claim)
+
+
+def decode_claim(facts: bytes) -> Claim:
+    return msgspec.msgpack.decode(facts, type=Claim)
