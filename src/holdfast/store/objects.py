@@ -1,9 +1,241 @@
-"""Object stores behind obstore."""
+"""S3, GCS and Azure as a store: the client library's blocking calls, in threads of their own.
 
-from holdfast.errors import ConfigurationError
-from holdfast.store.interface import Store
+Owns the meaning of the library's errors. Its create answers "already exists" for 412 and for 409,
+and for our own write whose answer was lost, so EXISTS means no more here than that the key must be
+read back. Whatever is not a certain answer is StoreUnavailable. Must never retry a create, and
+never use the library's asynchronous calls: they can abort the interpreter at its exit.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
+
+from holdfast.environment import process_variables
+from holdfast.errors import ObjectNotFound, StoreUnavailable
+from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry
+from holdfast.store.keys import check_key, check_prefix, key_problem
+from holdfast.store.object_address import Client, ObjectAddress, make_client, parse_object_address
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+
+LIST_PAGE = 1000
+Entries = list[ObjectEntry]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_ERROR_CODE = re.compile(r"<Code>([A-Za-z0-9._-]{1,80})</Code>")
 
 
-def open_object_store(url: str) -> Store:
-    """The store at an s3://, gs:// or az:// address."""
-    raise ConfigurationError(f"{url!r}: object stores are not there yet; use a directory")
+def open_object_store(url: str, *, variables: Mapping[str, str] | None = None) -> "ObjectStore":
+    """The store at an s3://, gs:// or az:// address; it is not contacted yet."""
+    given = process_variables() if variables is None else variables
+    return ObjectStore(parse_object_address(url), given)
+
+
+class ObjectStore:
+    """One bucket, below one prefix."""
+
+    def __init__(self, address: ObjectAddress, variables: Mapping[str, str]) -> None:
+        self._address = address
+        self._creator = make_client(address, variables, has_retries=False)
+        self._reader = make_client(address, variables, has_retries=True)
+        self._threads = ThreadPoolExecutor(
+            address.threads, thread_name_prefix=f"holdfast-{address.scheme}"
+        )
+        self._is_closed = False
+
+    @property
+    def url(self) -> str:
+        return self._address.url
+
+    @property
+    def is_remote(self) -> bool:
+        return True
+
+    async def create(self, key: str, body: Buffers) -> CreateAnswer:
+        check_key(key)
+        return await self._call(self._create, key, body)
+
+    async def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        check_key(key)
+        return await self._call(self._read, key, start, length)
+
+    async def size(self, key: str) -> int | None:
+        check_key(key)
+        return await self._call(self._size, key)
+
+    async def list(
+        self, prefix: str, *, after: str = "", limit: int | None = None
+    ) -> list[ObjectEntry]:
+        check_prefix(prefix)
+        return await self._call(self._list, prefix, after, limit)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            check_key(key)
+        if keys:
+            await self._call(self._delete, tuple(keys))
+
+    async def close(self) -> None:
+        """Wait for the calls under way, each bounded by its time-out; let go of the threads."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+
+    async def _call(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._is_closed:
+            raise StoreUnavailable(f"the store {self.url} is closed")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: call(*args, **kwargs))
+
+    def _create(self, key: str, body: Buffers) -> CreateAnswer:
+        try:
+            # One put, never multipart: a multipart upload has no condition on every provider.
+            whole = body[0] if len(body) == 1 else b"".join(body)
+            obstore.put(self._creator, key, whole, mode="create", use_multipart=False)
+        except AlreadyExistsError:
+            return CreateAnswer.EXISTS
+        except FileNotFoundError as error:
+            raise self._unavailable("create", key, error, "is there such a bucket?") from error
+        except BaseError as error:
+            raise self._unavailable("create", key, error) from error
+        return CreateAnswer.CREATED
+
+    def _read(self, key: str, start: int, length: int | None) -> bytes:
+        if length is not None and length <= 0:
+            self._check_there(key)
+            return b""
+        try:
+            if length is not None:
+                return obstore.get_range(self._reader, key, start=start, length=length).to_bytes()
+            if start:
+                got = obstore.get(self._reader, key, options={"range": {"offset": start}})
+            else:
+                got = obstore.get(self._reader, key)
+            body = got.bytes().to_bytes()
+        except FileNotFoundError as error:
+            raise self._not_found("read", key, error) from error
+        except BaseError as error:
+            # A range past the end is an error to a provider, with no class of its own.
+            if self._is_past_end(key, start):
+                return b""
+            raise self._unavailable("read", key, error) from error
+        if len(body) != got.meta["size"] - start:
+            raise StoreUnavailable(
+                f"read of {key!r} in {self.url} gave {len(body)} bytes from {start}"
+                f" of {got.meta['size']}"
+            )
+        return body
+
+    def _size(self, key: str) -> int | None:
+        try:
+            return obstore.head(self._reader, key)["size"]
+        except FileNotFoundError:
+            return None
+        except BaseError as error:
+            raise self._unavailable("size", key, error) from error
+
+    def _list(self, prefix: str, after: str, limit: int | None) -> Entries:
+        entries: Entries = []
+        if limit is not None and limit <= 0:
+            return entries
+        # The library matches whole parts only, so the rest of the prefix is matched here; the
+        # offset skips what sorts before it.
+        folder = prefix.rpartition("/")[0]
+        offset = max(after if key_problem(after) is None else "", _below(prefix))
+        page = LIST_PAGE if limit is None else min(limit, LIST_PAGE)
+        try:
+            for rows in _pages(self._reader, folder or None, offset or None, page):
+                for row in rows:
+                    key = row["path"]
+                    if key.startswith(prefix) and key > after:
+                        modified_ms = int(row["last_modified"].timestamp() * 1000)
+                        entries.append(ObjectEntry(key, row["size"], modified_ms))
+                    elif key > prefix and key > after:
+                        return sorted(entries)
+                    if limit is not None and len(entries) >= limit:
+                        return sorted(entries)
+        except (BaseError, FileNotFoundError) as error:
+            raise self._unavailable("list", prefix, error) from error
+        return sorted(entries)
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        try:
+            obstore.delete(self._reader, keys)
+        except FileNotFoundError:
+            # GCS and Azure stop at a key that is not there; the others may still be.
+            for key in keys:
+                self._delete_one(key)
+        except BaseError as error:
+            raise self._unavailable("delete", keys[0], error) from error
+
+    def _delete_one(self, key: str) -> None:
+        try:
+            obstore.delete(self._reader, key)
+        except FileNotFoundError:
+            return
+        except BaseError as error:
+            raise self._unavailable("delete", key, error) from error
+
+    def _check_there(self, key: str) -> None:
+        if self._size(key) is None:
+            raise ObjectNotFound(f"there is no object {key!r} in {self.url}")
+
+    def _is_past_end(self, key: str, start: int) -> bool:
+        size = self._size(key)
+        return size is not None and start >= size
+
+    def _not_found(
+        self, operation: str, key: str, error: Exception
+    ) -> ObjectNotFound | StoreUnavailable:
+        if "NoSuchBucket" in str(error):
+            return self._unavailable(operation, key, error, "is there such a bucket?")
+        return ObjectNotFound(f"there is no object {key!r} in {self.url}")
+
+    def _unavailable(
+        self, operation: str, key: str, error: Exception, hint: str = ""
+    ) -> StoreUnavailable:
+        if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+            hint = "check the credentials and what they may do"
+        reason = _short_reason(error)
+        return StoreUnavailable(
+            f"{operation} of {key!r} in {self.url}: {reason}" + (f"; {hint}" if hint else "")
+        )
+
+
+def _pages(
+    client: Client, folder: str | None, offset: str | None, page: int
+) -> "Iterable[Sequence[ObjectMeta]]":
+    # The library's type also covers Arrow batches, whose package is not installed.
+    pages: Any = cast("Any", obstore).list(client, folder, offset=offset, chunk_size=page)
+    return pages
+
+
+def _below(prefix: str) -> str:
+    """A legal key that sorts before every key with this prefix and after most others, or ""."""
+    last = prefix[-1:]
+    before = {"0": ".", "A": "9", "a": "Z", "/": "."}.get(last)
+    if before is None and last.isascii() and last.isalnum():
+        before = chr(ord(last) - 1)
+    return "" if before is None else f"{prefix[:-1]}{before}!"
+
+
+def _short_reason(error: Exception) -> str:
+    """The library's first line, without the server's answer, and the code in that answer."""
+    text = str(error)
+    head = text.partition("\n")[0].partition("<?xml")[0].partition("<Error")[0]
+    code = _ERROR_CODE.search(text)
+    return head[:300].rstrip(": ") + (f" ({code.group(1)})" if code else "")

@@ -1,0 +1,156 @@
+"""From an s3://, gs:// or az:// address to the clients that reach it.
+
+Owns which options an address may carry and the retry rules of the client library. Credentials come
+from the provider's usual environment variables, files or metadata service; an address that holds
+one is refused without repeating it. Must never give a client that creates objects any retries.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from obstore.exceptions import BaseError
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from holdfast.errors import ConfigurationError
+from holdfast.store.keys import key_problem
+
+Client = S3Store | GCSStore | AzureStore
+
+NUMBER_OPTIONS = ("timeout_seconds", "connect_timeout_seconds", "threads")
+CLIENT_OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "s3": {
+        "endpoint": "endpoint",
+        "region": "region",
+        "virtual_hosted_style": "virtual_hosted_style_request",
+        "skip_signature": "skip_signature",
+    },
+    "gs": {"skip_signature": "skip_signature"},
+    "az": {
+        "endpoint": "endpoint",
+        "account": "account_name",
+        "skip_signature": "skip_signature",
+    },
+}
+"""What may stand after the '?', and what the client library calls it."""
+VARIABLES = {
+    "AWS_ACCESS_KEY_ID": "access_key_id",
+    "AWS_SECRET_ACCESS_KEY": "secret_access_key",
+    "AWS_SESSION_TOKEN": "session_token",
+    "AWS_DEFAULT_REGION": "region",
+    "AWS_REGION": "region",
+    "AWS_ENDPOINT_URL": "endpoint",
+    "AWS_ENDPOINT_URL_S3": "endpoint",
+}
+"""Of the same name later ones win; the library reads further variables by itself."""
+SECRET_WORDS = ("key", "secret", "token", "password", "sas", "credential")
+READ_RETRIES = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectAddress:
+    """An address, taken apart and checked."""
+
+    scheme: str
+    bucket: str
+    prefix: str
+    url: str
+    options: Mapping[str, str]
+    timeout_seconds: float
+    connect_timeout_seconds: float
+    threads: int
+
+
+def parse_object_address(url: str) -> ObjectAddress:
+    """Take the address apart; raises ConfigurationError with the remedy."""
+    parts = urlsplit(url)
+    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    if "@" in parts.netloc:
+        raise ConfigurationError(
+            f"the address {shown} carries credentials: set them as environment variables instead"
+        )
+    if not parts.netloc:
+        raise ConfigurationError(
+            f"the address {shown!r} names no bucket: use {parts.scheme}://bucket/prefix"
+        )
+    prefix = unquote(parts.path).strip("/")
+    if prefix and (problem := key_problem(prefix)) is not None:
+        raise ConfigurationError(f"the prefix of {shown} cannot be used: {problem}")
+    given = _options(parts, shown)
+    numbers = {name: _number(name, given.pop(name, None), shown) for name in NUMBER_OPTIONS}
+    return ObjectAddress(
+        scheme=parts.scheme,
+        bucket=parts.netloc,
+        prefix=prefix,
+        url=f"{shown}?{parts.query}" if parts.query else shown,
+        options=given,
+        timeout_seconds=numbers["timeout_seconds"] or 20.0,
+        connect_timeout_seconds=numbers["connect_timeout_seconds"] or 5.0,
+        threads=int(numbers["threads"] or 16),
+    )
+
+
+def make_client(
+    address: ObjectAddress, variables: Mapping[str, str], *, has_retries: bool
+) -> Client:
+    """A client of the library: one that creates has no retries, one that only reads has some."""
+    names = CLIENT_OPTIONS[address.scheme]
+    config: dict[str, Any] = {}
+    if address.scheme == "s3":
+        config |= {VARIABLES[name]: variables[name] for name in VARIABLES if variables.get(name)}
+    config |= {names[name]: value for name, value in address.options.items()}
+    client_options: dict[str, Any] = {
+        "timeout": timedelta(seconds=address.timeout_seconds),
+        "connect_timeout": timedelta(seconds=address.connect_timeout_seconds),
+        "allow_http": str(config.get("endpoint", "")).startswith("http://"),
+    }
+    retries: dict[str, Any] = {
+        "max_retries": READ_RETRIES if has_retries else 0,
+        "retry_timeout": timedelta(seconds=address.timeout_seconds),
+    }
+    constructor: Any = {"s3": S3Store, "gs": GCSStore, "az": AzureStore}[address.scheme]
+    try:
+        return constructor(
+            address.bucket,
+            prefix=address.prefix or None,
+            config=config,
+            client_options=client_options,
+            retry_config=retries,
+        )
+    except (BaseError, ValueError) as error:
+        reason = str(error).partition("\n")[0][:300]
+        raise ConfigurationError(f"the store {address.url} cannot be opened: {reason}") from error
+
+
+def _options(parts: SplitResult, shown: str) -> dict[str, str]:
+    known = (*CLIENT_OPTIONS[parts.scheme], *NUMBER_OPTIONS)
+    given = dict(parse_qsl(parts.query, keep_blank_values=True))
+    for name in given:
+        if name in known:
+            continue
+        if any(word in name.lower() for word in SECRET_WORDS):
+            raise ConfigurationError(
+                f"the address {shown} carries {name!r}: set credentials as environment"
+                " variables instead"
+            )
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+        raise ConfigurationError(f"the address {shown} has an unknown option {name!r}: {hint}")
+    return given
+
+
+def _number(name: str, value: str | None, shown: str) -> float | None:
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if not 0.0 < number <= 3600.0 or (name == "threads" and number < 1.0):
+        raise ConfigurationError(
+            f"the option {name}={value} of {shown} must be a number from 1 to 3600"
+        )
+    return number
