@@ -1,0 +1,56 @@
+"""One pure function for each anomaly, and the list of them all.
+
+Must never share code with what is checked, and never forgive: what is allowed is written down in
+the function that checks it.
+"""
+
+from collections.abc import Callable, Sequence
+
+from holdfast.verify.checkers import lanes, order, visibility, watermarks, writes
+from holdfast.verify.checkers.knowledge import Knowledge
+from holdfast.verify.checkers.violation import Kind, Violation
+from holdfast.verify.checkers.void import void_reason
+from holdfast.verify.history import History
+
+Checker = Callable[[Knowledge], list[Violation]]
+
+
+def crash(knowledge: Knowledge) -> list[Violation]:
+    """An exception that nobody handled, or an invariant that a process found broken."""
+    return [Violation(Kind.CRASH, text) for text in knowledge.history.crashes]
+
+
+CHECKERS: Sequence[Checker] = (
+    crash,
+    writes.lost_write,
+    writes.two_values,
+    writes.phantom,
+    writes.doubled,
+    writes.ack_moved,
+    writes.definite_error_appears,
+    watermarks.watermark_back,
+    watermarks.log_start_back,
+    watermarks.log_start_unasked,
+    visibility.hidden,
+    visibility.gap,
+    visibility.above_watermark,
+    visibility.empty_reads,
+    order.producer_order,
+    order.batch_torn,
+    order.real_time_order,
+    order.sequence_refused,
+    lanes.lane_hole,
+    lanes.chain_broken,
+    lanes.claim_back,
+    lanes.ack_not_durable,
+    lanes.read_not_durable,
+)
+
+
+def check(history: History) -> list[Violation]:
+    """All that is wrong with a history."""
+    knowledge = Knowledge(history)
+    return [violation for checker in CHECKERS for violation in checker(knowledge)]
+
+
+__all__ = ["CHECKERS", "Checker", "Kind", "Violation", "check", "void_reason"]

@@ -1,0 +1,144 @@
+"""A history, indexed once for all checkers: who saw which value at which offset, and when.
+
+Pure. Owns no rule: it only rearranges what the history says.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from holdfast.verify.history import (
+    Call,
+    DeleteRecords,
+    DeleteTopic,
+    Fetch,
+    Fetched,
+    History,
+    ListOffsets,
+    Outcome,
+    Partition,
+    Produce,
+    Produced,
+    Value,
+)
+
+FOR_EVER = 1 << 62
+COLD = FOR_EVER
+"""The event number of the final cold read: after everything else."""
+
+BatchIdentity = tuple[int, int, int] | tuple[int]
+"""(producer id, epoch, sequence) of an idempotent batch; the invocation of any other."""
+
+
+class Answered(NamedTuple):
+    """An ok call together with its operation and result, already taken apart."""
+
+    call: Call
+    produce: Produce
+    produced: Produced
+
+
+class Batch:
+    """All tries of one record batch."""
+
+    __slots__ = ("acks", "first_invoked", "identity", "may_have_landed", "produce", "tries")
+
+    def __init__(self, identity: BatchIdentity, produce: Produce) -> None:
+        self.identity = identity
+        self.produce = produce
+        self.tries: list[Call] = []
+        self.acks: list[Answered] = []
+        self.first_invoked = FOR_EVER
+        self.may_have_landed = False
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class PartitionKnowledge:
+    """What is known of one partition."""
+
+    partition: Partition
+    batches: list[Batch] = dataclasses.field(default_factory=list[Batch])
+    values_at: dict[int, dict[Value, int]] = dataclasses.field(
+        default_factory=dict[int, dict[Value, int]]
+    )
+    """offset -> value -> the first event that shows it there."""
+    offsets_of: dict[Value, set[int]] = dataclasses.field(default_factory=dict[Value, set[int]])
+    queries: list[Call] = dataclasses.field(default_factory=list[Call])
+    """Fetches, list-offsets and delete-records, in the order of their invocation."""
+    deletes: list[tuple[int, int]] = dataclasses.field(default_factory=list[tuple[int, int]])
+    """(event, offset) of each delete-records that was asked for and may have happened."""
+    is_deleted: bool = False
+    """Somebody asked to delete the topic, and did not hear a definite no."""
+
+    def see(self, offset: int, value: Value, event: int) -> None:
+        self.values_at.setdefault(offset, {}).setdefault(value, event)
+        self.offsets_of.setdefault(value, set()).add(offset)
+
+    def asked_log_start(self, before_event: int) -> int:
+        """The highest log start that clients had asked for before an event."""
+        return max((to for event, to in self.deletes if event < before_event), default=0)
+
+
+class Knowledge:
+    """A whole history by partition."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.partitions: dict[Partition, PartitionKnowledge] = {}
+        self._batches: dict[tuple[Partition, BatchIdentity], Batch] = {}
+        deleted_topics: set[str] = set()
+        for call in history.calls:
+            operation = call.operation
+            match operation:
+                case Produce():
+                    self._take_produce(call, operation)
+                case Fetch() | ListOffsets() | DeleteRecords():
+                    self._take_query(call, operation)
+                case DeleteTopic():
+                    if call.outcome is not Outcome.FAIL:
+                        deleted_topics.add(operation.topic)
+                case _:
+                    pass
+        for partition, cold in history.cold.items():
+            self._see_all(partition, cold.records, COLD)
+        for partition, known in self.partitions.items():
+            known.is_deleted = partition.rpartition("/")[0] in deleted_topics
+
+    def of(self, partition: Partition) -> PartitionKnowledge:
+        known = self.partitions.get(partition)
+        if known is None:
+            known = self.partitions[partition] = PartitionKnowledge(partition=partition)
+        return known
+
+    def _take_produce(self, call: Call, produce: Produce) -> None:
+        known = self.of(produce.partition)
+        identity: BatchIdentity = (call.invoked,)
+        if produce.producer_id >= 0:
+            identity = (produce.producer_id, produce.producer_epoch, produce.base_sequence)
+        batch = self._batches.get((produce.partition, identity))
+        if batch is None:
+            batch = self._batches[(produce.partition, identity)] = Batch(identity, produce)
+            known.batches.append(batch)
+        batch.tries.append(call)
+        batch.first_invoked = min(batch.first_invoked, call.invoked)
+        batch.may_have_landed |= call.outcome is not Outcome.FAIL
+        if call.outcome is Outcome.OK and isinstance(call.result, Produced):
+            batch.acks.append(Answered(call, produce, call.result))
+            offset = call.result.base_offset
+            for index, value in enumerate(produce.values):
+                known.see(offset + index, value, call.completed)
+
+    def _take_query(self, call: Call, query: Fetch | ListOffsets | DeleteRecords) -> None:
+        known = self.of(query.partition)
+        known.queries.append(call)
+        if isinstance(query, DeleteRecords) and call.outcome is not Outcome.FAIL:
+            known.deletes.append((call.invoked, query.before))
+        if isinstance(call.result, Fetched):
+            self._see_all(query.partition, call.result.records, call.completed)
+
+    def _see_all(
+        self, partition: Partition, records: Iterable[tuple[int, Value]], event: int
+    ) -> None:
+        known = self.of(partition)
+        for offset, value in records:
+            known.see(offset, value, event)

@@ -1,0 +1,168 @@
+"""What the store itself took: the lane's chain, and whether each answer was durable when given.
+
+Pure. The first object that landed at a number is the lane's; one that lands there again, after a
+deletion, must not count for anybody. One function for each anomaly.
+"""
+
+import bisect
+
+from holdfast.verify.checkers.knowledge import Knowledge
+from holdfast.verify.checkers.violation import Kind, Violation
+from holdfast.verify.history import Fetched, History, LandedKind, Landing, Partition, Value
+
+
+def _chains(history: History) -> dict[int, dict[int, Landing]]:
+    """For each lane the first object at each number, in the order of landing."""
+    chains: dict[int, dict[int, Landing]] = {}
+    for landing in history.landings:
+        chains.setdefault(landing.lane, {}).setdefault(landing.number, landing)
+    return chains
+
+
+def lane_hole(knowledge: Knowledge) -> list[Violation]:
+    """An object that landed before the one at the number below it."""
+    found: list[Violation] = []
+    for lane, chain in _chains(knowledge.history).items():
+        for number, landing in chain.items():
+            below = chain.get(number - 1)
+            if number > 0 and (below is None or below.sequence > landing.sequence):
+                found.append(
+                    Violation(
+                        Kind.LANE_HOLE,
+                        f"lane {lane}: number {number} landed while {number - 1} was not there",
+                        (landing.sequence,),
+                    )
+                )
+    return found
+
+
+def chain_broken(knowledge: Knowledge) -> list[Violation]:
+    """An object that does not name the hash of the one before it."""
+    found: list[Violation] = []
+    for lane, chain in _chains(knowledge.history).items():
+        for number, landing in chain.items():
+            below = chain.get(number - 1)
+            if below is not None and landing.previous != below.hash:
+                found.append(
+                    Violation(
+                        Kind.CHAIN_BROKEN,
+                        f"lane {lane}: number {number} names {landing.previous} before it, but "
+                        f"{number - 1} is {below.hash}",
+                        (below.sequence, landing.sequence),
+                    )
+                )
+    return found
+
+
+def claim_back(knowledge: Knowledge) -> list[Violation]:
+    """An object written under another claim than the newest one below it, or after its release."""
+    found: list[Violation] = []
+    for lane, chain in _chains(knowledge.history).items():
+        owner: Landing | None = None
+        for number in sorted(chain):
+            landing = chain[number]
+            if landing.kind is LandedKind.CLAIM:
+                if landing.claim != number:
+                    found.append(_wrong_claim(lane, landing, owner))
+                owner = landing
+                continue
+            if owner is None or (landing.claim, landing.writer) != (owner.claim, owner.writer):
+                found.append(_wrong_claim(lane, landing, owner))
+            if landing.kind is LandedKind.RELEASE:
+                owner = None
+    return found
+
+
+def _wrong_claim(lane: int, landing: Landing, owner: Landing | None) -> Violation:
+    held = f"{owner.claim} of {owner.writer}" if owner else "nobody's"
+    return Violation(
+        Kind.CLAIM_BACK,
+        f"lane {lane}: number {landing.number} was written under claim {landing.claim} of "
+        f"{landing.writer}, while the lane was {held}",
+        (landing.sequence,),
+    )
+
+
+class _Durable:
+    """Which records the lanes' own objects held, and from which event on."""
+
+    def __init__(self, history: History) -> None:
+        self.records: dict[tuple[Partition, int], tuple[Value, Landing]] = {}
+        ends: dict[Partition, list[tuple[int, int]]] = {}
+        for chain in _chains(history).values():
+            for landing in chain.values():
+                for append in landing.appends:
+                    for index, value in enumerate(append.values):
+                        self.records.setdefault(
+                            (append.partition, append.base_offset + index), (value, landing)
+                        )
+                    end = append.base_offset + len(append.values)
+                    ends.setdefault(append.partition, []).append((landing.sequence, end))
+        self._ends = {partition: sorted(entries) for partition, entries in ends.items()}
+
+    def end_before(self, partition: Partition, event: int) -> int:
+        entries = self._ends.get(partition, [])
+        return max(
+            (end for _, end in entries[: bisect.bisect_left(entries, (event, 0))]), default=0
+        )
+
+
+def ack_not_durable(knowledge: Knowledge) -> list[Violation]:
+    """An ack that was given before a lane object with the record had landed."""
+    if not knowledge.history.landings:
+        return []
+    durable = _Durable(knowledge.history)
+    found: list[Violation] = []
+    for partition, known in knowledge.partitions.items():
+        for batch in known.batches:
+            for call, produce, produced in batch.acks:
+                for index, value in enumerate(produce.values):
+                    offset = produced.base_offset + index
+                    held, landing = durable.records.get((partition, offset), (None, None))
+                    if held == value and landing and landing.sequence < call.completed:
+                        continue
+                    by = f"claim {landing.claim} of {landing.writer}" if landing else "nobody"
+                    fenced = landing is not None and held != value
+                    found.append(
+                        Violation(
+                            Kind.FENCED_ACK if fenced else Kind.ACK_NOT_DURABLE,
+                            f"{partition}: {call.broker} acked value {value} at offset {offset}; "
+                            f"what the lane has there is {held}, by {by}",
+                            (call.invoked, call.completed),
+                        )
+                    )
+                    break
+    return found
+
+
+def read_not_durable(knowledge: Knowledge) -> list[Violation]:
+    """A record or a watermark that was served before a lane object with it had landed."""
+    if not knowledge.history.landings:
+        return []
+    durable = _Durable(knowledge.history)
+    found: list[Violation] = []
+    for partition, known in knowledge.partitions.items():
+        for call in known.queries:
+            if not isinstance(call.result, Fetched):
+                continue
+            end = durable.end_before(partition, call.completed)
+            early = [
+                offset
+                for offset, value in call.result.records
+                if not _held(durable, partition, offset, value, call.completed)
+            ]
+            if early or call.result.high_watermark > end:
+                found.append(
+                    Violation(
+                        Kind.READ_NOT_DURABLE,
+                        f"{partition}: {call.broker} served the offsets {early} and a high "
+                        f"watermark of {call.result.high_watermark}; the lane went up to {end}",
+                        (call.invoked, call.completed),
+                    )
+                )
+    return found
+
+
+def _held(durable: _Durable, partition: Partition, offset: int, value: Value, event: int) -> bool:
+    held, landing = durable.records.get((partition, offset), (None, None))
+    return held == value and landing is not None and landing.sequence < event

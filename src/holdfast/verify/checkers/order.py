@@ -1,0 +1,133 @@
+"""The order of records in a partition: by sequence for a producer, by real time for everybody.
+
+Pure. One function for each anomaly.
+"""
+
+import itertools
+
+from holdfast.verify.checkers.knowledge import Batch, Knowledge, PartitionKnowledge
+from holdfast.verify.checkers.violation import Kind, Violation
+from holdfast.verify.history import Outcome
+
+SEQUENCE_ERRORS = frozenset(
+    ("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "DUPLICATE_SEQUENCE_NUMBER")
+)
+
+
+def producer_order(knowledge: Knowledge) -> list[Violation]:
+    """Two batches of one producer id and epoch whose offsets contradict their sequences."""
+    found: list[Violation] = []
+    for partition, known in knowledge.partitions.items():
+        producers: dict[tuple[int, int], list[tuple[int, int, Batch]]] = {}
+        for batch in known.batches:
+            offset = _offset_of(known, batch)
+            if offset is not None and batch.produce.producer_id >= 0:
+                key = (batch.produce.producer_id, batch.produce.producer_epoch)
+                producers.setdefault(key, []).append((batch.produce.base_sequence, offset, batch))
+        for producer, landed in producers.items():
+            landed.sort(key=lambda entry: entry[0])
+            for (lower, first, one), (higher, second, other) in itertools.pairwise(landed):
+                if second < first + len(one.produce.values):
+                    found.append(
+                        Violation(
+                            Kind.ORDER,
+                            f"{partition}: producer {producer} has sequence {lower} at offset "
+                            f"{first}, but sequence {higher} at offset {second}",
+                            (one.first_invoked, other.first_invoked),
+                        )
+                    )
+    return found
+
+
+def batch_torn(knowledge: Knowledge) -> list[Violation]:
+    """A batch whose records do not lie one after the other."""
+    found: list[Violation] = []
+    for partition, known in knowledge.partitions.items():
+        for batch in known.batches:
+            seen = [
+                (index, min(known.offsets_of[value]))
+                for index, value in enumerate(batch.produce.values)
+                if len(known.offsets_of.get(value, ())) == 1
+            ]
+            if len({offset - index for index, offset in seen}) > 1:
+                found.append(
+                    Violation(
+                        Kind.ORDER,
+                        f"{partition}: the records of batch {batch.identity} are at "
+                        f"{[offset for _, offset in seen]}",
+                        (batch.first_invoked,),
+                    )
+                )
+    return found
+
+
+def real_time_order(knowledge: Knowledge) -> list[Violation]:
+    """A batch that was first sent after another was acked, yet lies below it."""
+    found: list[Violation] = []
+    for partition, known in knowledge.partitions.items():
+        acks = sorted(
+            (ack.call.completed, ack.produced.base_offset + len(ack.produce.values))
+            for batch in known.batches
+            for ack in batch.acks
+        )
+        position, end, end_event = 0, 0, -1
+        for batch in sorted(known.batches, key=lambda batch: batch.first_invoked):
+            while position < len(acks) and acks[position][0] < batch.first_invoked:
+                event, acked_end = acks[position]
+                if acked_end > end:
+                    end, end_event = acked_end, event
+                position += 1
+            offset = _offset_of(known, batch)
+            if offset is not None and offset < end:
+                found.append(
+                    Violation(
+                        Kind.ORDER,
+                        f"{partition}: batch {batch.identity} was first sent at "
+                        f"{batch.first_invoked}, after the records below {end} were acked at "
+                        f"{end_event}, but lies at offset {offset}",
+                        (end_event, batch.first_invoked),
+                    )
+                )
+    return found
+
+
+def sequence_refused(knowledge: Knowledge) -> list[Violation]:
+    """A sequence error for a producer that did all right: the broker forgot what it had acked."""
+    found: list[Violation] = []
+    for partition, known in knowledge.partitions.items():
+        acked_at: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
+        for batch in known.batches:
+            produce = batch.produce
+            if produce.producer_id >= 0 and batch.acks:
+                producer = (produce.producer_id, produce.producer_epoch)
+                first_ack = min(ack.call.completed for ack in batch.acks)
+                after = produce.base_sequence + len(produce.values)
+                acked_at.setdefault(producer, {})[after] = (first_ack, batch.first_invoked)
+        for batch in known.batches:
+            for call in batch.tries:
+                if call.outcome is Outcome.OK or call.error not in SEQUENCE_ERRORS:
+                    continue
+                sequence = batch.produce.base_sequence
+                producer = (batch.produce.producer_id, batch.produce.producer_epoch)
+                first_ack, _ = acked_at.get(producer, {}).get(sequence, (call.invoked, 0))
+                if sequence == 0 or first_ack < call.invoked:
+                    found.append(
+                        Violation(
+                            Kind.SEQUENCE_REFUSED,
+                            f"{partition}: {call.broker} answered {call.error} to sequence "
+                            f"{sequence} of producer {producer}, though all before it was acked",
+                            (call.invoked, call.completed),
+                        )
+                    )
+    return found
+
+
+def _offset_of(known: PartitionKnowledge, batch: Batch) -> int | None:
+    """Where the batch lies; None where it was not seen, or in several places (doubled says so)."""
+    if batch.acks:
+        return batch.acks[0].produced.base_offset
+    for index, value in enumerate(batch.produce.values):
+        offsets = known.offsets_of.get(value, ())
+        if len(offsets) == 1:
+            return min(offsets) - index
+    return None

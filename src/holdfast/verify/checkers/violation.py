@@ -1,0 +1,44 @@
+"""What a checker says when a promise was broken.
+
+Pure. Owns the names of the anomalies; each checker raises its own only.
+"""
+
+import enum
+from typing import NamedTuple
+
+
+class Kind(enum.Enum):
+    """One name for each way in which a log can break its promise."""
+
+    LOST_WRITE = "lost write"
+    TWO_VALUES = "two values at one offset"
+    PHANTOM = "phantom"
+    DOUBLED = "doubled"
+    ACK_MOVED = "one batch acked at two offsets"
+    WATERMARK_BACK = "watermark went back"
+    LOG_START_BACK = "log start went back"
+    LOG_START_UNASKED = "log start moved without being asked"
+    HIDDEN = "acked but not visible"
+    ABOVE_WATERMARK = "record served above the watermark"
+    GAP = "gap"
+    ORDER = "out of order"
+    DEFINITE_ERROR_APPEARS = "definite error, yet it appears"
+    SEQUENCE_REFUSED = "spurious sequence error"
+    ACK_NOT_DURABLE = "ack without a lane object"
+    FENCED_ACK = "fenced writer acked"
+    READ_NOT_DURABLE = "served before it was durable"
+    LANE_HOLE = "hole in the lane"
+    CLAIM_BACK = "claim went back"
+    CHAIN_BROKEN = "hash chain broken"
+    CRASH = "process found itself in an impossible state"
+
+
+class Violation(NamedTuple):
+    """A broken promise, in words with numbers, and the events that show it."""
+
+    kind: Kind
+    message: str
+    events: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}: {self.message} (events {', '.join(map(str, self.events))})"

@@ -1,0 +1,274 @@
+"""What was asked, what was answered and what the store took, in one order: what checkers read.
+
+Pure. Owns the vocabulary of histories. An answer is ok, fail (it definitely did not happen) or info
+(unknown); a call that was never answered is info. Must never import what is being checked: values
+are plain numbers and names, so that a history can be written by hand or come from any cluster.
+"""
+
+import enum
+import hashlib
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+Partition = str
+"""A topic's incarnation and a partition number, as the recorder names them: `orders/0`."""
+Value = int
+"""The identity of one record: each record that a client makes up gets its own."""
+
+
+class Fact(msgspec.Struct, frozen=True, gc=False):
+    """The root of all that a history holds: cheap to make, for a simulation makes millions."""
+
+
+class Produce(Fact, frozen=True):
+    partition: Partition
+    values: tuple[Value, ...]
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+
+
+class Produced(Fact, frozen=True):
+    base_offset: int
+    log_start: int = -1
+    """-1 where the answer did not say."""
+
+
+class Fetch(Fact, frozen=True):
+    partition: Partition
+    offset: int
+    isolation: int = 0
+
+
+class Fetched(Fact, frozen=True):
+    records: tuple[tuple[int, Value], ...]
+    high_watermark: int
+    log_start: int = -1
+
+
+class Which(enum.Enum):
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class ListOffsets(Fact, frozen=True):
+    partition: Partition
+    which: Which
+
+
+class Listed(Fact, frozen=True):
+    offset: int
+
+
+class DeleteRecords(Fact, frozen=True):
+    partition: Partition
+    before: int
+
+
+class Deleted(Fact, frozen=True):
+    log_start: int
+
+
+class CreateTopic(Fact, frozen=True):
+    topic: str
+    partitions: int
+
+
+class DeleteTopic(Fact, frozen=True):
+    topic: str
+
+
+class Done(Fact, frozen=True):
+    """The answer of an operation that has nothing to tell but that it is done."""
+
+
+Operation = Produce | Fetch | ListOffsets | DeleteRecords | CreateTopic | DeleteTopic
+Result = Produced | Fetched | Listed | Deleted | Done
+
+
+class Outcome(enum.Enum):
+    OK = "ok"
+    FAIL = "fail"
+    INFO = "info"
+
+
+class Call(msgspec.Struct):
+    """One operation from its invocation to its answer; only the Recorder changes it."""
+
+    client: str
+    broker: str
+    operation: Operation
+    invoked: int
+    """Position in the one order of all events."""
+    invoked_at: float
+    completed: int = -1
+    """-1 where no answer ever came."""
+    completed_at: float = -1.0
+    outcome: Outcome = Outcome.INFO
+    result: Result | None = None
+    error: str = ""
+
+    def __str__(self) -> str:
+        answer = self.result if self.outcome is Outcome.OK else f"{self.outcome.value} {self.error}"
+        return (
+            f"[{self.invoked}..{self.completed}] {self.client} at {self.broker}: "
+            f"{self.operation} -> {answer}"
+        )
+
+
+class MarkerKind(enum.Enum):
+    CLAIM = "claim"
+    RELEASE = "release"
+    KILL = "kill"
+    PAUSE = "pause"
+    FAULT = "fault"
+    START = "start"
+
+
+class Marker(Fact, frozen=True):
+    """Something that happened to a process or to the store, rather than a client's call."""
+
+    sequence: int
+    at: float
+    kind: MarkerKind
+    process: str
+    detail: str = ""
+
+
+class LandedKind(enum.Enum):
+    CLAIM = "claim"
+    DATA = "data"
+    RELEASE = "release"
+
+
+class Append(NamedTuple):
+    """A record batch inside a lane object."""
+
+    partition: Partition
+    base_offset: int
+    values: tuple[Value, ...]
+
+
+class Landing(Fact, frozen=True):
+    """A lane object at the moment the store took it, told by the store, not by its writer."""
+
+    sequence: int
+    lane: int
+    number: int
+    kind: LandedKind
+    claim: int
+    writer: str
+    previous: str
+    hash: str
+    appends: tuple[Append, ...] = ()
+
+
+class ColdLog(Fact, frozen=True):
+    """What a fresh reader with nothing but the store found in a partition at the very end."""
+
+    records: tuple[tuple[int, Value], ...]
+    log_start: int
+    end: int
+    """The offset that the next record would get."""
+
+
+class PartitionRules(Fact, frozen=True):
+    """What the broker may do to a partition by itself, without a client asking."""
+
+    retention: bool = False
+
+
+NO_RULES = PartitionRules()
+
+
+class History(msgspec.Struct):
+    """A whole run."""
+
+    calls: list[Call] = []
+    markers: list[Marker] = []
+    landings: list[Landing] = []
+    cold: dict[Partition, ColdLog] = {}
+    rules: dict[Partition, PartitionRules] = {}
+    crashes: list[str] = []
+    """Exceptions that nobody handled and invariants that broke inside a process."""
+
+    def rules_of(self, partition: Partition) -> PartitionRules:
+        return self.rules.get(partition, NO_RULES)
+
+    def events(self) -> Iterator[tuple[int, str]]:
+        """Everything in its order, as text: for people, and for the digest."""
+        lines: list[tuple[int, str]] = []
+        for call in self.calls:
+            lines.append((call.invoked, f"{call.client} {call.broker} invoke {call.operation}"))
+            if call.completed >= 0:
+                answer = f"{call.outcome.value} {call.result} {call.error}"
+                lines.append((call.completed, f"{call.client} {call.broker} {answer}"))
+        lines += [(m.sequence, f"{m.process} {m.kind.value} {m.detail}") for m in self.markers]
+        lines += [(landing.sequence, str(landing)) for landing in self.landings]
+        return iter(sorted(lines))
+
+    def digest(self) -> str:
+        """Equal for two runs exactly where they went the same way."""
+        state = hashlib.sha256()
+        for sequence, line in self.events():
+            state.update(f"{sequence} {line}\n".encode())
+        for partition, cold in sorted(self.cold.items()):
+            state.update(f"{partition} {cold}\n".encode())
+        return state.hexdigest()
+
+
+class Recorder:
+    """Writes a history down as it happens, under one clock and one sequence."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self._sequence = 0
+
+    def invoke(self, client: str, broker: str, operation: Operation, at: float) -> Call:
+        call = Call(client, broker, operation, self._next(), at)
+        self.history.calls.append(call)
+        return call
+
+    def ok(self, call: Call, result: Result, at: float) -> None:
+        self._complete(call, Outcome.OK, at)
+        call.result = result
+
+    def fail(self, call: Call, error: str, at: float) -> None:
+        """The answer says that nothing happened, and that nothing will."""
+        self._complete(call, Outcome.FAIL, at)
+        call.error = error
+
+    def info(self, call: Call, error: str, at: float) -> None:
+        """Whether it happened, or will, is unknown."""
+        self._complete(call, Outcome.INFO, at)
+        call.error = error
+
+    def mark(self, kind: MarkerKind, process: str, at: float, detail: str = "") -> None:
+        self.history.markers.append(Marker(self._next(), at, kind, process, detail))
+
+    def landed(
+        self,
+        *,
+        lane: int,
+        number: int,
+        kind: LandedKind,
+        claim: int,
+        writer: str,
+        previous: str,
+        digest: str,
+        appends: tuple[Append, ...] = (),
+    ) -> None:
+        self.history.landings.append(
+            Landing(self._next(), lane, number, kind, claim, writer, previous, digest, appends)
+        )
+
+    def _complete(self, call: Call, outcome: Outcome, at: float) -> None:
+        call.completed = self._next()
+        call.completed_at = at
+        call.outcome = outcome
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence

@@ -1,0 +1,456 @@
+"""Each checker on hand-written histories: the anomaly is named, its harmless twin is not."""
+
+from holdfast.verify.checkers import CHECKERS, Kind, check, void_reason
+from holdfast.verify.history import (
+    Append,
+    Call,
+    ColdLog,
+    CreateTopic,
+    Deleted,
+    DeleteRecords,
+    DeleteTopic,
+    Done,
+    Fetch,
+    Fetched,
+    LandedKind,
+    Listed,
+    ListOffsets,
+    MarkerKind,
+    PartitionRules,
+    Produce,
+    Produced,
+    Recorder,
+    Which,
+)
+
+P = "orders/0"
+
+
+class Script(Recorder):
+    """A recorder in which every event takes one second; `p` stands for producer."""
+
+    def send(self, *values: int, p: tuple[int, int] | None = None, seq: int = -1) -> Call:
+        producer_id, epoch = p or (-1, -1)
+        return self.invoke("p", "b1", Produce(P, values, producer_id, epoch, seq), 0.0)
+
+    def acked(
+        self, base: int, *values: int, p: tuple[int, int] | None = None, seq: int = -1
+    ) -> None:
+        self.ok(self.send(*values, p=p, seq=seq), Produced(base), 0.0)
+
+    def fetched(
+        self, offset: int, *records: tuple[int, int], hw: int, log_start: int = 0, broker="b1"
+    ) -> None:
+        call = self.invoke("c", broker, Fetch(P, offset), 0.0)
+        self.ok(call, Fetched(records, hw, log_start), 0.0)
+
+    def latest(self, offset: int, broker: str = "b1") -> None:
+        call = self.invoke("w", broker, ListOffsets(P, Which.LATEST), 0.0)
+        self.ok(call, Listed(offset), 0.0)
+
+    def earliest(self, offset: int) -> None:
+        call = self.invoke("w", "b1", ListOffsets(P, Which.EARLIEST), 0.0)
+        self.ok(call, Listed(offset), 0.0)
+
+    def delete_records(self, before: int, log_start: int) -> None:
+        call = self.invoke("a", "b1", DeleteRecords(P, before), 0.0)
+        self.ok(call, Deleted(log_start), 0.0)
+
+    def cold(self, *records: tuple[int, int], log_start: int = 0, end: int | None = None) -> None:
+        last = records[-1][0] + 1 if records else log_start
+        self.history.cold[P] = ColdLog(records, log_start, last if end is None else end)
+
+    def lands(
+        self,
+        number: int,
+        *appends: Append,
+        kind: LandedKind = LandedKind.DATA,
+        claim: int = 0,
+        writer: str = "w1",
+        previous: str | None = None,
+        digest: str | None = None,
+    ) -> None:
+        self.landed(
+            lane=1,
+            number=number,
+            kind=kind,
+            claim=claim,
+            writer=writer,
+            previous=f"h{number - 1}" if previous is None else previous,
+            digest=digest or f"h{number}",
+            appends=appends,
+        )
+
+    def kinds(self) -> set[Kind]:
+        return {violation.kind for violation in check(self.history)}
+
+
+def test_a_plain_run_is_clean():
+    script = Script()
+    script.lands(0, kind=LandedKind.CLAIM)
+    first = script.send(1, 2)
+    script.lands(1, Append(P, 0, (1, 2)))
+    script.ok(first, Produced(0), 0.0)
+    script.fetched(0, (0, 1), (1, 2), hw=2)
+    script.latest(2)
+    script.cold((0, 1), (1, 2))
+    assert script.kinds() == set()
+
+
+def test_an_acked_record_missing_from_the_cold_read_is_lost():
+    script = Script()
+    script.acked(0, 1, 2)
+    script.cold((0, 1), end=2)
+    assert script.kinds() == {Kind.LOST_WRITE}
+
+
+def test_an_acked_partition_that_the_cold_read_does_not_know_is_lost():
+    script = Script()
+    script.acked(0, 1)
+    assert script.kinds() == {Kind.LOST_WRITE}
+
+
+def test_a_record_below_a_log_start_that_was_asked_for_is_not_lost():
+    script = Script()
+    script.acked(0, 1, 2)
+    script.delete_records(1, 1)
+    script.cold((1, 2), log_start=1)
+    assert script.kinds() == set()
+
+
+def test_records_of_a_deleted_topic_are_not_lost():
+    script = Script()
+    script.ok(script.invoke("a", "b1", CreateTopic("orders", 1), 0.0), Done(), 0.0)
+    script.acked(0, 1)
+    script.info(script.invoke("a", "b1", DeleteTopic("orders"), 0.0), "REQUEST_TIMED_OUT", 0.0)
+    assert script.kinds() == set()
+
+
+def test_two_readers_that_see_different_values_at_one_offset():
+    script = Script()
+    script.send(1)
+    script.send(2)
+    script.fetched(0, (0, 1), hw=1)
+    script.fetched(0, (0, 2), hw=1, broker="b2")
+    script.cold((0, 2))
+    assert script.kinds() == {Kind.TWO_VALUES}
+
+
+def test_a_value_that_nobody_sent_is_a_phantom():
+    script = Script()
+    script.fetched(0, (0, 9), hw=1)
+    script.send(9)
+    script.cold((0, 9))
+    assert script.kinds() == {Kind.PHANTOM}
+
+
+def test_an_idempotent_batch_that_landed_twice_is_doubled():
+    script = Script()
+    script.info(script.send(1, p=(7, 0), seq=0), "REQUEST_TIMED_OUT", 0.0)
+    script.acked(1, 1, p=(7, 0), seq=0)
+    script.cold((0, 1), (1, 1))
+    assert script.kinds() == {Kind.DOUBLED}
+
+
+def test_a_value_resent_under_a_new_epoch_may_be_there_twice():
+    script = Script()
+    script.info(script.send(1, p=(7, 0), seq=0), "REQUEST_TIMED_OUT", 0.0)
+    script.acked(1, 1, p=(7, 1), seq=0)
+    script.cold((0, 1), (1, 1))
+    assert script.kinds() == set()
+
+
+def test_a_plain_producer_that_retried_may_be_there_twice_but_not_thrice():
+    script = Script()
+    script.info(script.send(1), "REQUEST_TIMED_OUT", 0.0)
+    script.acked(1, 1)
+    script.cold((0, 1), (1, 1))
+    assert script.kinds() == set()
+    script.cold((0, 1), (1, 1), (2, 1))
+    assert script.kinds() == {Kind.DOUBLED}
+
+
+def test_a_retry_acked_at_another_offset():
+    script = Script()
+    script.acked(0, 1, p=(7, 0), seq=0)
+    script.acked(5, 1, p=(7, 0), seq=0)
+    script.cold((0, 1), (5, 1))
+    assert Kind.ACK_MOVED in script.kinds()
+
+
+def test_a_refused_record_that_appears():
+    script = Script()
+    script.fail(script.send(1), "INVALID_RECORD", 0.0)
+    script.cold((0, 1))
+    assert script.kinds() == {Kind.DEFINITE_ERROR_APPEARS}
+
+
+def test_an_unknown_outcome_may_appear_or_not():
+    script = Script()
+    script.info(script.send(1), "REQUEST_TIMED_OUT", 0.0)
+    script.send(2)
+    script.cold((0, 1))
+    assert script.kinds() == set()
+
+
+def test_a_latest_offset_below_one_already_served_by_another_broker():
+    script = Script()
+    script.send(1, 2)
+    script.latest(2, broker="b1")
+    script.latest(1, broker="b2")
+    script.cold((0, 1), (1, 2))
+    assert script.kinds() == {Kind.WATERMARK_BACK}
+
+
+def test_overlapping_answers_may_come_in_either_order():
+    script = Script()
+    script.send(1, 2)
+    early = script.invoke("w", "b2", ListOffsets(P, Which.LATEST), 0.0)
+    script.latest(2)
+    script.ok(early, Listed(1), 0.0)
+    script.cold((0, 1), (1, 2))
+    assert script.kinds() == set()
+
+
+def test_a_cold_end_below_a_served_watermark():
+    script = Script()
+    script.send(1, 2)
+    script.latest(2)
+    script.cold((0, 1))
+    assert script.kinds() == {Kind.WATERMARK_BACK}
+
+
+def test_a_log_start_that_goes_back():
+    script = Script()
+    script.acked(0, 1, 2)
+    script.delete_records(1, 1)
+    script.earliest(0)
+    script.cold((1, 2), log_start=1)
+    assert script.kinds() == {Kind.LOG_START_BACK}
+
+
+def test_a_log_start_that_nobody_asked_for_unless_retention_is_on():
+    script = Script()
+    script.acked(0, 1, 2)
+    script.earliest(1)
+    script.cold((1, 2), log_start=1)
+    assert script.kinds() == {Kind.LOG_START_UNASKED}
+    script.history.rules[P] = PartitionRules(retention=True)
+    assert script.kinds() == set()
+
+
+def test_a_fetch_that_does_not_know_an_acked_record():
+    script = Script()
+    script.acked(0, 1)
+    script.fetched(0, hw=0, broker="b2")
+    script.cold((0, 1))
+    assert script.kinds() == {Kind.HIDDEN}
+
+
+def test_out_of_range_for_an_acked_record():
+    script = Script()
+    script.acked(0, 1)
+    script.fail(script.invoke("c", "b2", Fetch(P, 0), 0.0), "OFFSET_OUT_OF_RANGE", 0.0)
+    script.cold((0, 1))
+    assert script.kinds() == {Kind.HIDDEN}
+
+
+def test_out_of_range_below_the_log_start_or_past_the_end_is_right():
+    script = Script()
+    script.acked(0, 1, 2)
+    script.delete_records(1, 1)
+    script.fail(script.invoke("c", "b2", Fetch(P, 0), 0.0), "OFFSET_OUT_OF_RANGE", 0.0)
+    script.fail(script.invoke("c", "b2", Fetch(P, 3), 0.0), "OFFSET_OUT_OF_RANGE", 0.0)
+    script.cold((1, 2), log_start=1)
+    assert script.kinds() == set()
+
+
+def test_a_fetch_begun_before_the_ack_may_miss_the_record():
+    script = Script()
+    early = script.invoke("c", "b1", Fetch(P, 0), 0.0)
+    script.acked(0, 1)
+    script.ok(early, Fetched((), 0, 0), 0.0)
+    script.cold((0, 1))
+    assert script.kinds() == set()
+
+
+def test_an_empty_answer_below_its_own_watermark():
+    script = Script()
+    script.acked(0, 1)
+    script.fetched(0, hw=1)
+    script.cold((0, 1))
+    assert script.kinds() == {Kind.HIDDEN}
+
+
+def test_a_record_passed_over_inside_and_before_a_fetch():
+    script = Script()
+    script.acked(0, 1, 2, 3)
+    script.cold((0, 1), (1, 2), (2, 3))
+    script.fetched(0, (0, 1), (2, 3), hw=3)
+    assert script.kinds() == {Kind.GAP}
+    script = Script()
+    script.acked(0, 1, 2, 3)
+    script.cold((0, 1), (1, 2), (2, 3))
+    script.fetched(0, (1, 2), (2, 3), hw=3)
+    assert script.kinds() == {Kind.GAP}
+
+
+def test_a_jump_to_the_log_start_is_no_gap():
+    script = Script()
+    script.acked(0, 1, 2, 3)
+    script.delete_records(2, 2)
+    script.fetched(0, (2, 3), hw=3, log_start=2)
+    script.cold((2, 3), log_start=2)
+    assert script.kinds() == set()
+
+
+def test_a_record_above_the_watermark_of_its_own_answer():
+    script = Script()
+    script.send(1)
+    script.fetched(0, (0, 1), hw=0)
+    script.cold((0, 1))
+    assert script.kinds() == {Kind.ABOVE_WATERMARK}
+
+
+def test_a_producer_whose_sequences_and_offsets_disagree():
+    script = Script()
+    one = script.send(1, p=(7, 0), seq=0)
+    two = script.send(2, p=(7, 0), seq=1)
+    script.ok(two, Produced(0), 0.0)
+    script.ok(one, Produced(1), 0.0)
+    script.cold((0, 2), (1, 1))
+    assert script.kinds() == {Kind.ORDER}
+
+
+def test_a_batch_that_was_torn():
+    script = Script()
+    script.send(1, 2)
+    script.send(3)
+    script.cold((0, 1), (1, 3), (2, 2))
+    assert script.kinds() == {Kind.ORDER}
+
+
+def test_a_later_batch_below_an_earlier_ack():
+    script = Script()
+    script.acked(1, 2)
+    script.send(1)
+    script.cold((0, 1), (1, 2))
+    assert script.kinds() == {Kind.ORDER}
+
+
+def test_a_sequence_error_although_all_before_was_acked():
+    script = Script()
+    script.acked(0, 1, p=(7, 0), seq=0)
+    late = script.send(2, p=(7, 0), seq=1)
+    script.fail(late, "OUT_OF_ORDER_SEQUENCE_NUMBER", 0.0)
+    script.cold((0, 1))
+    assert script.kinds() == {Kind.SEQUENCE_REFUSED}
+
+
+def test_a_sequence_error_after_an_unknown_batch_is_right():
+    script = Script()
+    script.info(script.send(1, p=(7, 0), seq=0), "REQUEST_TIMED_OUT", 0.0)
+    script.fail(script.send(2, p=(7, 0), seq=1), "OUT_OF_ORDER_SEQUENCE_NUMBER", 0.0)
+    assert script.kinds() == set()
+
+
+def test_an_ack_before_its_object_landed():
+    script = Script()
+    script.lands(0, kind=LandedKind.CLAIM)
+    script.acked(0, 1)
+    script.lands(1, Append(P, 0, (1,)))
+    script.cold((0, 1))
+    assert script.kinds() == {Kind.ACK_NOT_DURABLE}
+
+
+def test_an_ack_for_an_offset_that_another_claim_took():
+    script = Script()
+    script.lands(0, kind=LandedKind.CLAIM)
+    script.lands(1, kind=LandedKind.CLAIM, claim=1, writer="w2")
+    script.send(2)
+    script.lands(2, Append(P, 0, (2,)), claim=1, writer="w2")
+    script.acked(0, 1)
+    script.cold((0, 2))
+    assert script.kinds() == {Kind.FENCED_ACK, Kind.LOST_WRITE, Kind.TWO_VALUES}
+
+
+def test_an_ack_on_an_object_that_won_a_deleted_number_again():
+    script = Script()
+    script.lands(0, kind=LandedKind.CLAIM)
+    script.lands(1)
+    script.lands(2)
+    script.acked(0, 1)
+    script.lands(1, Append(P, 0, (1,)), digest="again")
+    assert Kind.ACK_NOT_DURABLE in script.kinds()
+
+
+def test_a_record_or_a_watermark_served_before_it_was_durable():
+    script = Script()
+    script.lands(0, kind=LandedKind.CLAIM)
+    script.send(1)
+    script.fetched(0, (0, 1), hw=1)
+    script.lands(1, Append(P, 0, (1,)))
+    script.cold((0, 1))
+    assert script.kinds() == {Kind.READ_NOT_DURABLE}
+
+
+def test_a_skipped_number_is_a_hole():
+    script = Script()
+    script.lands(0, kind=LandedKind.CLAIM)
+    script.lands(2, previous="h1")
+    assert script.kinds() == {Kind.LANE_HOLE}
+    script.lands(1)
+    assert script.kinds() == {Kind.LANE_HOLE}
+
+
+def test_a_broken_chain():
+    script = Script()
+    script.lands(0, kind=LandedKind.CLAIM)
+    script.lands(1, previous="elsewhere")
+    assert script.kinds() == {Kind.CHAIN_BROKEN}
+
+
+def test_a_writer_that_goes_on_after_a_newer_claim_or_its_own_release():
+    script = Script()
+    script.lands(0, kind=LandedKind.CLAIM)
+    script.lands(1, kind=LandedKind.CLAIM, claim=1, writer="w2")
+    script.lands(2, claim=0, writer="w1")
+    assert script.kinds() == {Kind.CLAIM_BACK}
+    script = Script()
+    script.lands(0, kind=LandedKind.CLAIM)
+    script.lands(1, kind=LandedKind.RELEASE)
+    script.lands(2)
+    assert script.kinds() == {Kind.CLAIM_BACK}
+
+
+def test_a_crash_is_a_violation():
+    script = Script()
+    script.history.crashes.append("InvariantViolation")
+    assert script.kinds() == {Kind.CRASH}
+
+
+def test_a_run_without_faults_hand_offs_or_success_is_void():
+    script = Script()
+    script.acked(0, 1)
+    assert void_reason(script.history) == "no faults"
+    script.mark(MarkerKind.KILL, "b1", 0.0)
+    assert void_reason(script.history) == "no hand-offs"
+    script.lands(0, kind=LandedKind.CLAIM)
+    script.lands(1, kind=LandedKind.CLAIM, claim=1)
+    assert void_reason(script.history) is None
+    script.info(script.send(2), "REQUEST_TIMED_OUT", 0.0)
+    script.info(script.send(3), "REQUEST_TIMED_OUT", 0.0)
+    assert void_reason(script.history) == "only 33% of the calls were ok"
+
+
+def test_the_digest_tells_histories_apart():
+    one, two = Script(), Script()
+    one.acked(0, 1)
+    two.acked(0, 1)
+    assert one.history.digest() == two.history.digest()
+    two.cold((0, 1))
+    assert one.history.digest() != two.history.digest()
+
+
+def test_every_checker_has_a_docstring_that_names_its_anomaly():
+    assert all(checker.__doc__ for checker in CHECKERS)
