@@ -23,8 +23,10 @@ LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 
-HEADER = struct.Struct(">qiibIhiqqqhii")
-_unpack_from = HEADER.unpack_from
+PREFIX = struct.Struct(">qiibI")
+"""Base offset, length, leader epoch, magic and CRC: what the CRC does not cover."""
+COVERED = struct.Struct(">hiqqqhii")
+_unpack_from = struct.Struct(">qiibIhiqqqhii").unpack_from
 
 
 class BatchHeader(NamedTuple):
@@ -92,13 +94,43 @@ _make = BatchHeader._make
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The header at a position, as it stands; only too few bytes are an error here."""
     try:
-        fields = _unpack_from(buffer, position)
+        (
+            base_offset,
+            length,
+            leader_epoch,
+            magic,
+            crc,
+            attributes,
+            last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            record_count,
+        ) = _unpack_from(buffer, position)
     except struct.error:
         raise CorruptObject(
             f"{len(buffer) - position} bytes at {position} are too few "
             f"for a batch header of {HEADER_BYTES}"
         ) from None
-    return _make((fields[0], fields[1] + LENGTH_PREFIX_BYTES, *fields[2:]))
+    return _make(
+        (
+            base_offset,
+            length + LENGTH_PREFIX_BYTES,
+            leader_epoch,
+            magic,
+            crc,
+            attributes,
+            last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            record_count,
+        ),
+    )
 
 
 def walk(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:

@@ -25,14 +25,8 @@ from holdfast.records.compression import Codec
 RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, two lengths and a header count, of one byte each."""
 
-EXPANSION_MAX = {
-    Codec.NONE: 1,
-    Codec.GZIP: 2048,
-    Codec.SNAPPY: 64,
-    Codec.LZ4: 512,
-    Codec.ZSTD: 65536,
-}
-"""Bytes that one compressed byte can stand for, at least twice what each format can really do."""
+EXPANSION_MAX = (1, 2048, 64, 512, 65536)
+"""By codec id, the bytes that one compressed byte can stand for; at least twice the real limit."""
 
 
 class RefusalKind(enum.Enum):
@@ -125,7 +119,7 @@ def _field_problem(header: BatchHeader) -> Refusal | None:
             f"the batch says {count} records and a last offset delta of {header.last_offset_delta}"
         )
     body_bytes = header.size_bytes - HEADER_BYTES
-    if count * RECORD_BYTES_MIN > body_bytes * EXPANSION_MAX[Codec(header.codec_id)]:
+    if count * RECORD_BYTES_MIN > body_bytes * EXPANSION_MAX[header.codec_id]:
         return _invalid(f"{count} records cannot be in {body_bytes} bytes")
     if header.is_control:
         return _invalid("the batch is a control batch; only a coordinator may write one")

@@ -50,7 +50,7 @@ def compress(codec: Codec, data: Buffer) -> bytes:
         case Codec.SNAPPY:
             return _compress_xerial(data)
         case Codec.LZ4:
-            return bytes(cramjam.lz4.compress(data, level=LZ4_LEVEL))
+            return _compress_lz4(data)
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(data, level=ZSTD_LEVEL))
 
@@ -96,6 +96,13 @@ def _decompress_into(codec: Codec, data: Buffer, output: bytearray) -> int:
             return cramjam.zstd.decompress_into(data, output)
         case _:
             raise CallError(f"{codec.name} has no frame of its own")
+
+
+def _compress_lz4(data: Buffer) -> bytes:
+    """Independent blocks: Java clients refuse linked ones, which are the library's default."""
+    compressor = cramjam.lz4.Compressor(level=LZ4_LEVEL, content_checksum=False, block_linked=False)
+    compressor.compress(data)
+    return bytes(compressor.finish())
 
 
 def _compress_xerial(data: Buffer) -> bytes:

@@ -13,12 +13,13 @@ from fastcrc.crc32 import iscsi
 from holdfast.errors import CallError, CorruptObject
 from holdfast.records.batch import (
     CONTROL_BIT,
+    COVERED,
     CRC_START,
-    HEADER,
     HEADER_BYTES,
     LENGTH_PREFIX_BYTES,
     LOG_APPEND_TIME_BIT,
     MAGIC,
+    PREFIX,
     TRANSACTIONAL_BIT,
     BatchHeader,
     parse_header,
@@ -203,11 +204,20 @@ def encode_batch(
         max_timestamp = log_append_time_ms
     count = len(records)
     length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(body)
-    tail = (attributes, count - 1, base_timestamp, max_timestamp)
-    producer = (producer_id, producer_epoch, base_sequence, count)
-    covered = HEADER.pack(0, 0, 0, 0, 0, *tail, *producer)[CRC_START:]
-    crc = iscsi(body, iscsi(covered))
-    return HEADER.pack(base_offset, length, leader_epoch, MAGIC, crc, *tail, *producer) + body
+    covered = (
+        COVERED.pack(
+            attributes,
+            count - 1,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            count,
+        )
+        + body
+    )
+    return PREFIX.pack(base_offset, length, leader_epoch, MAGIC, iscsi(covered)) + covered
 
 
 def encode_record(record: Record, *, timestamp_delta: int, offset_delta: int) -> bytes:

@@ -30,6 +30,8 @@ def encode_varint(value: int) -> bytes:
 
 def decode_varint(data: bytes, position: int, end: int, bits: int) -> tuple[int, int]:
     """The value at a position and the position after it."""
+    if position < end and (byte := data[position]) < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
     raw = 0
     shift = 0
     while position < end:
