@@ -1,0 +1,344 @@
+"""A store that fails on purpose, from a seed, in every way in which real ones have been seen to.
+
+Owns the faults and their counts; wraps any other store. It only uses asyncio and the chance that
+it is handed, so that on a virtual-time loop a run is the same each time. Must never do what a real
+store cannot: an object is never partly visible, a create never replaces, and once an object was
+seen it stays until a delete.
+"""
+
+import asyncio
+import contextvars
+import enum
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar
+
+from holdfast.errors import HoldfastError, ObjectNotFound, StoreUnavailable
+from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry, Store
+
+T = TypeVar("T")
+
+
+class Chance(Protocol):
+    """What is asked of a random.Random; it comes from an Environment or from a seed."""
+
+    def random(self) -> float: ...
+    def uniform(self, a: float, b: float) -> float: ...
+    def randrange(self, start: int) -> int: ...
+
+
+class Operation(enum.Enum):
+    """The calls of a store."""
+
+    CREATE = "create"
+    READ = "read"
+    SIZE = "size"
+    LIST = "list"
+    DELETE = "delete"
+
+
+class Fault(enum.Enum):
+    """One way to fail."""
+
+    LOST_BEFORE = "lost before"
+    """The request never reaches the store."""
+    LOST_AFTER = "lost after"
+    """The request takes effect; its answer is lost."""
+    LATE = "late"
+    """The request is long under way, takes effect, and its answer arrives."""
+    LANDS_LATER = "lands later"
+    """The caller's time-out passes, and the request takes effect long after that."""
+    REPEATED = "repeated"
+    """Something on the way sends the request twice; the caller gets the second answer."""
+    CONFLICT = "conflict"
+    """409 without an effect."""
+    ERROR_AFTER = "error after"
+    """The request takes effect, and the answer is 500."""
+    BURST = "burst"
+    """503 to this request and to all that follow it for some time."""
+    SLOW = "slow"
+    """The request takes effect at once; its answer is long under way."""
+    STALLED = "stalled"
+    """No effect and no answer until the caller's time-out."""
+    SHORT_READ = "short read"
+    """The answer ends too early."""
+    BIT_FLIP = "bit flip"
+    """One bit of the answer is another."""
+
+
+_CALL_FAULTS = (Fault.LOST_BEFORE, Fault.LATE, Fault.BURST, Fault.SLOW, Fault.STALLED)
+_WRITE_FAULTS = (*_CALL_FAULTS, Fault.LOST_AFTER, Fault.LANDS_LATER, Fault.ERROR_AFTER)
+FAULTS_OF: Mapping[Operation, tuple[Fault, ...]] = MappingProxyType(
+    {
+        Operation.CREATE: (*_WRITE_FAULTS, Fault.REPEATED, Fault.CONFLICT),
+        Operation.READ: (*_CALL_FAULTS, Fault.LOST_AFTER, Fault.SHORT_READ, Fault.BIT_FLIP),
+        Operation.SIZE: (*_CALL_FAULTS, Fault.LOST_AFTER),
+        Operation.LIST: (*_CALL_FAULTS, Fault.LOST_AFTER),
+        Operation.DELETE: _WRITE_FAULTS,
+    }
+)
+"""Which faults an operation can have, in the order in which chance is shared out."""
+
+WRITES = frozenset({Operation.CREATE, Operation.DELETE})
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultPlan:
+    """How often what goes wrong, and for how long."""
+
+    chances: Mapping[Fault, float] = field(default_factory=dict[Fault, float])
+    """The probability of each fault in one call; at most one fault happens to a call."""
+    operations: frozenset[Operation] = frozenset(Operation)
+    late_seconds: Range = (0.1, 30.0)
+    slow_seconds: Range = (0.1, 5.0)
+    burst_seconds: Range = (0.5, 5.0)
+    timeout_seconds: float = 5.0
+    """When a caller of a stalled request, or of one that lands later, is told so."""
+    latency_seconds: Range = (0.0, 0.0)
+    """What every call takes, half of it before its effect."""
+
+    @staticmethod
+    def even(chance: float, **other: Any) -> "FaultPlan":
+        """Every fault, with the same probability each."""
+        return FaultPlan(chances=dict.fromkeys(Fault, chance), **other)
+
+
+class FaultyStore:
+    """Another store, seen through a bad network and a bad service."""
+
+    def __init__(self, store: Store, *, plan: FaultPlan, chance: Chance) -> None:
+        self.injected: Counter[tuple[Operation, Fault]] = Counter()
+        self.calls: Counter[Operation] = Counter()
+        self._store = store
+        self._plan = plan
+        self._chance = chance
+        self._disabled: set[Fault] = set()
+        self._is_healed = False
+        self._is_cut = False
+        self._burst_ends = float("-inf")
+        self._in_flight: set[asyncio.Task[Any]] = set()
+
+    @property
+    def url(self) -> str:
+        return self._store.url
+
+    @property
+    def is_remote(self) -> bool:
+        return self._store.is_remote
+
+    def heal(self) -> None:
+        """No more faults from now on; what is in flight still lands."""
+        self._is_healed = True
+        self._is_cut = False
+        self._burst_ends = float("-inf")
+
+    def break_again(self, plan: FaultPlan | None = None) -> None:
+        """Undo heal, with another plan where one is given."""
+        self._is_healed = False
+        self._plan = plan or self._plan
+
+    def enable(self, fault: Fault, *, enabled: bool = True) -> None:
+        """Switch one kind of fault on or off."""
+        if enabled:
+            self._disabled.discard(fault)
+        else:
+            self._disabled.add(fault)
+
+    def cut(self) -> None:
+        """No request reaches the store any more, until heal."""
+        self._is_cut = True
+
+    def faults_by_kind(self) -> Counter[Fault]:
+        """How often each fault happened, over all operations."""
+        counts: Counter[Fault] = Counter()
+        for (_, fault), count in self.injected.items():
+            counts[fault] += count
+        return counts
+
+    async def settle(self) -> None:
+        """Wait until nothing is in flight."""
+        while self._in_flight:
+            await asyncio.wait(self._in_flight)
+
+    async def create(self, key: str, body: Buffers) -> CreateAnswer:
+        # A copy: what lands later must be what was sent, whatever the caller does by then.
+        sent = (b"".join(body),)
+
+        def call() -> Awaitable[CreateAnswer]:
+            return self._store.create(key, sent)
+
+        fault = await self._begin(Operation.CREATE)
+        if fault is Fault.CONFLICT:
+            return CreateAnswer.CONFLICT
+        if fault is Fault.REPEATED:
+            await call()
+        return await self._perform(Operation.CREATE, key, fault, call)
+
+    async def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        fault = await self._begin(Operation.READ)
+        body = await self._perform(
+            Operation.READ, key, fault, lambda: self._store.read(key, start=start, length=length)
+        )
+        if fault is Fault.SHORT_READ and body:
+            return body[: self._chance.randrange(len(body))]
+        if fault is Fault.BIT_FLIP and body:
+            flipped = bytearray(body)
+            flipped[self._chance.randrange(len(body))] ^= 1 << self._chance.randrange(8)
+            return bytes(flipped)
+        return body
+
+    async def size(self, key: str) -> int | None:
+        fault = await self._begin(Operation.SIZE)
+        return await self._perform(Operation.SIZE, key, fault, lambda: self._store.size(key))
+
+    async def list(
+        self, prefix: str, *, after: str = "", limit: int | None = None
+    ) -> list[ObjectEntry]:
+        fault = await self._begin(Operation.LIST)
+        return await self._perform(
+            Operation.LIST,
+            prefix,
+            fault,
+            lambda: self._store.list(prefix, after=after, limit=limit),
+        )
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        sent = tuple(keys)
+        fault = await self._begin(Operation.DELETE)
+        await self._perform(
+            Operation.DELETE, ",".join(sent[:3]), fault, lambda: self._store.delete(sent)
+        )
+
+    async def close(self) -> None:
+        """Close the store inside, once nothing is in flight."""
+        await self.settle()
+        await self._store.close()
+
+    async def _begin(self, operation: Operation) -> Fault | None:
+        """Draw this call's fault; raises where the store cannot be reached at all."""
+        self.calls[operation] += 1
+        if self._is_cut:
+            raise StoreUnavailable(f"injected: {operation.value} is cut off from the store")
+        if asyncio.get_running_loop().time() < self._burst_ends:
+            self.injected[operation, Fault.BURST] += 1
+            raise StoreUnavailable(f"injected: 503 to {operation.value} in a burst")
+        fault = self._draw(operation)
+        if fault is not None:
+            self.injected[operation, fault] += 1
+        return fault
+
+    def _draw(self, operation: Operation) -> Fault | None:
+        if self._is_healed or operation not in self._plan.operations:
+            return None
+        left = self._chance.random()
+        for fault in FAULTS_OF[operation]:
+            left -= self._plan.chances.get(fault, 0.0)
+            if left < 0.0:
+                return None if fault in self._disabled else fault
+        return None
+
+    async def _perform(
+        self,
+        operation: Operation,
+        key: str,
+        fault: Fault | None,
+        call: Callable[[], Awaitable[T]],
+    ) -> T:
+        plan = self._plan
+        latency = self._between(plan.latency_seconds)
+        what = f"{operation.value} of {key!r}"
+        match fault:
+            case Fault.LOST_BEFORE:
+                await _pause(latency)
+                raise StoreUnavailable(f"injected: the request was lost, {what}")
+            case Fault.STALLED:
+                await asyncio.sleep(plan.timeout_seconds)
+                raise StoreUnavailable(f"injected: no answer in time, {what}")
+            case Fault.BURST:
+                self._burst_ends = asyncio.get_running_loop().time() + self._between(
+                    plan.burst_seconds
+                )
+                raise StoreUnavailable(f"injected: 503, {what}")
+            case Fault.LANDS_LATER:
+                self._send(call, plan.timeout_seconds + self._between(plan.late_seconds))
+                await asyncio.sleep(plan.timeout_seconds)
+                raise StoreUnavailable(f"injected: no answer in time, {what}; it lands later")
+            case Fault.LATE:
+                return await self._travel(
+                    operation, call, self._between(plan.late_seconds), latency
+                )
+            case Fault.SLOW:
+                return await self._travel(
+                    operation, call, latency, self._between(plan.slow_seconds)
+                )
+            case Fault.LOST_AFTER | Fault.ERROR_AFTER:
+                answer = "500" if fault is Fault.ERROR_AFTER else "the answer was lost"
+                await self._travel(operation, _without_refusal(call), latency / 2, latency / 2)
+                raise StoreUnavailable(f"injected: {answer} after it took effect, {what}")
+            case _:
+                return await self._travel(operation, call, latency / 2, latency / 2)
+
+    async def _travel(
+        self,
+        operation: Operation,
+        call: Callable[[], Awaitable[T]],
+        before_seconds: float,
+        after_seconds: float,
+    ) -> T:
+        """Have the effect after one delay and the answer after the other.
+
+        A write that is under way takes effect even if its sender is killed meanwhile.
+        """
+        if before_seconds > 0.0 and operation in WRITES:
+            answer = await asyncio.shield(self._send(call, before_seconds))
+        else:
+            await _pause(before_seconds)
+            answer = await call()
+        await _pause(after_seconds)
+        return answer
+
+    def _send(self, call: Callable[[], Awaitable[T]], delay_seconds: float) -> asyncio.Task[T]:
+        """The request as a task of its own, in nobody's context: its sender may die meanwhile."""
+
+        async def land() -> T:
+            await asyncio.sleep(delay_seconds)
+            return await call()
+
+        loop = asyncio.get_running_loop()
+        coroutine: Coroutine[Any, Any, T] = land()
+        task = loop.create_task(coroutine, context=contextvars.Context())
+        self._in_flight.add(task)
+        task.add_done_callback(self._landed, context=contextvars.Context())
+        return task
+
+    def _landed(self, task: asyncio.Task[Any]) -> None:
+        self._in_flight.discard(task)
+        # A refusal that nobody waits for any more is no unhandled error.
+        if not task.cancelled() and not isinstance(task.exception(), HoldfastError | None):
+            asyncio.get_running_loop().call_exception_handler(
+                {"message": "a request in flight failed", "exception": task.exception()}
+            )
+
+    def _between(self, bounds: Range) -> float:
+        low, high = bounds
+        return low if low == high else self._chance.uniform(low, high)
+
+
+def _without_refusal(call: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+    """The same request, whose answer nobody will see: not even that there is no such object."""
+
+    async def perform() -> Any:
+        try:
+            return await call()
+        except ObjectNotFound:
+            return None
+
+    return perform
+
+
+async def _pause(seconds: float) -> None:
+    if seconds > 0.0:
+        await asyncio.sleep(seconds)
