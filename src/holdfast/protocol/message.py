@@ -27,8 +27,15 @@ class StructType(type):
         body["__slots__"] = tuple(fields)
         body["FIELDS"] = fields
         if fields:
-            body["__init__"] = codec.constructor(fields)
+            body["__init__"] = _compile_constructor
         return super().__new__(cls, name, bases, body, **options)
+
+
+def _compile_constructor(self: Struct, **values: Any) -> None:
+    """The constructor until it is first called: most classes are never built in one process."""
+    cls = type(self)
+    cls.__init__ = codec.constructor(cls.FIELDS)
+    cls.__init__(self, **values)
 
 
 class Struct(metaclass=StructType):

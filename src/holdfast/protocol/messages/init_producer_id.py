@@ -12,7 +12,7 @@ class InitProducerIdRequest(
     transaction_timeout_ms: int = int32()
     producer_id: int = int64(default=-1, since=3)
     producer_epoch: int = int16(default=-1, since=3)
-    enable2_pc: bool = boolean(since=6)
+    enable_2pc: bool = boolean(since=6)
     keep_prepared_txn: bool = boolean(since=6)
 
 
