@@ -1,0 +1,98 @@
+"""The facts of a data lane: all that ever changes the logs of its partitions.
+
+Pure. Owns their encoding. A fact is decided once, stored once, and applied by the same code on
+the live path and in recovery. Fields are positional: new ones go last, with a default.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from holdfast.identifiers import PartitionId
+
+
+class SegmentRef(msgspec.Struct, frozen=True, array_like=True):
+    """A one-partition object that holds a stretch of the log."""
+
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    """The record batches alone."""
+    max_timestamp: int
+    name: str
+    """The last part of its key: unique for each attempt to write it."""
+    data_start: int
+    """Where in the object the record batches begin; the index is before them."""
+
+
+class Appended(msgspec.Struct, frozen=True, array_like=True, tag="a"):
+    """One record batch joined a partition; its bytes are in the same object as this fact."""
+
+    partition: PartitionId
+    base_offset: int
+    last_offset: int
+    size_bytes: int
+    max_timestamp: int
+    crc: int
+    """As the producer sent it: with the sequence, what makes a retry recognisable."""
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    appended_ms: int = 0
+
+
+class LogStartMoved(msgspec.Struct, frozen=True, array_like=True, tag="s"):
+    """Records below the offset are gone: by retention, or by DeleteRecords."""
+
+    partition: PartitionId
+    offset: int
+
+
+class PartitionRemoved(msgspec.Struct, frozen=True, array_like=True, tag="r"):
+    """The topic was deleted."""
+
+    partition: PartitionId
+
+
+class PartitionPurged(msgspec.Struct, frozen=True, array_like=True, tag="p"):
+    """Nothing of a removed partition is left in the store."""
+
+    partition: PartitionId
+
+
+class RewrittenPartition(msgspec.Struct, frozen=True, array_like=True):
+    """The segments that take the place of a partition's lane objects, and of older segments."""
+
+    partition: PartitionId
+    replaced: list[str]
+    """Names of small segments that are merged into the first new one."""
+    segments: list[SegmentRef]
+
+
+class Rewritten(msgspec.Struct, frozen=True, array_like=True, tag="w"):
+    """Everything in lane objects up to a number is now in segments."""
+
+    up_to: int
+    partitions: list[RewrittenPartition]
+
+
+class ProducersExpired(msgspec.Struct, frozen=True, array_like=True, tag="e"):
+    """Producers that wrote nothing since then are forgotten."""
+
+    before_ms: int
+
+
+LogFact = (
+    Appended | LogStartMoved | PartitionRemoved | PartitionPurged | Rewritten | ProducersExpired
+)
+
+_encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
+_decoder = msgspec.msgpack.Decoder(list[LogFact])
+
+
+def encode_facts(facts: Sequence[LogFact]) -> bytes:
+    return _encoder.encode(facts)
+
+
+def decode_facts(data: bytes) -> list[LogFact]:
+    return _decoder.decode(data)

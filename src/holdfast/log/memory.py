@@ -1,0 +1,101 @@
+"""What a broker keeps in memory of its logs: the tail as it was written, and what was read back.
+
+Owns two byte budgets, apart from each other, so that a reader of old data never evicts the tail.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+
+Buffer = bytes | bytearray | memoryview
+
+SMALL_BUFFER_BYTES = 4096
+"""Below this average size, buffers are joined: each costs hundreds of bytes beside its content."""
+
+
+class Payload:
+    """The payload of one lane object as the buffers that it came in."""
+
+    __slots__ = ("buffers", "size_bytes", "starts")
+
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        size = sum(len(buffer) for buffer in buffers)
+        if len(buffers) > 1 and size < SMALL_BUFFER_BYTES * len(buffers):
+            buffers = [b"".join(buffers)]
+        self.buffers = buffers
+        self.size_bytes = size
+        self.starts = array("q")
+        start = 0
+        for buffer in buffers:
+            self.starts.append(start)
+            start += len(buffer)
+
+    def slice(self, position: int, size: int) -> list[Buffer]:
+        """The buffers that make up a stretch, cut where it begins and ends."""
+        found: list[Buffer] = []
+        i = bisect_right(self.starts, position) - 1
+        skip = position - self.starts[i]
+        while size > 0:
+            buffer = self.buffers[i]
+            take = min(len(buffer) - skip, size)
+            whole = skip == 0 and take == len(buffer)
+            found.append(buffer if whole else memoryview(buffer)[skip : skip + take])
+            size -= take
+            skip = 0
+            i += 1
+        return found
+
+
+class Tail:
+    """The newest lane objects, first in, first out, over all lanes of a broker."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes = 0
+        self._payloads: dict[tuple[int, int], Payload] = {}
+
+    def add(self, lane: int, number: int, buffers: Sequence[Buffer]) -> None:
+        payload = Payload(buffers)
+        self._payloads[lane, number] = payload
+        self.bytes += payload.size_bytes
+        while self.bytes > self.bytes_max and self._payloads:
+            oldest = next(iter(self._payloads))
+            self.bytes -= self._payloads.pop(oldest).size_bytes
+
+    def get(self, lane: int, number: int) -> Payload | None:
+        return self._payloads.get((lane, number))
+
+    def forget(self, lane: int, up_to: int | None = None) -> None:
+        """Drop a lane's objects, all or those up to a number."""
+        gone = [k for k in self._payloads if k[0] == lane and (up_to is None or k[1] <= up_to)]
+        for key in gone:
+            self.bytes -= self._payloads.pop(key).size_bytes
+
+
+class ReadCache:
+    """Stretches that were read from the store, least recently used out first."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes = 0
+        self.hits = 0
+        self.misses = 0
+        self._found: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+
+    def get(self, key: str, position: int) -> bytes | None:
+        data = self._found.get((key, position))
+        if data is None:
+            self.misses += 1
+            return None
+        self.hits += 1
+        self._found.move_to_end((key, position))
+        return data
+
+    def add(self, key: str, position: int, data: bytes) -> None:
+        old = self._found.pop((key, position), None)
+        self.bytes += len(data) - (len(old) if old is not None else 0)
+        self._found[key, position] = data
+        while self.bytes > self.bytes_max and self._found:
+            _, evicted = self._found.popitem(last=False)
+            self.bytes -= len(evicted)

@@ -1,0 +1,176 @@
+"""The log of one partition, as the facts of its lane have built it.
+
+Pure. Owns offsets, the index of where each stretch of the log is stored, leader epochs and
+producer state. Offsets that a client may see (high_watermark, log_start_offset) move only when
+the object that moves them is durable; log_end_offset and start_decided run ahead of them.
+"""
+
+from array import array
+from bisect import bisect_right
+from typing import NamedTuple
+
+from holdfast.errors import InvariantViolation
+from holdfast.identifiers import PartitionId
+from holdfast.log.facts import Appended, SegmentRef
+from holdfast.log.producers import ProducerState, RememberedBatch
+
+SEQUENCES = 1 << 31
+
+
+class Run(NamedTuple):
+    """A stretch of one partition's log inside one lane object."""
+
+    base_offset: int
+    last_offset: int
+    number: int
+    position: int
+    """In the object's payload."""
+    size_bytes: int
+    max_timestamp: int
+
+
+class EpochStart(NamedTuple):
+    """The first offset that was appended under a leader epoch."""
+
+    leader_epoch: int
+    start_offset: int
+
+
+class RunColumns:
+    """The runs of a partition in offset order, as columns: one run costs 48 bytes, not 500."""
+
+    __slots__ = ("base", "last", "max_timestamp", "number", "position", "size")
+
+    def __init__(self) -> None:
+        self.base = array("q")
+        self.last = array("q")
+        self.number = array("q")
+        self.position = array("q")
+        self.size = array("q")
+        self.max_timestamp = array("q")
+
+    def columns(self) -> tuple["array[int]", ...]:
+        return (self.base, self.last, self.number, self.position, self.size, self.max_timestamp)
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def append(self, run: Run) -> None:
+        for column, value in zip(self.columns(), run, strict=True):
+            column.append(value)
+
+    def get(self, i: int) -> Run:
+        return Run(
+            self.base[i],
+            self.last[i],
+            self.number[i],
+            self.position[i],
+            self.size[i],
+            self.max_timestamp[i],
+        )
+
+    def drop_first(self, count: int) -> None:
+        for column in self.columns():
+            del column[:count]
+
+    def find(self, offset: int) -> int:
+        """The first run that ends at or after the offset; len(self) where there is none."""
+        i = bisect_right(self.base, offset) - 1
+        if i < 0 or self.last[i] < offset:
+            i += 1
+        return i
+
+
+class PartitionLog:
+    """One partition."""
+
+    def __init__(self, partition: PartitionId) -> None:
+        self.partition = partition
+        self.start_decided = 0
+        self.log_start_offset = 0
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self.runs = RunColumns()
+        self.segments: list[SegmentRef] = []
+        self.epochs: list[EpochStart] = []
+        self.producers: dict[int, ProducerState] = {}
+
+    def append(self, fact: Appended, leader_epoch: int) -> None:
+        """Take in a batch that was decided."""
+        if fact.base_offset != self.log_end_offset or fact.last_offset < fact.base_offset:
+            raise InvariantViolation(
+                f"{self.partition}: a batch of offsets {fact.base_offset}..{fact.last_offset} was"
+                f" decided where {self.log_end_offset} is next"
+            )
+        self.log_end_offset = fact.last_offset + 1
+        if not self.epochs or self.epochs[-1].leader_epoch != leader_epoch:
+            self.epochs.append(EpochStart(leader_epoch, fact.base_offset))
+        if fact.producer_id >= 0:
+            self._remember(fact)
+
+    def _remember(self, fact: Appended) -> None:
+        last = (fact.base_sequence + fact.last_offset - fact.base_offset) % SEQUENCES
+        batch = RememberedBatch(
+            fact.base_sequence, last, fact.base_offset, fact.crc, fact.appended_ms
+        )
+        state = self.producers.get(fact.producer_id)
+        if state is None:
+            state = ProducerState(fact.producer_epoch, [], fact.appended_ms)
+            self.producers[fact.producer_id] = state
+        state.remember(fact.producer_epoch, batch)
+
+    def add_run(self, run: Run) -> None:
+        """The object of these batches has a number: remember where they are."""
+        if len(self.runs) and run.base_offset != self.runs.last[-1] + 1:
+            raise InvariantViolation(
+                f"{self.partition}: the run {run.base_offset}..{run.last_offset} of lane object"
+                f" {run.number} follows offset {self.runs.last[-1]}"
+            )
+        self.runs.append(run)
+
+    def move_start(self, offset: int) -> list[SegmentRef]:
+        """Forget what ends below the offset; returns the segments that are no longer reachable."""
+        if offset <= self.start_decided:
+            return []
+        self.start_decided = offset
+        gone = [segment for segment in self.segments if segment.last_offset < offset]
+        del self.segments[: len(gone)]
+        self.runs.drop_first(self.runs.find(offset))
+        while len(self.epochs) > 1 and self.epochs[1].start_offset <= offset:
+            del self.epochs[0]
+        return gone
+
+    def replace(
+        self, up_to: int, replaced: list[str], segments: list[SegmentRef]
+    ) -> list[SegmentRef]:
+        """Segments take the place of lane objects; returns what is no longer reachable."""
+        while len(self.runs) and self.runs.number[0] <= up_to:
+            self.runs.drop_first(bisect_right(self.runs.number, up_to))
+        gone = [segment for segment in self.segments if segment.name in replaced]
+        kept = [segment for segment in self.segments if segment.name not in replaced]
+        dead = [s for s in segments if s.last_offset < self.start_decided]
+        self.segments = kept + [s for s in segments if s.last_offset >= self.start_decided]
+        for before, after in zip(self.segments, self.segments[1:], strict=False):
+            if after.base_offset != before.last_offset + 1:
+                raise InvariantViolation(
+                    f"{self.partition}: segment {after.name} follows {before.name}"
+                )
+        return gone + dead
+
+    def end_of_epoch(self, leader_epoch: int) -> EpochStart:
+        """The largest epoch at most the given one, and the offset where it ended (KIP-101)."""
+        found = -1
+        end = self.high_watermark
+        for i, entry in enumerate(self.epochs):
+            if entry.leader_epoch > leader_epoch:
+                end = entry.start_offset
+                break
+            found = i
+        if found < 0:
+            return EpochStart(-1, -1) if not self.epochs else EpochStart(leader_epoch, end)
+        return EpochStart(self.epochs[found].leader_epoch, min(end, self.high_watermark))
+
+    @property
+    def stored_bytes(self) -> int:
+        """The size of the record batches that the partition holds."""
+        return sum(self.runs.size) + sum(segment.size_bytes for segment in self.segments)

@@ -1,0 +1,106 @@
+"""What a partition knows of each idempotent producer: its epoch and its last five batches.
+
+Pure. Owns the rules that tell a new batch from a retry and from a gap. This state is built from
+the same facts as the log itself, so it can be neither ahead of the records nor behind them.
+"""
+
+import dataclasses
+import enum
+from typing import NamedTuple
+
+from holdfast.records.batch import BatchHeader
+
+REMEMBERED_BATCHES = 5
+SEQUENCES = 1 << 31
+
+
+class RememberedBatch(NamedTuple):
+    """A batch that a retry may repeat."""
+
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    crc: int
+    appended_ms: int
+
+
+class ProducerState:
+    """One producer id on one partition. Mutable: it changes with each batch."""
+
+    __slots__ = ("batches", "epoch", "last_ms")
+
+    def __init__(self, epoch: int, batches: list[RememberedBatch], last_ms: int) -> None:
+        self.epoch = epoch
+        self.batches = batches
+        self.last_ms = last_ms
+
+    def remember(self, epoch: int, batch: RememberedBatch) -> None:
+        """Take in an appended batch; a new epoch forgets the sequences of the old one."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches = []
+        self.batches.append(batch)
+        if len(self.batches) > REMEMBERED_BATCHES:
+            del self.batches[0]
+        self.last_ms = max(self.last_ms, batch.appended_ms)
+
+
+class SequenceProblem(enum.Enum):
+    """Why a batch of an idempotent producer is refused; the names are Kafka's."""
+
+    OUT_OF_ORDER_SEQUENCE_NUMBER = "out of order"
+    INVALID_PRODUCER_EPOCH = "invalid epoch"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Retry:
+    """The batch is in the log already, at this offset."""
+
+    original: RememberedBatch
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OutOfSequence:
+    """The batch cannot be next."""
+
+    problem: SequenceProblem
+    message: str
+
+
+def check_sequence(
+    state: ProducerState | None, header: BatchHeader
+) -> Retry | OutOfSequence | None:
+    """Whether a batch is next (None), a retry of one that is there, or neither."""
+    if state is None:
+        return None
+    epoch, first = header.producer_epoch, header.base_sequence
+    if epoch < state.epoch:
+        return OutOfSequence(
+            SequenceProblem.INVALID_PRODUCER_EPOCH,
+            f"producer {header.producer_id} has epoch {state.epoch} here; the batch has {epoch}",
+        )
+    if epoch > state.epoch:
+        if first == 0:
+            return None
+        return _out_of_order(header, f"a new epoch ({epoch}) starts with sequence 0, not {first}")
+    for batch in state.batches:
+        if batch.base_sequence == first and batch.last_sequence == header.last_sequence:
+            if batch.crc == header.crc:
+                return Retry(batch)
+            return _out_of_order(
+                header,
+                f"sequence {first} is in the log at offset {batch.base_offset} as other bytes",
+            )
+    if not state.batches:
+        return None
+    expected = (state.batches[-1].last_sequence + 1) % SEQUENCES
+    if first != expected:
+        return _out_of_order(header, f"sequence {first} came where {expected} is next")
+    return None
+
+
+def _out_of_order(header: BatchHeader, what: str) -> OutOfSequence:
+    return OutOfSequence(
+        SequenceProblem.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"producer {header.producer_id} epoch {header.producer_epoch}: {what}",
+    )

@@ -1,0 +1,113 @@
+"""Which stretches of which objects a read needs, and how they are cut to what was asked.
+
+Pure. Never plans past the high watermark: what is behind it is not durable, whatever the index
+says. Cuts only between record batches, and always lets the first one through whole.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from holdfast.errors import CorruptObject
+from holdfast.log.facts import SegmentRef
+from holdfast.log.partition import PartitionLog, Run
+from holdfast.records.batch import walk
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Plan(NamedTuple):
+    """Where the records from an offset on are, in order."""
+
+    segments: list[SegmentRef]
+    runs: list[Run]
+
+
+def plan_read(log: PartitionLog, offset: int, bytes_max: int) -> Plan:
+    """Enough of the index to serve about bytes_max from the offset; empty at the end of the log."""
+    wanted = max(1, bytes_max)
+    segments: list[SegmentRef] = []
+    runs: list[Run] = []
+    planned = 0
+    if offset >= log.high_watermark:
+        return Plan(segments, runs)
+    for segment in log.segments[_first_segment(log.segments, offset) :]:
+        if planned >= wanted:
+            return Plan(segments, runs)
+        segments.append(segment)
+        # How much of the first one is before the offset is not known here: let the next one in.
+        planned += segment.size_bytes if len(segments) > 1 else 0
+    for i in range(log.runs.find(offset), len(log.runs)):
+        if planned >= wanted or log.runs.base[i] >= log.high_watermark:
+            break
+        run = log.runs.get(i)
+        runs.append(run)
+        planned += run.size_bytes if len(runs) > 1 else 0
+    return Plan(segments, runs)
+
+
+def _first_segment(segments: Sequence[SegmentRef], offset: int) -> int:
+    low, high = 0, len(segments)
+    while low < high:
+        middle = (low + high) // 2
+        if segments[middle].last_offset < offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+class Cut:
+    """Collects whole batches from an offset on until a bound on bytes."""
+
+    def __init__(self, offset: int, bytes_max: int) -> None:
+        self.next_offset = offset
+        self.bytes = 0
+        self.buffers: list[Buffer] = []
+        self.is_full = False
+        self._bytes_max = bytes_max
+
+    def add_stretch(self, buffers: Sequence[Buffer], last_offset: int, size_bytes: int) -> None:
+        """Take a stretch whose last offset and size are known; whole, where all of it fits."""
+        if self.is_full or last_offset < self.next_offset:
+            return
+        if self.buffers and self.bytes + size_bytes <= self._bytes_max:
+            self.buffers.extend(buffers)
+            self.bytes += size_bytes
+            self.next_offset = last_offset + 1
+            return
+        for buffer in buffers:
+            if not self._add_buffer(buffer):
+                return
+
+    def _add_buffer(self, buffer: Buffer) -> bool:
+        start: int | None = None
+        end = 0
+        for position, header in walk(buffer):
+            if header.last_offset < self.next_offset:
+                continue
+            if header.base_offset > self.next_offset and (self.buffers or start is not None):
+                raise CorruptObject(
+                    f"offset {header.base_offset} follows where {self.next_offset} is next"
+                )
+            is_first = not self.buffers and start is None
+            if not is_first and self.bytes + header.size_bytes > self._bytes_max:
+                self.is_full = True
+                break
+            start = position if start is None else start
+            end = position + header.size_bytes
+            self.bytes += header.size_bytes
+            self.next_offset = header.last_offset + 1
+        if start is not None:
+            whole = start == 0 and end == len(buffer)
+            self.buffers.append(buffer if whole else memoryview(buffer)[start:end])
+        if self.bytes >= self._bytes_max:
+            self.is_full = True
+        return not self.is_full
+
+
+def batches_of(buffers: Sequence[Buffer]) -> Iterator[memoryview]:
+    """Each record batch on its own."""
+    for buffer in buffers:
+        view = memoryview(buffer)
+        for position, header in walk(buffer):
+            yield view[position : position + header.size_bytes]

@@ -1,0 +1,228 @@
+"""Read a partition's records: from the tail in memory, from the cache, or from the store.
+
+Owns loading and read-ahead. Every byte that comes from the store is checked against its batch's
+CRC before anybody sees it. Must never change a log.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from fastcrc import crc32
+
+from holdfast.environment import Environment
+from holdfast.errors import CorruptObject, ObjectNotFound
+from holdfast.identifiers import LaneId, PartitionId
+from holdfast.lane.entry import HEADER_BYTES, parse_header
+from holdfast.lane.keys import entry_key
+from holdfast.log.facts import SegmentRef
+from holdfast.log.memory import ReadCache, Tail
+from holdfast.log.partition import PartitionLog, Run
+from holdfast.log.read_plan import Buffer, Cut, Plan, plan_read
+from holdfast.log.segment import Block, SegmentIndex, parse_index
+from holdfast.log.state import segment_key
+from holdfast.records.batch import CRC_START, walk
+from holdfast.store.interface import Store
+from holdfast.store.patience import patiently
+
+T = TypeVar("T")
+
+INDEXES_MAX = 1024
+PAYLOAD_STARTS_MAX = 65_536
+LOADS_AT_ONCE = 16
+READ_AHEAD_BLOCKS = 4
+
+
+class LogReader:
+    """Reads the partitions of one lane."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        environment: Environment,
+        lane: LaneId,
+        tail: Tail,
+        cache: ReadCache,
+        give_up_after_s: float = 25.0,
+    ) -> None:
+        self._store = store
+        self._environment = environment
+        self._lane = lane
+        self._tail = tail
+        self._cache = cache
+        self._give_up_after_s = give_up_after_s
+        self._indexes: dict[str, SegmentIndex] = {}
+        self._payload_starts: dict[int, int] = {}
+        self._loading: dict[tuple[str, int], asyncio.Task[bytes]] = {}
+
+    def read_from_memory(self, log: PartitionLog, offset: int, bytes_max: int) -> Cut | None:
+        """What is in the tail from the offset on; None where the first bytes are not there."""
+        plan = plan_read(log, offset, bytes_max)
+        cut = Cut(offset, bytes_max)
+        if plan.segments:
+            return None
+        for run in plan.runs:
+            payload = self._tail.get(self._lane, run.number)
+            if payload is None:
+                return cut if cut.buffers else None
+            stretch = payload.slice(run.position, run.size_bytes)
+            cut.add_stretch(stretch, run.last_offset, run.size_bytes)
+            if cut.is_full:
+                break
+        return cut
+
+    async def read(self, log: PartitionLog, offset: int, bytes_max: int) -> Cut:
+        """The records from an offset on, at least one batch where the log has one.
+
+        An object that is gone was rewritten or dropped meanwhile: the read is planned anew.
+        """
+        for attempt in range(5):
+            cut = self.read_from_memory(log, offset, bytes_max)
+            if cut is not None:
+                return cut
+            plan = plan_read(log, offset, bytes_max)
+            try:
+                return await self._load(log.partition, plan, Cut(offset, bytes_max))
+            except ObjectNotFound:
+                self._payload_starts.clear()
+                if attempt == 4 or offset < log.log_start_offset:
+                    raise
+        raise ObjectNotFound(f"{log.partition}: offset {offset}")
+
+    async def _load(self, partition: PartitionId, plan: Plan, cut: Cut) -> Cut:
+        for segment in plan.segments:
+            await self._load_segment(partition, segment, cut)
+            if cut.is_full:
+                return cut
+        for i in range(0, len(plan.runs), LOADS_AT_ONCE):
+            runs = plan.runs[i : i + LOADS_AT_ONCE]
+            stretches = await asyncio.gather(*(self.load_run(run) for run in runs))
+            for run, stretch in zip(runs, stretches, strict=True):
+                cut.add_stretch(stretch, run.last_offset, run.size_bytes)
+            if cut.is_full:
+                return cut
+        return cut
+
+    async def _load_segment(self, partition: PartitionId, segment: SegmentRef, cut: Cut) -> None:
+        index = await self.segment_index(partition, segment)
+        key = segment_key(partition, segment.name)
+        first = index.find(cut.next_offset)
+        for i in range(first, len(index)):
+            self._read_ahead(key, index, i)
+            block = index.block(i)
+            data = await self._load_block(key, block)
+            cut.add_stretch([data], block.last_offset, block.size_bytes)
+            if cut.is_full:
+                return
+
+    def _read_ahead(self, key: str, index: SegmentIndex, i: int) -> None:
+        """Start loading the blocks after this one: a reader of old data goes on in order."""
+        for j in range(i + 1, min(len(index), i + 1 + READ_AHEAD_BLOCKS)):
+            block = index.block(j)
+            known = (key, block.position) in self._loading
+            if not known and self._cache.get(key, block.position) is None:
+                self._start_load(key, block.position, block.size_bytes, block.base_offset)
+
+    async def _load_block(self, key: str, block: Block) -> bytes:
+        return await self._load_range(key, block.position, block.size_bytes, block.base_offset)
+
+    async def load_run(self, run: Run) -> Sequence[Buffer]:
+        """The batches of one run, from the tail or the store."""
+        payload = self._tail.get(self._lane, run.number)
+        if payload is not None:
+            return payload.slice(run.position, run.size_bytes)
+        key = entry_key(self._lane, run.number)
+        start = await self._payload_start(run.number)
+        return [await self._load_range(key, start + run.position, run.size_bytes, run.base_offset)]
+
+    async def load_segment(self, partition: PartitionId, segment: SegmentRef) -> bytes:
+        """All batches of a segment, past the cache: for the rewriter."""
+        key = segment_key(partition, segment.name)
+        return await self._read_checked(
+            key, segment.data_start, segment.size_bytes, segment.base_offset
+        )
+
+    async def segment_index(self, partition: PartitionId, segment: SegmentRef) -> SegmentIndex:
+        """The index of a segment, kept once it was read."""
+        key = segment_key(partition, segment.name)
+        index = self._indexes.get(key)
+        if index is None:
+
+            async def attempt() -> SegmentIndex:
+                data = await self._store.read(key, start=0, length=segment.data_start)
+                return parse_index(partition, segment, data, key=key)
+
+            index = await self._patiently(attempt)
+            while len(self._indexes) >= INDEXES_MAX:
+                del self._indexes[next(iter(self._indexes))]
+            self._indexes[key] = index
+        return index
+
+    async def _payload_start(self, number: int) -> int:
+        """Where an object's payload begins: behind its facts, whose length the header says."""
+        start = self._payload_starts.get(number)
+        if start is None:
+            key = entry_key(self._lane, number)
+
+            async def attempt() -> int:
+                data = await self._store.read(key, start=0, length=HEADER_BYTES)
+                return parse_header(data, key=key).payload_start
+
+            start = await self._patiently(attempt)
+            while len(self._payload_starts) >= PAYLOAD_STARTS_MAX:
+                del self._payload_starts[next(iter(self._payload_starts))]
+            self._payload_starts[number] = start
+        return start
+
+    async def _load_range(self, key: str, position: int, size: int, base_offset: int) -> bytes:
+        data = self._cache.get(key, position)
+        if data is not None:
+            return data
+        task = self._start_load(key, position, size, base_offset)
+        return await asyncio.shield(task)
+
+    def _start_load(
+        self, key: str, position: int, size: int, base_offset: int
+    ) -> asyncio.Task[bytes]:
+        """One load for all who want the same stretch."""
+        task = self._loading.get((key, position))
+        if task is None:
+            load = self._read_checked(key, position, size, base_offset)
+            task = asyncio.get_running_loop().create_task(load)
+            self._loading[key, position] = task
+            task.add_done_callback(lambda done: self._loaded(key, position, done))
+        return task
+
+    def _loaded(self, key: str, position: int, task: asyncio.Task[bytes]) -> None:
+        self._loading.pop((key, position), None)
+        if not task.cancelled() and task.exception() is None:
+            self._cache.add(key, position, task.result())
+
+    async def _read_checked(self, key: str, position: int, size: int, base_offset: int) -> bytes:
+        async def attempt() -> bytes:
+            data = await self._store.read(key, start=position, length=size)
+            check_batches(data, size, base_offset, where=f"{key} at {position}")
+            return data
+
+        return await self._patiently(attempt)
+
+    def _patiently(self, operation: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+        return patiently(
+            operation, environment=self._environment, give_up_after_s=self._give_up_after_s
+        )
+
+
+def check_batches(data: bytes, size: int, base_offset: int, *, where: str) -> None:
+    """Raise where bytes from the store are not the whole, unharmed batches that were asked for."""
+    if len(data) != size:
+        raise CorruptObject(f"{where}: {len(data)} bytes came where {size} were asked for")
+    view = memoryview(data)
+    expected = base_offset
+    for position, header in walk(data):
+        if header.base_offset != expected:
+            raise CorruptObject(f"{where}: offset {header.base_offset} where {expected} is next")
+        body = view[position + CRC_START : position + header.size_bytes]
+        if crc32.iscsi(body) != header.crc:
+            raise CorruptObject(f"{where}: the batch at offset {header.base_offset} is harmed")
+        expected = header.last_offset + 1

@@ -1,0 +1,147 @@
+"""A segment: one stretch of one partition's log as an object of its own, with an index in front.
+
+Pure. Owns the format: header, index, then the record batches, byte for byte as they were. The
+index names the batch that starts each block of about INDEX_INTERVAL_BYTES, so that any offset or
+time is found by one read of the index and one of a block.
+"""
+
+import struct
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fastcrc import crc32
+
+from holdfast.errors import CorruptObject
+from holdfast.identifiers import PartitionId
+from holdfast.log.facts import SegmentRef
+from holdfast.records.batch import walk
+
+Buffer = bytes | bytearray | memoryview
+
+MAGIC = b"HFG1"
+_FIELDS = struct.Struct(">4s16siqqQqII")
+_CRC = struct.Struct(">I")
+HEADER_BYTES = _FIELDS.size + _CRC.size
+INDEX_INTERVAL_BYTES = 1024 * 1024
+
+
+class Block(NamedTuple):
+    """A stretch of a segment that is read as one."""
+
+    base_offset: int
+    last_offset: int
+    position: int
+    """In the object."""
+    size_bytes: int
+    max_timestamp: int
+
+
+class SegmentIndex:
+    """Where each block of a segment begins."""
+
+    __slots__ = ("base", "max_timestamp", "position", "segment")
+
+    def __init__(self, segment: SegmentRef) -> None:
+        self.segment = segment
+        self.base = array("q")
+        self.position = array("q")
+        self.max_timestamp = array("q")
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def block(self, i: int) -> Block:
+        is_last = i + 1 == len(self.base)
+        end = self.segment.size_bytes if is_last else self.position[i + 1]
+        last_offset = self.segment.last_offset if is_last else self.base[i + 1] - 1
+        return Block(
+            self.base[i],
+            last_offset,
+            self.segment.data_start + self.position[i],
+            end - self.position[i],
+            self.max_timestamp[i],
+        )
+
+    def find(self, offset: int) -> int:
+        """The block that holds the offset."""
+        return max(0, bisect_right(self.base, offset) - 1)
+
+
+class BuiltSegment(NamedTuple):
+    """A segment that is ready to be put."""
+
+    ref: SegmentRef
+    body: list[Buffer]
+
+
+def build_segment(
+    partition: PartitionId, batches: Sequence[Buffer], *, attempt: str
+) -> BuiltSegment:
+    """Lay out whole record batches, in offset order; `attempt` makes the name unique."""
+    bases, positions, times = array("q"), array("q"), array("q")
+    position = block_bytes = 0
+    first = last = -1
+    max_timestamp = -1
+    for buffer in batches:
+        for _, header in walk(buffer):
+            if first < 0:
+                first = header.base_offset
+            if not bases or block_bytes >= INDEX_INTERVAL_BYTES:
+                bases.append(header.base_offset)
+                positions.append(position)
+                times.append(-1)
+                block_bytes = 0
+            times[-1] = max(times[-1], header.max_timestamp)
+            max_timestamp = max(max_timestamp, header.max_timestamp)
+            last = header.last_offset
+            position += header.size_bytes
+            block_bytes += header.size_bytes
+    index = b"".join(_big_endian(column) for column in (bases, positions, times))
+    fields = _FIELDS.pack(
+        MAGIC,
+        partition.topic_id.bytes,
+        partition.partition,
+        first,
+        last,
+        position,
+        max_timestamp,
+        len(bases),
+        crc32.iscsi(index),
+    )
+    head = fields + _CRC.pack(crc32.iscsi(fields)) + index
+    name = f"{first:020d}-{last:020d}-{attempt}"
+    ref = SegmentRef(first, last, position, max_timestamp, name, len(head))
+    return BuiltSegment(ref, [head, *batches])
+
+
+def parse_index(
+    partition: PartitionId, segment: SegmentRef, data: bytes, *, key: str
+) -> SegmentIndex:
+    """Check and open the first `segment.data_start` bytes of a segment."""
+    if len(data) < max(HEADER_BYTES, segment.data_start) or data[:4] != MAGIC:
+        raise CorruptObject(f"{key}: not a segment, or cut short ({len(data)} bytes)")
+    if _CRC.unpack_from(data, _FIELDS.size)[0] != crc32.iscsi(data[: _FIELDS.size]):
+        raise CorruptObject(f"{key}: the header's checksum is wrong")
+    _, topic_id, number, first, last, size, _, count, crc = _FIELDS.unpack_from(data)
+    if (topic_id, number) != (partition.topic_id.bytes, partition.partition) or (
+        first,
+        last,
+        size,
+    ) != (segment.base_offset, segment.last_offset, segment.size_bytes):
+        raise CorruptObject(f"{key}: holds {first}..{last} of another partition or stretch")
+    index_bytes = data[HEADER_BYTES : segment.data_start]
+    if crc32.iscsi(index_bytes) != crc or len(index_bytes) != count * 24:
+        raise CorruptObject(f"{key}: the index's length or checksum is wrong")
+    index = SegmentIndex(segment)
+    for i, column in enumerate((index.base, index.position, index.max_timestamp)):
+        column.frombytes(index_bytes[i * count * 8 : (i + 1) * count * 8])
+        column.byteswap()
+    return index
+
+
+def _big_endian(column: "array[int]") -> bytes:
+    swapped = array("q", column)
+    swapped.byteswap()
+    return swapped.tobytes()

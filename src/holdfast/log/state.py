@@ -1,0 +1,253 @@
+"""The state of one data lane: the logs of all its partitions.
+
+Pure. Owns how facts change them, how an object's payload is laid out (grouped by partition, so
+that each partition's batches are one stretch), and the snapshot's encoding.
+"""
+
+from array import array
+from collections.abc import Sequence
+from uuid import UUID
+
+import msgspec
+
+from holdfast.identifiers import PartitionId
+from holdfast.lane.entry import Buffer, EntryHeader
+from holdfast.log.facts import (
+    Appended,
+    LogFact,
+    LogStartMoved,
+    PartitionPurged,
+    PartitionRemoved,
+    ProducersExpired,
+    Rewritten,
+    SegmentRef,
+    decode_facts,
+    encode_facts,
+)
+from holdfast.log.partition import EpochStart, PartitionLog, Run
+from holdfast.log.producers import ProducerState, RememberedBatch
+
+
+def segment_key(partition: PartitionId, name: str) -> str:
+    return f"{partition_prefix(partition)}{name}"
+
+
+def partition_prefix(partition: PartitionId) -> str:
+    return f"topics/{partition.topic_id}/{partition.partition:06d}/"
+
+
+class LogState:
+    """All partitions of a lane."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[PartitionId, PartitionLog] = {}
+        self.removed: dict[PartitionId, None] = {}
+        """Partitions of deleted topics whose segments may still be in the store."""
+        self.leader_epoch = -1
+        self.claims = array("q")
+        """The numbers of all claims: those objects are never deleted."""
+        self.rewritten_up_to = -1
+        self.collectable: list[str] = []
+        """Keys of segments that nothing durable names any more."""
+        self._dropped: dict[int, list[str]] = {}
+
+    def log_of(self, partition: PartitionId) -> PartitionLog:
+        """The log of a partition; one that nobody wrote to yet is empty, and not kept."""
+        return self.partitions.get(partition) or PartitionLog(partition)
+
+    def _made(self, partition: PartitionId) -> PartitionLog:
+        """The log of a partition that a fact is about."""
+        return self.partitions.setdefault(partition, PartitionLog(partition))
+
+    def apply(self, fact: LogFact) -> None:
+        match fact:
+            case Appended():
+                self._made(fact.partition).append(fact, self.leader_epoch)
+            case LogStartMoved():
+                log = self._made(fact.partition)
+                self._drop(fact, fact.partition, log.move_start(fact.offset))
+            case PartitionRemoved():
+                self.partitions.pop(fact.partition, None)
+                self.removed[fact.partition] = None
+            case PartitionPurged():
+                self.removed.pop(fact.partition, None)
+            case Rewritten():
+                self._rewrite(fact)
+            case ProducersExpired():
+                for log in self.partitions.values():
+                    stale = [i for i, p in log.producers.items() if p.last_ms < fact.before_ms]
+                    for producer_id in stale:
+                        del log.producers[producer_id]
+
+    def _rewrite(self, fact: Rewritten) -> None:
+        self.rewritten_up_to = max(self.rewritten_up_to, fact.up_to)
+        for part in fact.partitions:
+            log = self.partitions.get(part.partition)
+            if log is not None:  # or it was removed while it was rewritten
+                gone = log.replace(fact.up_to, part.replaced, part.segments)
+                self._drop(fact, part.partition, gone)
+
+    def _drop(self, fact: LogFact, partition: PartitionId, gone: Sequence[SegmentRef]) -> None:
+        if gone:
+            keys = self._dropped.setdefault(id(fact), [])
+            keys.extend(segment_key(partition, segment.name) for segment in gone)
+
+    def layout(self, facts: Sequence[LogFact], payloads: Sequence[Buffer | None]) -> list[Buffer]:
+        grouped: dict[PartitionId, list[Buffer]] = {}
+        for fact, payload in zip(facts, payloads, strict=True):
+            if isinstance(fact, Appended) and payload is not None:
+                grouped.setdefault(fact.partition, []).append(payload)
+        return [payload for group in grouped.values() for payload in group]
+
+    def index(self, header: EntryHeader, facts: Sequence[LogFact]) -> None:
+        grouped: dict[PartitionId, list[Appended]] = {}
+        for fact in facts:
+            if isinstance(fact, Appended):
+                grouped.setdefault(fact.partition, []).append(fact)
+        position = 0
+        for partition, batches in grouped.items():
+            size = sum(batch.size_bytes for batch in batches)
+            log = self.partitions.get(partition)
+            if log is not None and batches[-1].last_offset >= log.start_decided:
+                log.add_run(
+                    Run(
+                        batches[0].base_offset,
+                        batches[-1].last_offset,
+                        header.number,
+                        position,
+                        size,
+                        max(batch.max_timestamp for batch in batches),
+                    )
+                )
+            position += size
+
+    def publish(self, facts: Sequence[LogFact]) -> None:
+        for fact in facts:
+            if isinstance(fact, Appended):
+                log = self.partitions.get(fact.partition)
+                if log is not None:
+                    log.high_watermark = fact.last_offset + 1
+                continue
+            self.collectable.extend(self._dropped.pop(id(fact), ()))
+            if isinstance(fact, LogStartMoved):
+                log = self.partitions.get(fact.partition)
+                if log is not None:
+                    log.log_start_offset = max(log.log_start_offset, fact.offset)
+
+    def claimed(self, header: EntryHeader, leader_epoch: int) -> None:
+        self.leader_epoch = leader_epoch
+        self.claims.append(header.number)
+
+    def encode(self) -> bytes:
+        return _encode_state(self)
+
+    @property
+    def run_count(self) -> int:
+        return sum(len(log.runs) for log in self.partitions.values())
+
+
+class LogStateKind:
+    """How a data lane makes its state."""
+
+    def empty(self) -> LogState:
+        return LogState()
+
+    def decode(self, data: bytes) -> LogState:
+        return _decode_state(data)
+
+    def encode_facts(self, facts: Sequence[LogFact]) -> bytes:
+        return encode_facts(facts)
+
+    def decode_facts(self, data: bytes) -> Sequence[LogFact]:
+        return decode_facts(data)
+
+
+class _StoredProducer(msgspec.Struct, array_like=True):
+    producer_id: int
+    epoch: int
+    last_ms: int
+    batches: list[RememberedBatch]
+
+
+class _StoredPartition(msgspec.Struct, array_like=True):
+    topic_id: UUID
+    partition: int
+    start: int
+    end: int
+    runs: list[bytes]
+    segments: list[SegmentRef]
+    epochs: list[EpochStart]
+    producers: list[_StoredProducer]
+
+
+class _StoredState(msgspec.Struct, array_like=True):
+    leader_epoch: int
+    claims: bytes
+    rewritten_up_to: int
+    partitions: list[_StoredPartition]
+    removed: list[PartitionId]
+
+
+_encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
+_decoder = msgspec.msgpack.Decoder(_StoredState)
+
+
+def _encode_state(state: LogState) -> bytes:
+    """As of the last indexed object: what is decided there is durable when the snapshot counts."""
+    return _encoder.encode(
+        _StoredState(
+            state.leader_epoch,
+            _column_bytes(state.claims),
+            state.rewritten_up_to,
+            [
+                _StoredPartition(
+                    log.partition.topic_id,
+                    log.partition.partition,
+                    log.start_decided,
+                    log.log_end_offset,
+                    [_column_bytes(column) for column in log.runs.columns()],
+                    log.segments,
+                    log.epochs,
+                    [
+                        _StoredProducer(producer_id, p.epoch, p.last_ms, p.batches)
+                        for producer_id, p in log.producers.items()
+                    ],
+                )
+                for log in state.partitions.values()
+            ],
+            list(state.removed),
+        )
+    )
+
+
+def _decode_state(data: bytes) -> LogState:
+    stored = _decoder.decode(data)
+    state = LogState()
+    state.leader_epoch = stored.leader_epoch
+    _fill(state.claims, stored.claims)
+    state.rewritten_up_to = stored.rewritten_up_to
+    state.removed = dict.fromkeys(stored.removed)
+    for part in stored.partitions:
+        partition = PartitionId(part.topic_id, part.partition)
+        log = state.partitions[partition] = PartitionLog(partition)
+        log.start_decided = log.log_start_offset = part.start
+        log.log_end_offset = log.high_watermark = part.end
+        for column, values in zip(log.runs.columns(), part.runs, strict=True):
+            _fill(column, values)
+        log.segments = list(part.segments)
+        log.epochs = list(part.epochs)
+        for p in part.producers:
+            log.producers[p.producer_id] = ProducerState(p.epoch, list(p.batches), p.last_ms)
+    return state
+
+
+def _column_bytes(column: "array[int]") -> bytes:
+    """Big-endian, whatever the machine."""
+    swapped = array("q", column)
+    swapped.byteswap()
+    return swapped.tobytes()
+
+
+def _fill(column: "array[int]", values: bytes) -> None:
+    column.frombytes(values)
+    column.byteswap()
