@@ -8,9 +8,9 @@ never use the library's asynchronous calls: they can abort the interpreter at it
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import obstore
 from obstore.exceptions import (
@@ -23,8 +23,9 @@ from obstore.exceptions import (
 from holdfast.environment import process_variables
 from holdfast.errors import ObjectNotFound, StoreUnavailable
 from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry
-from holdfast.store.keys import check_key, check_prefix, key_problem
+from holdfast.store.keys import check_key, check_prefix
 from holdfast.store.object_address import Client, ObjectAddress, make_client, parse_object_address
+from holdfast.store.object_listing import folder_of, offset_of, select
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -149,28 +150,16 @@ class ObjectStore:
             raise self._unavailable("size", key, error) from error
 
     def _list(self, prefix: str, after: str, limit: int | None) -> Entries:
-        entries: Entries = []
-        if limit is not None and limit <= 0:
-            return entries
-        # The library matches whole parts only, so the rest of the prefix is matched here; the
-        # offset skips what sorts before it.
-        folder = prefix.rpartition("/")[0]
-        offset = max(after if key_problem(after) is None else "", _below(prefix))
-        page = LIST_PAGE if limit is None else min(limit, LIST_PAGE)
+        page = LIST_PAGE if limit is None else max(1, min(limit, LIST_PAGE))
         try:
-            for rows in _pages(self._reader, folder or None, offset or None, page):
-                for row in rows:
-                    key = row["path"]
-                    if key.startswith(prefix) and key > after:
-                        modified_ms = int(row["last_modified"].timestamp() * 1000)
-                        entries.append(ObjectEntry(key, row["size"], modified_ms))
-                    elif key > prefix and key > after:
-                        return sorted(entries)
-                    if limit is not None and len(entries) >= limit:
-                        return sorted(entries)
+            return select(
+                _pages(self._reader, folder_of(prefix), offset_of(prefix, after), page),
+                prefix=prefix,
+                after=after,
+                limit=limit,
+            )
         except (BaseError, FileNotFoundError) as error:
             raise self._unavailable("list", prefix, error) from error
-        return sorted(entries)
 
     def _delete(self, keys: Sequence[str]) -> None:
         try:
@@ -216,21 +205,15 @@ class ObjectStore:
         )
 
 
-def _pages(
-    client: Client, folder: str | None, offset: str | None, page: int
-) -> "Iterable[Sequence[ObjectMeta]]":
+def _pages(client: Client, folder: str, offset: str | None, page: int) -> Iterator[Entries]:
     # The library's type also covers Arrow batches, whose package is not installed.
-    pages: Any = cast("Any", obstore).list(client, folder, offset=offset, chunk_size=page)
-    return pages
-
-
-def _below(prefix: str) -> str:
-    """A legal key that sorts before every key with this prefix and after most others, or ""."""
-    last = prefix[-1:]
-    before = {"0": ".", "A": "9", "a": "Z", "/": "."}.get(last)
-    if before is None and last.isascii() and last.isalnum():
-        before = chr(ord(last) - 1)
-    return "" if before is None else f"{prefix[:-1]}{before}!"
+    library: Any = obstore
+    rows: Sequence[ObjectMeta]
+    for rows in library.list(client, folder or None, offset=offset, chunk_size=page):
+        yield [
+            ObjectEntry(row["path"], row["size"], int(row["last_modified"].timestamp() * 1000))
+            for row in rows
+        ]
 
 
 def _short_reason(error: Exception) -> str:
