@@ -1,0 +1,358 @@
+"""Clients of the simulation: producers, consumers, watermark pollers, and people who delete.
+
+Owns how a client behaves: a Kafka producer's retries with the same sequence, its window of
+batches in flight, its guess of the leader. Every call goes into the history. Must never look
+into a broker: all it knows is what it was answered.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, Protocol
+
+from holdfast.environment import Environment
+from holdfast.records.record import Record, decode, encode_batch
+from holdfast.verify.history import (
+    Call,
+    Deleted,
+    DeleteRecords,
+    Fetch,
+    Fetched,
+    Listed,
+    ListOffsets,
+    Operation,
+    Partition,
+    Produce,
+    Produced,
+    Recorder,
+    Result,
+    Which,
+)
+from holdfast.verify.network import Connection, Network, Unanswered
+
+DEFINITE_ERRORS = frozenset(
+    (
+        "CORRUPT_MESSAGE",
+        "INVALID_PRODUCER_EPOCH",
+        "INVALID_RECORD",
+        "INVALID_TIMESTAMP",
+        "MESSAGE_TOO_LARGE",
+        "OFFSET_OUT_OF_RANGE",
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "UNSUPPORTED_VERSION",
+    )
+)
+"""What a broker says before it tries to land anything."""
+RETRIED_ERRORS = frozenset(("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_TOPIC_OR_PARTITION"))
+CALL_TIMEOUT_S = 4.0
+
+
+class Refused(NamedTuple):
+    """An answer with an error code, by Kafka's name."""
+
+    error: str
+
+
+class FetchedBatches(NamedTuple):
+    """The bytes of a fetch answer and the numbers beside them."""
+
+    batches: bytes
+    high_watermark: int
+    log_start: int
+
+
+class BrokerPort(Protocol):
+    """What the simulation asks of one broker process, in Kafka's terms."""
+
+    async def produce(self, partition: Partition, batch: bytes) -> Produced | Refused: ...
+
+    async def fetch(self, partition: Partition, offset: int) -> FetchedBatches | Refused: ...
+
+    async def list_offsets(self, partition: Partition, which: Which) -> Listed | Refused: ...
+
+    async def delete_records(self, partition: Partition, before: int) -> Deleted | Refused: ...
+
+
+class Ports(Protocol):
+    """The brokers that a client can try, dead ones among them."""
+
+    def names(self) -> list[str]: ...
+
+    def port(self, process: str) -> BrokerPort: ...
+
+
+class Clients:
+    """What all clients of one simulation share."""
+
+    def __init__(
+        self,
+        *,
+        network: Network,
+        environment: Environment,
+        recorder: Recorder,
+        ports: Ports,
+    ) -> None:
+        self.network = network
+        self.loop = network.loop
+        self.chance = environment.random()
+        self.environment = environment
+        self.recorder = recorder
+        self.ports = ports
+        self.values_of_crc: dict[tuple[int, int, int], tuple[int, ...]] = {}
+        """(CRC, producer id, base sequence) -> the values of that batch."""
+        self.is_over = False
+        """No new work from here on; what is under way may end."""
+        self.acked = 0
+        self.stuck: list[str] = []
+        self._values = 0
+
+    def new_values(self, count: int) -> tuple[int, ...]:
+        first = self._values
+        self._values += count
+        return tuple(range(first, first + count))
+
+
+class Client:
+    """One client with its connections and its guess of who leads."""
+
+    def __init__(self, clients: Clients, name: str) -> None:
+        self.clients = clients
+        self.name = name
+        self._connections: dict[str, Connection] = {}
+        self._guess: dict[Partition, str] = {}
+
+    def guess(self, partition: Partition) -> str:
+        """A broker to try: the one that answered last, now and then another."""
+        names = self.clients.ports.names()
+        known = self._guess.get(partition)
+        if known in names and self.clients.chance.random() < 0.97:
+            return known
+        return names[int(self.clients.chance.random() * len(names))]
+
+    def forget(self, partition: Partition) -> None:
+        self._guess.pop(partition, None)
+
+    async def call(
+        self,
+        partition: Partition,
+        broker: str,
+        operation: Operation,
+        handler: Callable[[], Coroutine[Any, Any, Any]],
+    ) -> tuple[Call, Any]:
+        """Ask one broker; the call is in the history, complete but for an ok result."""
+        clients = self.clients
+        recorder, loop = clients.recorder, clients.loop
+        connection = self._connections.get(broker)
+        if connection is None:
+            connection = self._connections[broker] = clients.network.connect(broker)
+        call = recorder.invoke(self.name, broker, operation, loop.time())
+        try:
+            answer = await connection.call(handler, CALL_TIMEOUT_S)
+        except Unanswered as error:
+            recorder.info(call, str(error), loop.time())
+            self.forget(partition)
+            return call, None
+        if isinstance(answer, Refused):
+            if answer.error in DEFINITE_ERRORS:
+                recorder.fail(call, answer.error, loop.time())
+            else:
+                recorder.info(call, answer.error, loop.time())
+            if answer.error not in RETRIED_ERRORS:
+                self.forget(partition)
+            return call, answer
+        self._guess[partition] = broker
+        return call, answer
+
+    def ok(self, call: Call, result: Result) -> None:
+        self.clients.recorder.ok(call, result, self.clients.loop.time())
+
+    async def pause(self, low_s: float, high_s: float) -> None:
+        await asyncio.sleep(low_s + (high_s - low_s) * self.clients.chance.random())
+
+
+class Producer(Client):
+    """A producer of one partition; idempotent where it has a producer id."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        name: str,
+        partition: Partition,
+        *,
+        producer_id: int = -1,
+        in_flight_max: int = 1,
+    ) -> None:
+        super().__init__(clients, name)
+        self.partition = partition
+        self.producer_id = producer_id
+        self._epoch = 0 if producer_id >= 0 else -1
+        self._sequence = 0
+        self._room = asyncio.Semaphore(in_flight_max)
+        self._open: list[int] = []
+        self._moved = asyncio.Event()
+        self._is_first_acked = producer_id < 0
+        self._has_failed = False
+
+    async def run(self, batches: int, pause_s: float) -> None:
+        """Send so many batches, each until it is acked or refused for good."""
+        tasks: list[asyncio.Task[None]] = []
+        for _ in range(batches):
+            await self._room.acquire()
+            if self._has_failed or self.clients.is_over:
+                break
+            # A broker that never saw a producer takes any first sequence: send the first alone.
+            while self._open and (not self._is_first_acked):
+                await self._wait_for_move()
+            tasks.append(asyncio.create_task(self._deliver(*self._next_batch())))
+            await self.pause(0.0, pause_s)
+        await asyncio.gather(*tasks)
+
+    def _next_batch(self) -> tuple[Produce, bytes]:
+        clients = self.clients
+        values = clients.new_values(1 + int(clients.chance.random() * 3))
+        sequence = -1
+        if self.producer_id >= 0:
+            sequence = self._sequence
+            self._sequence += len(values)
+            self._open.append(sequence)
+        now_ms = clients.environment.now_ms()
+        records = [Record(0, now_ms, None, b"%d" % value) for value in values]
+        batch = encode_batch(
+            records,
+            producer_id=self.producer_id,
+            producer_epoch=self._epoch,
+            base_sequence=sequence,
+        )
+        crc = int.from_bytes(batch[17:21], "big")
+        clients.values_of_crc[crc, self.producer_id, sequence] = values
+        produce = Produce(self.partition, values, self.producer_id, self._epoch, sequence)
+        return produce, batch
+
+    async def _deliver(self, produce: Produce, batch: bytes) -> None:
+        tries = 0
+        try:
+            while not self._has_failed:
+                if await self._try(produce, batch) or self.producer_id < 0:
+                    return
+                tries += 1
+                await self.pause(0.01, min(2.0, 0.05 * 2**tries))
+                # As Kafka's clients do: after a failure the lowest open sequence goes first.
+                while self._open and self._open[0] != produce.base_sequence:
+                    await self._wait_for_move()
+                    if self._has_failed:
+                        return
+        finally:
+            self._room.release()
+            if self.producer_id >= 0:
+                self._open.remove(produce.base_sequence)
+            self._moved.set()
+
+    async def _try(self, produce: Produce, batch: bytes) -> bool:
+        broker = self.guess(self.partition)
+        port = self.clients.ports.port(broker)
+        call, answer = await self.call(
+            self.partition, broker, produce, lambda: port.produce(self.partition, batch)
+        )
+        match answer:
+            case Produced():
+                self.ok(call, answer)
+                self.clients.acked += 1
+                self._is_first_acked = True
+                return True
+            case Refused(error) if error in RETRIED_ERRORS and self._is_behind(produce):
+                return False
+            case Refused(error) if error in DEFINITE_ERRORS:
+                self._has_failed = self.producer_id >= 0
+                self.clients.stuck.append(f"{self.name} gave up: {error}")
+                return True
+            case _:
+                return False
+
+    def _is_behind(self, produce: Produce) -> bool:
+        """Whether an earlier batch is still open, so that a sequence error is no surprise."""
+        return bool(self._open) and self._open[0] != produce.base_sequence
+
+    async def _wait_for_move(self) -> None:
+        self._moved.clear()
+        await self._moved.wait()
+
+
+class Consumer(Client):
+    """Reads a partition from its start, and goes on from what it got."""
+
+    async def run(self, partition: Partition, pause_s: float) -> None:
+        position = 0
+        while not self.clients.is_over:
+            position = await self._step(partition, position)
+            await self.pause(0.0, pause_s)
+
+    async def _step(self, partition: Partition, position: int) -> int:
+        broker = self.guess(partition)
+        port = self.clients.ports.port(broker)
+        call, answer = await self.call(
+            partition, broker, Fetch(partition, position), lambda: port.fetch(partition, position)
+        )
+        match answer:
+            case FetchedBatches(batches, high_watermark, log_start):
+                records = tuple((r.offset, int(r.value or b"-1")) for r in decode(batches))
+                self.ok(call, Fetched(records, high_watermark, log_start))
+                return records[-1][0] + 1 if records else position
+            case Refused("OFFSET_OUT_OF_RANGE"):
+                earliest = await list_offsets(self, partition, Which.EARLIEST)
+                return position if earliest is None else earliest
+            case _:
+                return position
+
+
+class Poller(Client):
+    """Asks all brokers in turn for the ends of a partition."""
+
+    async def run(self, partition: Partition, pause_s: float) -> None:
+        while not self.clients.is_over:
+            which = Which.LATEST if self.clients.chance.random() < 0.8 else Which.EARLIEST
+            await list_offsets(self, partition, which, strays=0.3)
+            await self.pause(0.0, pause_s)
+
+
+class Deleter(Client):
+    """Moves the log start of a partition up, now and then."""
+
+    async def run(self, partition: Partition, pause_s: float) -> None:
+        while not self.clients.is_over:
+            await self.pause(0.0, pause_s)
+            latest = await list_offsets(self, partition, Which.LATEST)
+            if not latest:
+                continue
+            before = int(latest * self.clients.chance.random())
+            broker = self.guess(partition)
+            port = self.clients.ports.port(broker)
+            call, answer = await self.call(
+                partition,
+                broker,
+                DeleteRecords(partition, before),
+                lambda port=port, before=before: port.delete_records(partition, before),
+            )
+            if isinstance(answer, Deleted):
+                self.ok(call, answer)
+
+
+async def list_offsets(
+    client: Client, partition: Partition, which: Which, *, strays: float = 0.0
+) -> int | None:
+    """Ask one broker for an end of the log; None where it had no answer."""
+    clients = client.clients
+    broker = client.guess(partition)
+    if clients.chance.random() < strays:
+        names = clients.ports.names()
+        broker = names[int(clients.chance.random() * len(names))]
+    port = clients.ports.port(broker)
+    call, answer = await client.call(
+        partition,
+        broker,
+        ListOffsets(partition, which),
+        lambda: port.list_offsets(partition, which),
+    )
+    if isinstance(answer, Listed):
+        client.ok(call, answer)
+        return answer.offset
+    return None
