@@ -1,0 +1,48 @@
+"""Where a broker listens, as people write it: host:port, a list of them, IPv6 in brackets.
+
+Pure. Owns the parsing of bootstrap lists and nothing else.
+"""
+
+from typing import NamedTuple
+
+from holdfast.errors import ConfigurationError
+
+PORT_MAX = 65_535
+
+
+class Address(NamedTuple):
+    """One host and port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_bootstrap(bootstrap: str) -> list[Address]:
+    """The addresses of a list with commas; ConfigurationError says which part is wrong, and why."""
+    parts = [part.strip() for part in bootstrap.split(",")]
+    addresses = [_parse(part) for part in parts if part]
+    if not addresses:
+        raise ConfigurationError("the bootstrap list is empty; give at least one host:port")
+    return addresses
+
+
+def _parse(text: str) -> Address:
+    host, separator, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ConfigurationError(
+            f"the bootstrap address {text!r} has several colons; write IPv6 as [address]:port"
+        )
+    if not separator or not host:
+        raise ConfigurationError(
+            f"the bootstrap address {text!r} is not host:port; Kafka's usual port is 9092"
+        )
+    if not (port.isascii() and port.isdigit()) or not 0 < int(port) <= PORT_MAX:
+        raise ConfigurationError(
+            f"the bootstrap address {text!r} has the port {port!r}; 1 to {PORT_MAX} are possible"
+        )
+    return Address(host, int(port))

@@ -1,0 +1,150 @@
+"""Record batches of one partition from one offset, as bytes; and the records a consumer would see.
+
+Owns the Fetch request (without a session) and the rules of what of its answer counts: no cut batch
+at the end, nothing before the offset, no control records, no aborted records. Must never move an
+offset by itself.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from holdfast.client.cluster import Cluster, PartitionLeader
+from holdfast.client.connection import Connection
+from holdfast.client.refusals import BrokerUnavailable, raise_for
+from holdfast.protocol.messages.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from holdfast.records.batch import HEADER_BYTES, BatchHeader, parse_header, walk
+from holdfast.records.record import UNCOMPRESSED_BYTES_MAX, Record, decode_batch
+
+NO_SESSION_EPOCH = -1
+CONTROL_TYPE_ABORT = 0
+
+
+class Fetched(NamedTuple):
+    """One answer. `batches` are whole batches back to back, with the bytes that the log has."""
+
+    fetch_offset: int
+    batches: memoryview
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: Sequence[AbortedTransaction]
+
+    @property
+    def next_offset(self) -> int:
+        """Where to go on; the same offset where nothing came."""
+        offset = self.fetch_offset
+        for _, header in walk(self.batches):
+            offset = max(offset, header.last_offset + 1)
+        return offset
+
+
+async def fetch(
+    cluster: Cluster,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    max_wait_ms: int = 500,
+    min_bytes: int = 1,
+    max_bytes: int = 8 * 1024 * 1024,
+    read_committed: bool = False,
+    deadline_ms: int | None = None,
+) -> Fetched:
+    """One fetch from the leader; Refused (OFFSET_OUT_OF_RANGE) where the log has no such offset."""
+
+    async def ask(connection: Connection, leader: PartitionLeader) -> Fetched:
+        wanted = FetchPartition(
+            partition=partition,
+            current_leader_epoch=leader.leader_epoch,
+            fetch_offset=offset,
+            partition_max_bytes=max_bytes,
+        )
+        topics = [FetchTopic(topic=topic, topic_id=leader.topic_id, partitions=[wanted])]
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=int(read_committed),
+            session_epoch=NO_SESSION_EPOCH,
+            topics=topics,
+        )
+        timeout_ms = cluster.request_timeout_ms + max_wait_ms
+        response = await connection.request(request, FetchResponse, timeout_ms=timeout_ms)
+        what = f"fetch {topic}-{partition} at offset {offset}"
+        raise_for(response.error_code, what)
+        for row in (row for found in response.responses for row in found.partitions):
+            if row.partition_index == partition:
+                raise_for(row.error_code, what)
+                return _fetched(row, offset)
+        raise BrokerUnavailable(f"{connection.address} says nothing of {topic}-{partition}")
+
+    return await cluster.ask_leader(topic, partition, ask, deadline_ms=deadline_ms)
+
+
+def _fetched(row: PartitionData, offset: int) -> Fetched:
+    buffers = list(row.records or ())
+    whole = memoryview(buffers[0] if len(buffers) == 1 else b"".join(buffers))
+    return Fetched(
+        offset,
+        without_cut_batch(whole),
+        row.high_watermark,
+        row.last_stable_offset,
+        row.log_start_offset,
+        row.aborted_transactions or (),
+    )
+
+
+def without_cut_batch(buffer: memoryview) -> memoryview:
+    """The whole batches: a broker may end its answer inside a batch, where its byte bound fell."""
+    position = 0
+    while len(buffer) - position >= HEADER_BYTES:
+        size_bytes = parse_header(buffer, position).size_bytes
+        if not HEADER_BYTES <= size_bytes <= len(buffer) - position:
+            # A length that cannot be is left in place, for the walk to call it corrupt.
+            return buffer if size_bytes < HEADER_BYTES else buffer[:position]
+        position += size_bytes
+    return buffer[:position]
+
+
+def records_of(
+    fetched: Fetched,
+    *,
+    read_committed: bool = False,
+    uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX,
+) -> Iterator[Record]:
+    """The records from the fetch offset on, as a consumer of that isolation level sees them."""
+    for start, header in _visible(fetched, read_committed=read_committed):
+        batch = fetched.batches[start : start + header.size_bytes]
+        for record in decode_batch(batch, uncompressed_bytes_max=uncompressed_bytes_max):
+            if record.offset >= fetched.fetch_offset:
+                yield record
+
+
+def _visible(fetched: Fetched, *, read_committed: bool) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches that are neither control batches nor, if asked, of an aborted transaction."""
+    pending = sorted(fetched.aborted, key=lambda row: row.first_offset) if read_committed else []
+    aborted: set[int] = set()
+    for start, header in walk(fetched.batches):
+        while pending and pending[0].first_offset <= header.last_offset:
+            aborted.add(pending.pop(0).producer_id)
+        if header.is_control:
+            batch = fetched.batches[start : start + header.size_bytes]
+            if header.producer_id in aborted and _is_abort_marker(batch):
+                aborted.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in aborted):
+            yield start, header
+
+
+def _is_abort_marker(batch: memoryview) -> bool:
+    """The key of a control record: a version and a type, of two bytes each."""
+    for record in decode_batch(batch):
+        if record.key is not None and len(record.key) >= 4:
+            return int.from_bytes(record.key[2:4], "big") == CONTROL_TYPE_ABORT
+    return False
