@@ -1,0 +1,206 @@
+"""One connection, without its socket: frames in, requests out, replies in the requests' order.
+
+Pure. Owns which requests are admitted and the order of replies, however late each completes. Must
+never decode a body (that is the handler's) nor wait for anything.
+"""
+
+import enum
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from holdfast.errors import ConfigurationError
+from holdfast.protocol.api import ApiKey, ErrorCode
+from holdfast.protocol.headers import (
+    CORRELATION,
+    decode_client_id,
+    decode_request_prefix,
+    framed,
+)
+from holdfast.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from holdfast.protocol.primitives import Buffer, MalformedMessage
+from holdfast.protocol.schemas import SCHEMAS
+
+
+class Close(enum.Enum):
+    """A reply that is no reply: the connection ends once the replies before it are out."""
+
+    CLOSE = "close"
+
+
+class _Pending(enum.Enum):
+    PENDING = "pending"
+
+
+CLOSE: Final = Close.CLOSE
+PENDING: Final = _Pending.PENDING
+
+Reply = Sequence[Buffer] | None | Close
+"""An encoded response without its header; None where the request wants no answer (acks=0)."""
+
+
+class Violation(NamedTuple):
+    """Why a connection cannot go on."""
+
+    reason: str
+
+
+class Request:
+    """A request whose body is not decoded yet; plain, since one is made for every frame."""
+
+    __slots__ = (
+        "api_key",
+        "body",
+        "client_id",
+        "correlation_id",
+        "frame_bytes",
+        "reply",
+        "version",
+    )
+
+    def __init__(
+        self,
+        api_key: ApiKey,
+        version: int,
+        correlation_id: int,
+        client_id: str | None,
+        body: memoryview,
+        frame_bytes: int,
+    ) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.body = body
+        """All of the message, to be handed to its `decode`; it keeps the frame alive."""
+        self.frame_bytes = frame_bytes
+        self.reply: Reply | _Pending = PENDING
+
+    def __repr__(self) -> str:
+        return (
+            f"Request({self.api_key.name} v{self.version}, correlation_id={self.correlation_id}, "
+            f"client_id={self.client_id!r}, {len(self.body)} bytes)"
+        )
+
+
+class _Served(NamedTuple):
+    api_key: ApiKey
+    first: int
+    last: int
+    flexible_since: int
+
+
+class ServedApis:
+    """The versions that a broker serves, checked once against those that the codec knows."""
+
+    def __init__(self, versions: Mapping[ApiKey, range]) -> None:
+        self._served: dict[int, _Served] = {}
+        for api_key, served in versions.items():
+            schema = SCHEMAS.get(api_key)
+            if schema is None or not served:
+                raise ConfigurationError(
+                    f"{api_key.name} cannot be served: no version of it is known"
+                )
+            known = schema[0].VERSIONS
+            if served[0] not in known or served[-1] not in known:
+                raise ConfigurationError(
+                    f"{api_key.name} {served[0]} to {served[-1]} cannot be served: "
+                    f"{known[0]} to {known[-1]} are known"
+                )
+            self._served[api_key] = _Served(
+                api_key, served[0], served[-1], schema[0].FLEXIBLE_SINCE
+            )
+        self.unsupported_version = ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.entries()
+        ).encode(0)
+        """The answer to an ApiVersions request from the future, in the form that all can read."""
+
+    def entries(self) -> list[ApiVersion]:
+        """The list for an ApiVersions response."""
+        return [
+            ApiVersion(api_key=row.api_key, min_version=row.first, max_version=row.last)
+            for _, row in sorted(self._served.items())
+        ]
+
+    def find(self, api_key: int) -> _Served | None:
+        return self._served.get(api_key)
+
+
+class Connection:
+    """The requests of one peer that are not answered yet, and the bytes that are due to it."""
+
+    __slots__ = ("_outgoing", "_served", "_unanswered", "is_closing")
+
+    def __init__(self, served: ServedApis) -> None:
+        self.is_closing = False
+        """A CLOSE reply has come to its turn: send what is outgoing, then close."""
+        self._served = served
+        self._unanswered: deque[Request] = deque()
+        self._outgoing: list[Buffer] = []
+
+    @property
+    def unanswered(self) -> int:
+        return len(self._unanswered)
+
+    def accept(self, frame: Buffer) -> Request | Violation | None:
+        """The request in a frame; None where the connection itself has answered it."""
+        try:
+            return self._accept(memoryview(frame))
+        except MalformedMessage as problem:
+            return Violation(str(problem))
+
+    def _accept(self, frame: memoryview) -> Request | Violation | None:
+        api_key, version, correlation_id = decode_request_prefix(frame)
+        served = self._served.find(api_key)
+        if served is None:
+            return Violation(f"api key {api_key}, version {version}, is not served")
+        if not served.first <= version <= served.last:
+            if api_key != ApiKey.API_VERSIONS:
+                return Violation(
+                    f"{served.api_key.name} version {version} is not served, "
+                    f"{served.first} to {served.last} are"
+                )
+            request = Request(
+                served.api_key, 0, correlation_id, None, frame[len(frame) :], len(frame)
+            )
+            self._unanswered.append(request)
+            self.complete(request, self._served.unsupported_version)
+            return None
+        client_id, position = decode_client_id(frame, flexible=version >= served.flexible_since)
+        request = Request(
+            served.api_key, version, correlation_id, client_id, frame[position:], len(frame)
+        )
+        self._unanswered.append(request)
+        return request
+
+    def complete(self, request: Request, reply: Reply) -> None:
+        """Note the reply; it becomes outgoing when all requests before it are answered."""
+        request.reply = reply
+        unanswered = self._unanswered
+        while unanswered:
+            head = unanswered[0]
+            answer = head.reply
+            if answer is PENDING or self.is_closing:
+                return
+            unanswered.popleft()
+            if answer is CLOSE:
+                self.is_closing = True
+            elif answer is not None:
+                self._send(head, answer)
+
+    def _send(self, request: Request, body: Sequence[Buffer]) -> None:
+        header = CORRELATION.pack(request.correlation_id)
+        served = self._served.find(request.api_key)
+        if (
+            served is not None
+            and request.version >= served.flexible_since
+            and request.api_key != ApiKey.API_VERSIONS
+        ):
+            header += b"\0"
+        self._outgoing += framed(header, body)
+
+    def take_outgoing(self) -> list[Buffer]:
+        """The bytes that are due, in order; they are the caller's from here."""
+        outgoing = self._outgoing
+        self._outgoing = []
+        return outgoing

@@ -1,0 +1,118 @@
+"""Bytes in, frames out: where the next bytes of a connection go, and which frames they complete.
+
+Pure: it never touches a socket. Owns the size bounds of frames and the memory of one that is under
+way. Must never allocate on the word of a size prefix: a frame's buffer grows with what has arrived.
+
+Small frames are read many at once into a scratch buffer that all connections share, and copied out
+of it; a frame that the scratch does not hold whole is received in place, in a buffer of its own.
+"""
+
+from struct import Struct
+
+SCRATCH_BYTES = 256 * 1024
+FRAME_BYTES_MAX = 100 * 1024 * 1024
+FRAME_BYTES_MIN = 8
+"""The smallest header: api key, version, correlation id."""
+GROW_FROM_BYTES = 1024 * 1024
+SIZE = Struct(">i")
+
+HTTP_OPENINGS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI ")
+
+
+class FrameReceiver:
+    """Cuts one connection's bytes into frames; a frame is handed out without its size prefix."""
+
+    __slots__ = (
+        "_carry",
+        "_frame",
+        "_frame_bytes_max",
+        "_have",
+        "_scratch",
+        "under_way_bytes",
+        "violation",
+    )
+
+    def __init__(self, scratch: memoryview, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self.violation: str | None = None
+        """Why the bytes are no Kafka frames; nothing after it is read."""
+        self.under_way_bytes = 0
+        """The declared size of the frame that is being received in its own buffer, or 0."""
+        self._scratch = scratch
+        self._frame_bytes_max = frame_bytes_max
+        self._carry = b""
+        self._frame = bytearray()
+        self._have = 0
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes must be put; valid until `received` is called."""
+        size = self.under_way_bytes
+        if not size:
+            carried = len(self._carry)
+            if carried:
+                self._scratch[:carried] = self._carry
+            return self._scratch[carried:]
+        if self._have == len(self._frame):
+            # A new buffer, not a resize: the caller may still hold a view of the old one.
+            grown = bytearray(min(size, max(GROW_FROM_BYTES, 2 * self._have)))
+            grown[: self._have] = self._frame
+            self._frame = grown
+        return memoryview(self._frame)[self._have :]
+
+    def received(self, count: int) -> list[bytearray]:
+        """The frames that `count` bytes more in the last buffer have completed."""
+        if not self.under_way_bytes:
+            return self._cut(len(self._carry) + count)
+        self._have += count
+        if self._have < self.under_way_bytes:
+            return []
+        frame = self._frame
+        self.under_way_bytes = 0
+        self._frame = bytearray()
+        return [frame]
+
+    def _cut(self, end: int) -> list[bytearray]:
+        scratch = self._scratch
+        frames: list[bytearray] = []
+        position = 0
+        self._carry = b""
+        while end - position >= SIZE.size:
+            (size,) = SIZE.unpack_from(scratch, position)
+            if not FRAME_BYTES_MIN <= size <= self._frame_bytes_max:
+                opening = bytes(scratch[position : position + 4])
+                self.violation = _size_problem(opening, size, self._frame_bytes_max)
+                return frames
+            start = position + SIZE.size
+            position = start + size
+            if position > end:
+                self.under_way_bytes = size
+                self._frame = bytearray(scratch[start:end])
+                self._have = end - start
+                return frames
+            frames.append(bytearray(scratch[start:position]))
+        if position < end:
+            self._carry = bytes(scratch[position:end])
+        return frames
+
+    def feed(self, data: bytes) -> list[bytearray]:
+        """The frames that these bytes complete: for callers that have the bytes already."""
+        frames: list[bytearray] = []
+        position = 0
+        while position < len(data) and self.violation is None:
+            target = self.buffer()
+            count = min(len(target), len(data) - position)
+            target[:count] = data[position : position + count]
+            position += count
+            frames += self.received(count)
+        return frames
+
+
+def _size_problem(opening: bytes, size: int, frame_bytes_max: int) -> str:
+    if opening[:2] == b"\x16\x03":
+        return "a TLS handshake on a listener without TLS"
+    if opening in HTTP_OPENINGS:
+        return "an HTTP request on a Kafka listener"
+    if opening == b"HTTP":
+        return "an HTTP response on a Kafka listener"
+    if size < FRAME_BYTES_MIN:
+        return f"a frame of {size} bytes; the smallest header has {FRAME_BYTES_MIN}"
+    return f"a frame of {size} bytes; at most {frame_bytes_max} are taken"

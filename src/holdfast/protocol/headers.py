@@ -1,0 +1,108 @@
+"""What stands before a message: the request header and the response header.
+
+Pure. Owns the header versions: a flexible request has header 2, others 1; a flexible response has
+header 1, others 0, and ApiVersions always 0, since its reader does not know the broker yet.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from holdfast.protocol.api import ApiKey
+from holdfast.protocol.primitives import (
+    DECODE_PROBLEMS,
+    Buffer,
+    MalformedMessage,
+    Refusal,
+    skip_tagged_fields,
+)
+
+FIXED = Struct(">hhi")
+LENGTH = Struct(">h")
+SIZE_AND_CORRELATION = Struct(">ii")
+CORRELATION = Struct(">i")
+
+
+class RequestPrefix(NamedTuple):
+    """The part of a request header that is the same in all versions."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+
+
+def decode_request_prefix(frame: Buffer) -> RequestPrefix:
+    """Raises MalformedMessage where the frame is shorter."""
+    if len(frame) < FIXED.size:
+        raise MalformedMessage(f"a request of {len(frame)} bytes has no room for its header")
+    return RequestPrefix(*FIXED.unpack_from(frame))
+
+
+def decode_client_id(frame: memoryview, *, flexible: bool) -> tuple[str | None, int]:
+    """The client id, and the position of the body. Raises MalformedMessage.
+
+    What is not UTF-8 in a client id is replaced, as Kafka does.
+    """
+    position = FIXED.size
+    end = len(frame)
+    try:
+        (length,) = LENGTH.unpack_from(frame, position)
+        position += LENGTH.size
+        client_id = None
+        if length >= 0:
+            if position + length > end:
+                raise Refusal(f"a client id of {length} bytes where {end - position} are left")
+            client_id = str(frame[position : position + length], "utf-8", "replace")
+            position += length
+        elif length != -1:
+            raise Refusal(f"a client id of {length} bytes")
+        if flexible:
+            count = frame[position]
+            position += 1
+            if count:
+                position = skip_tagged_fields(frame, position, count, end)
+    except DECODE_PROBLEMS as problem:
+        raise MalformedMessage(f"request header at byte {position}: {problem}") from problem
+    return client_id, position
+
+
+def encode_request_header(
+    api_key: int, version: int, correlation_id: int, client_id: str | None, *, flexible: bool
+) -> bytes:
+    header = FIXED.pack(api_key, version, correlation_id)
+    if client_id is None:
+        header += LENGTH.pack(-1)
+    else:
+        raw = client_id.encode()
+        header += LENGTH.pack(len(raw)) + raw
+    return header + b"\0" if flexible else header
+
+
+def has_tagged_response_header(api_key: int, *, flexible: bool) -> bool:
+    return flexible and api_key != ApiKey.API_VERSIONS
+
+
+def decode_response_header(frame: memoryview, api_key: int, *, flexible: bool) -> tuple[int, int]:
+    """The correlation id, and the position of the body. Raises MalformedMessage."""
+    try:
+        (correlation_id,) = CORRELATION.unpack_from(frame)
+        position = CORRELATION.size
+        if has_tagged_response_header(api_key, flexible=flexible):
+            count = frame[position]
+            position += 1
+            if count:
+                position = skip_tagged_fields(frame, position, count, len(frame))
+    except DECODE_PROBLEMS as problem:
+        raise MalformedMessage(f"response header: {problem}") from problem
+    return correlation_id, position
+
+
+def framed(header: bytes, body: Sequence[Buffer]) -> list[Buffer]:
+    """A whole frame: size prefix and header, joined with the first small part of the body."""
+    size = len(header)
+    for piece in body:
+        size += len(piece)
+    prefix = CORRELATION.pack(size) + header
+    if body and len(body[0]) <= 4096:
+        return [b"".join((prefix, body[0])), *body[1:]]
+    return [prefix, *body]
