@@ -2,9 +2,9 @@
 
 Pure. Makes the checks that Kafka makes from the header and the CRC, in Kafka's order, and answers
 with Kafka's error. check_produced does not open the records, as Kafka does: that is for
-check_inside, which costs microseconds for each record. Stricter than Kafka in four places: bytes after the batch are refused where Kafka would cut
-them off and acknowledge the rest; a negative producer epoch, a record count that the bytes cannot
-hold, and the mark of log append time are refused always.
+check_inside, which costs microseconds for each record. Stricter than Kafka in three places: bytes
+after the batch are refused where Kafka would cut them off and acknowledge the rest; a negative
+producer epoch and the mark of log append time are refused always.
 """
 
 import enum
