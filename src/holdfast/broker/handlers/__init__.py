@@ -1,1 +1,1 @@
-"""One file for each Kafka API; its header says the versions served and the deviations from Kafka."""
+"""One file for each Kafka API; its header says what deviates from Kafka."""

@@ -1,0 +1,209 @@
+"""A broker: the lanes that it owns, and how a request finds its partition.
+
+Owns start and stop: claim the control lane, then the data lanes, wait out the owner before,
+serve; and the other way round. Must never serve a lane whose claim is not its own.
+"""
+
+import asyncio
+import dataclasses
+import logging
+from typing import Any
+from uuid import UUID
+
+from holdfast.broker.settings import LANES_DEFAULT, BrokerSettings
+from holdfast.cluster.configs import TopicSettings, topic_settings
+from holdfast.cluster.facts import (
+    BrokerRegistered,
+    ClusterCreated,
+    ControlFact,
+    ProducerIdsReserved,
+)
+from holdfast.cluster.state import ControlState, ControlStateKind, Topic
+from holdfast.environment import Environment
+from holdfast.errors import ConfigurationError, Fenced, HoldfastError
+from holdfast.identifiers import CONTROL_LANE, LaneId, PartitionId, ProducerId
+from holdfast.lane.claim import ClaimedLane, claim_lane
+from holdfast.lane.entry import Claim
+from holdfast.lane.liveness import Liveness, NoProof
+from holdfast.lane.owned import OwnedLane
+from holdfast.lane.state import StateKind, StateT
+from holdfast.log.data_lane import DataLane
+from holdfast.log.memory import ReadCache, Tail
+from holdfast.log.state import LogStateKind
+from holdfast.store.interface import Store
+
+log = logging.getLogger("holdfast.broker")
+
+PRODUCER_ID_BLOCK = 1_000
+CLOCK_RATE_MARGIN = 1.1
+"""How much longer than the validity of a claim its successor waits: clocks differ in rate."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Led:
+    """A partition that this broker leads."""
+
+    topic: Topic
+    partition: PartitionId
+    lane: DataLane
+
+
+class Broker:
+    """One node."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        environment: Environment,
+        settings: BrokerSettings,
+        liveness: Liveness | None = None,
+    ) -> None:
+        self.store = store
+        self.environment = environment
+        self.settings = settings
+        self.liveness: Liveness = liveness or NoProof()
+        self.tail = Tail(settings.tail_bytes)
+        self.cache = ReadCache(settings.cache_bytes)
+        self.lanes: dict[LaneId, DataLane] = {}
+        self.lost: asyncio.Future[HoldfastError] = asyncio.get_running_loop().create_future()
+        self._control: OwnedLane[ControlState, ControlFact] | None = None
+        self._topic_settings: dict[UUID, tuple[dict[str, str], TopicSettings]] = {}
+        self._producer_ids = (0, 0)
+        self._producer_ids_lock = asyncio.Lock()
+
+    @property
+    def control(self) -> OwnedLane[ControlState, ControlFact]:
+        """The control lane; only after start."""
+        if self._control is None:
+            raise Fenced("this broker has not started yet")
+        return self._control
+
+    @property
+    def state(self) -> ControlState:
+        return self.control.state
+
+    async def start(self) -> None:
+        """Own all lanes; when this returns, requests may be answered."""
+        control = await self._claim(CONTROL_LANE, ControlStateKind())
+        self._control = OwnedLane(
+            store=self.store,
+            environment=self.environment,
+            claimed=control,
+            kind=ControlStateKind(),
+            settings=dataclasses.replace(self.settings.group, linger_ms=0),
+            snapshot_every=self.settings.snapshot_every,
+            on_lost=self._lost,
+        )
+        self._register()
+        lanes = [LaneId(i + 1) for i in range(self.state.lanes)]
+        kind = LogStateKind()
+        claimed = await asyncio.gather(*(self._claim(lane, kind) for lane in lanes))
+        for lane in claimed:
+            self.lanes[lane.cursor.lane] = DataLane(
+                store=self.store,
+                environment=self.environment,
+                claimed=lane,
+                settings=self.settings.group,
+                tail=self.tail,
+                cache=self.cache,
+                on_lost=self._lost,
+                snapshot_every=self.settings.snapshot_every,
+            )
+        await self.flush_control()
+        await self._wait_out_owners(control, *claimed)
+
+    async def _claim(self, lane: LaneId, kind: StateKind[StateT]) -> ClaimedLane[StateT]:
+        identity = self.liveness.identity()
+        claim = Claim(
+            broker_id=self.settings.broker_id,
+            address=f"{self.settings.host}:{self.settings.port}",
+            claimed_ms=self.environment.now_ms(),
+            machine=identity.machine,
+            process=identity.process,
+            process_start=identity.process_start,
+        )
+        claimed = await claim_lane(self.store, self.environment, lane, kind, claim)
+        log.info(
+            "lane_claimed lane=%d number=%d leader_epoch=%d entries_replayed=%d",
+            lane,
+            claimed.cursor.claim,
+            claimed.cursor.leader_epoch,
+            claimed.entries_read,
+        )
+        return claimed
+
+    def _register(self) -> None:
+        state, appender = self.state, self.control.appender
+        wanted = self.settings.lanes
+        if not state.cluster_id:
+            cluster_id = str(self.environment.new_uuid())
+            appender.add(ClusterCreated(cluster_id, wanted or LANES_DEFAULT))
+        elif wanted is not None and wanted != state.lanes:
+            raise ConfigurationError(
+                f"{self.store.url} was made with {state.lanes} data lanes, and their number never"
+                f" changes: start without --lanes, or with --lanes {state.lanes}"
+            )
+        registered = BrokerRegistered(
+            self.settings.broker_id, self.settings.host, self.settings.port, self.settings.rack
+        )
+        if state.brokers.get(self.settings.broker_id) != registered:
+            appender.add(registered)
+
+    async def _wait_out_owners(self, *lanes: ClaimedLane[Any]) -> None:
+        """An owner that neither released nor is proved dead may answer a little longer."""
+        valid_s = self.settings.group.claim_valid_ms / 1000 * CLOCK_RATE_MARGIN
+        until = 0.0
+        for lane in lanes:
+            owner = lane.taken_from
+            if owner is not None and not self.liveness.has_ended(owner):
+                until = max(until, lane.claimed_at + valid_s)
+        wait_s = until - self.environment.monotonic()
+        if wait_s > 0:
+            log.info("waiting_for_the_owner_before seconds=%.1f", wait_s)
+            await asyncio.sleep(wait_s)
+
+    async def stop(self, *, release: bool) -> None:
+        """Put what is decided, and leave the lanes to the next owner."""
+        lanes = [*self.lanes.values(), *([self._control] if self._control is not None else [])]
+        await asyncio.gather(*(lane.close(release=release) for lane in lanes))
+
+    def _lost(self, error: HoldfastError) -> None:
+        if not self.lost.done():
+            self.lost.set_result(error)
+
+    async def flush_control(self) -> None:
+        """Wait until all that was decided about the cluster is durable."""
+        barrier = self.control.appender.barrier()
+        if barrier is not None:
+            await barrier
+
+    def led(self, topic: Topic | None, partition: int) -> Led | None:
+        """The partition of a usable topic, where this broker owns its lane."""
+        if topic is None:
+            return None
+        lane_id = topic.lane_of(partition)
+        lane = self.lanes.get(lane_id) if lane_id is not None else None
+        if lane is None:
+            return None
+        return Led(topic, PartitionId(topic.topic_id, partition), lane)
+
+    def settings_of(self, topic: Topic) -> TopicSettings:
+        """A topic's configurations, read once for each change of them."""
+        known = self._topic_settings.get(topic.topic_id)
+        if known is None or known[0] is not topic.configs:
+            known = (topic.configs, topic_settings(topic.configs))
+            self._topic_settings[topic.topic_id] = known
+        return known[1]
+
+    async def new_producer_id(self) -> ProducerId:
+        """An id that nobody had before: blocks of them are reserved in the control lane."""
+        async with self._producer_ids_lock:
+            first, end = self._producer_ids
+            if first == end:
+                first = self.state.next_producer_id
+                end = first + PRODUCER_ID_BLOCK
+                self.control.appender.add(ProducerIdsReserved(end))
+                await self.flush_control()
+            self._producer_ids = (first + 1, end)
+            return ProducerId(first)

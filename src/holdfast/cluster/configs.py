@@ -1,0 +1,208 @@
+"""The topic configurations: Kafka's names, types, defaults and bounds, and what has an effect here.
+
+Pure. A configuration that Kafka knows is accepted and shown even where an object store gives it
+nothing to do, so that existing tools and scripts work unchanged; each such one says so in its text.
+"""
+
+import dataclasses
+import difflib
+import enum
+import functools
+from collections.abc import Mapping
+
+from holdfast.log.append import AppendRules
+from holdfast.log.retention import RetentionRules
+
+INT_MAX = (1 << 31) - 1
+LONG_MAX = (1 << 63) - 1
+
+
+class ConfigType(enum.IntEnum):
+    """Kafka's codes, as DescribeConfigs sends them."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ConfigDefinition:
+    """One configuration that a topic can have."""
+
+    name: str
+    type: ConfigType
+    default: str
+    documentation: str
+    low: int = 0
+    high: int = LONG_MAX
+    choices: tuple[str, ...] = ()
+
+    def problem(self, value: str) -> str | None:
+        """What is wrong with a value; None where it is legal."""
+        match self.type:
+            case ConfigType.BOOLEAN:
+                legal = value.lower() in ("true", "false")
+                return None if legal else f"{self.name}: {value!r} is neither true nor false"
+            case ConfigType.INT | ConfigType.LONG:
+                return self._number_problem(value)
+            case ConfigType.DOUBLE:
+                try:
+                    legal = 0.0 <= float(value) <= 1.0
+                except ValueError:
+                    legal = False
+                return None if legal else f"{self.name}: {value!r} is not a number from 0 to 1"
+            case ConfigType.STRING | ConfigType.LIST:
+                return self._choice_problem(value)
+
+    def _number_problem(self, value: str) -> str | None:
+        try:
+            number = int(value)
+        except ValueError:
+            return f"{self.name}: {value!r} is not a whole number"
+        if not self.low <= number <= self.high:
+            return f"{self.name}: {number} is not between {self.low} and {self.high}"
+        return None
+
+    def _choice_problem(self, value: str) -> str | None:
+        if not self.choices:
+            return None
+        given = value.split(",") if self.type is ConfigType.LIST else [value]
+        for item in given:
+            if item.strip() not in self.choices:
+                return f"{self.name}: {item.strip()!r} is not one of {', '.join(self.choices)}"
+        return None
+
+
+_NO_EFFECT = "Accepted for Kafka's tools; has no effect on an object store."
+_B, _S, _I, _L, _D, _T = (
+    ConfigType.BOOLEAN,
+    ConfigType.STRING,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.DOUBLE,
+    ConfigType.LIST,
+)
+
+_TABLE = (
+    ConfigDefinition(
+        "cleanup.policy",
+        _T,
+        "delete",
+        "delete: retention applies. compact: every record is kept; compaction by key is not done.",
+        choices=("delete", "compact"),
+    ),
+    ConfigDefinition(
+        "compression.type",
+        _S,
+        "producer",
+        "Batches are stored as the producer compressed them, whatever is set here.",
+        choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
+    ),
+    ConfigDefinition("delete.retention.ms", _L, "86400000", _NO_EFFECT),
+    ConfigDefinition("file.delete.delay.ms", _L, "60000", _NO_EFFECT),
+    ConfigDefinition("flush.messages", _L, str(LONG_MAX), _NO_EFFECT, low=1),
+    ConfigDefinition("flush.ms", _L, str(LONG_MAX), _NO_EFFECT),
+    ConfigDefinition("follower.replication.throttled.replicas", _T, "", _NO_EFFECT),
+    ConfigDefinition(
+        "holdfast.ack",
+        _S,
+        "store",
+        "When a produce is acknowledged. store: when the object that holds it is in the store.",
+        choices=("store",),
+    ),
+    ConfigDefinition("index.interval.bytes", _I, "4096", _NO_EFFECT, high=INT_MAX),
+    ConfigDefinition("leader.replication.throttled.replicas", _T, "", _NO_EFFECT),
+    ConfigDefinition("local.retention.bytes", _L, "-2", _NO_EFFECT, low=-2),
+    ConfigDefinition("local.retention.ms", _L, "-2", _NO_EFFECT, low=-2),
+    ConfigDefinition("max.compaction.lag.ms", _L, str(LONG_MAX), _NO_EFFECT, low=1),
+    ConfigDefinition(
+        "max.message.bytes", _I, "1048588", "The largest record batch that is taken.", high=INT_MAX
+    ),
+    ConfigDefinition(
+        "message.timestamp.after.max.ms", _L, "3600000", "How far in the future a record may be."
+    ),
+    ConfigDefinition(
+        "message.timestamp.before.max.ms", _L, str(LONG_MAX), "How far in the past a record may be."
+    ),
+    ConfigDefinition(
+        "message.timestamp.type",
+        _S,
+        "CreateTime",
+        "Whether records keep the producer's time, or get the broker's.",
+        choices=("CreateTime", "LogAppendTime"),
+    ),
+    ConfigDefinition("min.cleanable.dirty.ratio", _D, "0.5", _NO_EFFECT),
+    ConfigDefinition("min.compaction.lag.ms", _L, "0", _NO_EFFECT),
+    ConfigDefinition(
+        "min.insync.replicas",
+        _I,
+        "1",
+        "The store replicates; any value is accepted and met.",
+        low=1,
+        high=INT_MAX,
+    ),
+    ConfigDefinition("preallocate", _B, "false", _NO_EFFECT),
+    ConfigDefinition("remote.copy.disable", _B, "false", _NO_EFFECT),
+    ConfigDefinition("remote.log.delete.on.disable", _B, "false", _NO_EFFECT),
+    ConfigDefinition("remote.storage.enable", _B, "false", _NO_EFFECT),
+    ConfigDefinition(
+        "retention.bytes", _L, "-1", "How much of a partition is kept; -1 is all.", low=-1
+    ),
+    ConfigDefinition(
+        "retention.ms", _L, "604800000", "How long records are kept; -1 is for ever.", low=-1
+    ),
+    ConfigDefinition("segment.bytes", _I, "1073741824", _NO_EFFECT, low=14, high=INT_MAX),
+    ConfigDefinition("segment.index.bytes", _I, "10485760", _NO_EFFECT, low=4, high=INT_MAX),
+    ConfigDefinition("segment.jitter.ms", _L, "0", _NO_EFFECT),
+    ConfigDefinition("segment.ms", _L, "604800000", _NO_EFFECT, low=1),
+    ConfigDefinition("unclean.leader.election.enable", _B, "false", _NO_EFFECT),
+)
+
+TOPIC_CONFIGS: Mapping[str, ConfigDefinition] = {item.name: item for item in _TABLE}
+
+
+def config_problem(name: str, value: str | None) -> str | None:
+    """What is wrong with setting a topic configuration; None where it is legal."""
+    definition = TOPIC_CONFIGS.get(name)
+    if definition is None:
+        near = difflib.get_close_matches(name, TOPIC_CONFIGS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return f"Unknown topic config name: {name[:200]}{hint}"
+    if value is None:
+        return f"Null value not supported for the topic config {name}"
+    return definition.problem(value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """The configurations of a topic as the broker uses them."""
+
+    batch_bytes_max: int
+    append: AppendRules
+    retention: RetentionRules
+
+
+def effective(configs: Mapping[str, str], name: str) -> str:
+    """The value that counts: the topic's own, or the default."""
+    return configs.get(name, TOPIC_CONFIGS[name].default)
+
+
+def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
+    """Read the configurations that have an effect."""
+    value = functools.partial(effective, configs)
+    return TopicSettings(
+        batch_bytes_max=int(value("max.message.bytes")),
+        append=AppendRules(
+            log_append_time=value("message.timestamp.type") == "LogAppendTime",
+            timestamp_after_max_ms=int(value("message.timestamp.after.max.ms")),
+            timestamp_before_max_ms=int(value("message.timestamp.before.max.ms")),
+        ),
+        retention=RetentionRules(
+            retention_ms=int(value("retention.ms")),
+            retention_bytes=int(value("retention.bytes")),
+            deletes="delete" in value("cleanup.policy"),
+        ),
+    )

@@ -1,0 +1,89 @@
+"""The facts of the control lane: brokers, topics, configurations, producer ids.
+
+Pure. Owns their encoding. Fields are positional: new ones go last, with a default.
+"""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import msgspec
+
+
+class ClusterCreated(msgspec.Struct, frozen=True, array_like=True, tag="C"):
+    """The first fact of all: the cluster's id, and how many data lanes it has for ever."""
+
+    cluster_id: str
+    lanes: int
+
+
+class BrokerRegistered(msgspec.Struct, frozen=True, array_like=True, tag="B"):
+    """A broker says where clients reach it."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag="T"):
+    """A topic, and the lane of each of its partitions."""
+
+    topic_id: UUID
+    name: str
+    lanes: list[int]
+    configs: dict[str, str]
+
+
+class PartitionsAdded(msgspec.Struct, frozen=True, array_like=True, tag="P"):
+    """More partitions; the lanes of the new ones."""
+
+    topic_id: UUID
+    lanes: list[int]
+
+
+class TopicDeleted(msgspec.Struct, frozen=True, array_like=True, tag="D"):
+    """The topic is gone for clients; its lanes still have to drop its partitions."""
+
+    topic_id: UUID
+
+
+class TopicPurged(msgspec.Struct, frozen=True, array_like=True, tag="U"):
+    """All lanes have dropped the partitions of a deleted topic."""
+
+    topic_id: UUID
+
+
+class TopicConfigured(msgspec.Struct, frozen=True, array_like=True, tag="F"):
+    """The configurations that differ from the defaults, all of them."""
+
+    topic_id: UUID
+    configs: dict[str, str]
+
+
+class ProducerIdsReserved(msgspec.Struct, frozen=True, array_like=True, tag="I"):
+    """Producer ids below this were handed to a broker, and are never handed out again."""
+
+    next_producer_id: int
+
+
+ControlFact = (
+    ClusterCreated
+    | BrokerRegistered
+    | TopicCreated
+    | PartitionsAdded
+    | TopicDeleted
+    | TopicPurged
+    | TopicConfigured
+    | ProducerIdsReserved
+)
+
+_encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
+_decoder = msgspec.msgpack.Decoder(list[ControlFact])
+
+
+def encode_facts(facts: Sequence[ControlFact]) -> bytes:
+    return _encoder.encode(facts)
+
+
+def decode_facts(data: bytes) -> list[ControlFact]:
+    return _decoder.decode(data)

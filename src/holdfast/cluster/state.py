@@ -1,0 +1,154 @@
+"""What the control lane says of the cluster: its brokers, its topics, their configurations.
+
+Pure. Owns visibility: a topic, or a partition of one, can be used only when the object that
+created it is durable; else records could be acknowledged in a topic that a crash undoes.
+"""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import msgspec
+
+from holdfast.cluster.facts import (
+    BrokerRegistered,
+    ClusterCreated,
+    ControlFact,
+    PartitionsAdded,
+    ProducerIdsReserved,
+    TopicConfigured,
+    TopicCreated,
+    TopicDeleted,
+    TopicPurged,
+    decode_facts,
+    encode_facts,
+)
+from holdfast.identifiers import LaneId, PartitionId
+from holdfast.lane.entry import Buffer, EntryHeader
+
+
+class Topic(msgspec.Struct, kw_only=True):
+    """One topic. Mutable: partitions and configurations change."""
+
+    topic_id: UUID
+    name: str
+    lanes: list[int]
+    """The lane of each partition, decided; only the first `partitions` are usable yet."""
+    configs: dict[str, str]
+    partitions: int = 0
+
+    def lane_of(self, partition: int) -> LaneId | None:
+        """The lane of a usable partition."""
+        return LaneId(self.lanes[partition]) if 0 <= partition < self.partitions else None
+
+    def partition_ids(self) -> list[PartitionId]:
+        return [PartitionId(self.topic_id, i) for i in range(len(self.lanes))]
+
+
+class ControlState(msgspec.Struct, kw_only=True):
+    """The cluster."""
+
+    cluster_id: str = ""
+    lanes: int = 0
+    brokers: dict[int, BrokerRegistered] = {}
+    topics: dict[UUID, Topic] = {}
+    deleted: dict[UUID, Topic] = {}
+    """Deleted topics whose partitions may still be in their lanes."""
+    next_producer_id: int = 0
+    names: dict[str, UUID] = {}
+    controller_epoch: int = -1
+
+    def topic_named(self, name: str) -> Topic | None:
+        """The topic of that name, if clients may use it."""
+        topic_id = self.names.get(name)
+        return self.usable(topic_id) if topic_id is not None else None
+
+    def usable(self, topic_id: UUID) -> Topic | None:
+        """The topic with that id, if clients may use it."""
+        topic = self.topics.get(topic_id)
+        return topic if topic is not None and topic.partitions > 0 else None
+
+    def apply(self, fact: ControlFact) -> None:
+        match fact:
+            case ClusterCreated():
+                self.cluster_id, self.lanes = fact.cluster_id, fact.lanes
+            case BrokerRegistered():
+                self.brokers[fact.broker_id] = fact
+            case TopicCreated():
+                self.topics[fact.topic_id] = Topic(
+                    topic_id=fact.topic_id,
+                    name=fact.name,
+                    lanes=list(fact.lanes),
+                    configs=dict(fact.configs),
+                )
+                self.names[fact.name] = fact.topic_id
+            case PartitionsAdded():
+                self.topics[fact.topic_id].lanes.extend(fact.lanes)
+            case TopicDeleted():
+                topic = self.topics.pop(fact.topic_id)
+                self.deleted[fact.topic_id] = topic
+                if self.names.get(topic.name) == fact.topic_id:
+                    del self.names[topic.name]
+            case TopicPurged():
+                self.deleted.pop(fact.topic_id, None)
+            case TopicConfigured():
+                self.topics[fact.topic_id].configs = dict(fact.configs)
+            case ProducerIdsReserved():
+                self.next_producer_id = max(self.next_producer_id, fact.next_producer_id)
+
+    def publish(self, facts: Sequence[ControlFact]) -> None:
+        for fact in facts:
+            if isinstance(fact, TopicCreated | PartitionsAdded):
+                topic = self.topics.get(fact.topic_id)
+                if topic is not None:
+                    topic.partitions += len(fact.lanes)
+
+    def layout(
+        self, facts: Sequence[ControlFact], payloads: Sequence[Buffer | None]
+    ) -> list[Buffer]:
+        del facts, payloads  # a control lane has facts only
+        return []
+
+    def index(self, header: EntryHeader, facts: Sequence[ControlFact]) -> None:
+        """Nothing is stored beside the facts."""
+
+    def claimed(self, header: EntryHeader, leader_epoch: int) -> None:
+        self.controller_epoch = leader_epoch
+
+    def encode(self) -> bytes:
+        return _encoder.encode(self)
+
+    def spread(self, partitions: int) -> list[int]:
+        """A lane for each new partition: always one that has the fewest."""
+        load = dict.fromkeys(range(1, self.lanes + 1), 0)
+        for topic in self.topics.values():
+            for lane in topic.lanes:
+                load[lane] = load.get(lane, 0) + 1
+        chosen: list[int] = []
+        for _ in range(partitions):
+            lane = min(load, key=lambda lane: (load[lane], lane))
+            load[lane] += 1
+            chosen.append(lane)
+        return chosen
+
+
+_encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
+_decoder = msgspec.msgpack.Decoder(ControlState)
+
+
+class ControlStateKind:
+    """How the control lane makes its state."""
+
+    def empty(self) -> ControlState:
+        return ControlState()
+
+    def decode(self, data: bytes) -> ControlState:
+        state = _decoder.decode(data)
+        for topic in state.topics.values():
+            topic.partitions = len(topic.lanes)  # a snapshot counts only when it is durable
+        return state
+
+    def encode_facts(self, facts: Sequence[ControlFact]) -> bytes:
+        return encode_facts(facts)
+
+    def decode_facts(self, data: bytes) -> Sequence[ControlFact]:
+        return decode_facts(data)
