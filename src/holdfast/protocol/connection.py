@@ -129,11 +129,12 @@ class ServedApis:
 class Connection:
     """The requests of one peer that are not answered yet, and the bytes that are due to it."""
 
-    __slots__ = ("_outgoing", "_served", "_unanswered", "is_closing")
+    __slots__ = ("_outgoing", "_served", "_unanswered", "is_closing", "outgoing_bytes")
 
     def __init__(self, served: ServedApis) -> None:
         self.is_closing = False
         """A CLOSE reply has come to its turn: send what is outgoing, then close."""
+        self.outgoing_bytes = 0
         self._served = served
         self._unanswered: deque[Request] = deque()
         self._outgoing: list[Buffer] = []
@@ -197,10 +198,13 @@ class Connection:
             and request.api_key != ApiKey.API_VERSIONS
         ):
             header += b"\0"
-        self._outgoing += framed(header, body)
+        frame, size = framed(header, body)
+        self._outgoing += frame
+        self.outgoing_bytes += size
 
     def take_outgoing(self) -> list[Buffer]:
         """The bytes that are due, in order; they are the caller's from here."""
         outgoing = self._outgoing
         self._outgoing = []
+        self.outgoing_bytes = 0
         return outgoing

@@ -97,12 +97,12 @@ def decode_response_header(frame: memoryview, api_key: int, *, flexible: bool) -
     return correlation_id, position
 
 
-def framed(header: bytes, body: Sequence[Buffer]) -> list[Buffer]:
-    """A whole frame: size prefix and header, joined with the first small part of the body."""
+def framed(header: bytes, body: Sequence[Buffer]) -> tuple[list[Buffer], int]:
+    """A whole frame and the size that it declares; the header is joined with a small first part."""
     size = len(header)
     for piece in body:
         size += len(piece)
     prefix = CORRELATION.pack(size) + header
     if body and len(body[0]) <= 4096:
-        return [b"".join((prefix, body[0])), *body[1:]]
-    return [prefix, *body]
+        return [b"".join((prefix, body[0])), *body[1:]], size
+    return [prefix, *body], size
