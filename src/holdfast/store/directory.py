@@ -21,11 +21,22 @@ T = TypeVar("T")
 
 
 class DirectoryStore:
-    """Objects as files, durable when create says so; `sync=False` gives that up, to measure."""
+    """Objects as files, durable when create says so.
 
-    def __init__(self, path: str, *, threads: int = THREADS_DEFAULT, sync: bool = True) -> None:
+    `sync=False` gives that up, to measure; `anonymous_files=False` does without O_TMPFILE, as some
+    file systems must.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        threads: int = THREADS_DEFAULT,
+        sync: bool = True,
+        anonymous_files: bool = True,
+    ) -> None:
         self._path = path
-        self._files = LocalFiles(path, sync=sync)
+        self._files = LocalFiles(path, sync=sync, anonymous_files=anonymous_files)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="holdfast-directory")
         self._is_closed = False
 

@@ -2,8 +2,8 @@
 
 Owns durability on a local file system. An object appears by link(2), whole or not at all, after its
 bytes were synced; a create answers only after its folder was synced too. So does "exists": it may
-be our own earlier try whose folder sync failed. Must never run on the event loop, never replace a
-file and never follow a symbolic link out of the root.
+be our own earlier try whose folder sync failed. Must never run on the event loop, and never
+replace a file.
 
 Another process can see an object between the link and the sync of the folder. Only a power cut in
 those milliseconds could take it back, and that stops every process which uses this directory.
@@ -34,10 +34,12 @@ WRONG_CALL = frozenset({errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.E
 class LocalFiles:
     """The files below one root; safe to call from many threads, and beside other processes."""
 
-    def __init__(self, root: str, *, sync: bool = True) -> None:
+    def __init__(self, root: str, *, sync: bool = True, anonymous_files: bool = True) -> None:
         self._root = Path(root).absolute()
         self._sync = sync
-        self._anonymous_files = hasattr(os, "O_TMPFILE") and os.access("/proc/self/fd", os.X_OK)
+        self._anonymous_files = (
+            anonymous_files and hasattr(os, "O_TMPFILE") and os.access("/proc/self/fd", os.X_OK)
+        )
         self._settled: dict[str, None] = {}
         self._settling = threading.Lock()
         self._temporary_numbers = iter(range(1 << 62))
