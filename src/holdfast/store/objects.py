@@ -36,6 +36,7 @@ Entries = list[ObjectEntry]
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_REFUSED = re.compile(r"status code: 40[13]\b")
 _ERROR_CODE = re.compile(r"<Code>([A-Za-z0-9._-]{1,80})</Code>")
 
 
@@ -197,9 +198,11 @@ class ObjectStore:
     def _unavailable(
         self, operation: str, key: str, error: Exception, hint: str = ""
     ) -> StoreUnavailable:
-        if isinstance(error, PermissionDeniedError | UnauthenticatedError):
-            hint = "check the credentials and what they may do"
         reason = _short_reason(error)
+        # The library's listing wraps a refusal in its general error.
+        is_refused = isinstance(error, PermissionDeniedError | UnauthenticatedError)
+        if is_refused or _REFUSED.search(reason):
+            hint = "check the credentials and what they may do"
         return StoreUnavailable(
             f"{operation} of {key!r} in {self.url}: {reason}" + (f"; {hint}" if hint else "")
         )

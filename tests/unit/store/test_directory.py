@@ -140,6 +140,17 @@ def test_bytes_are_synced_before_the_link_and_the_folders_before_the_answer(tmp_
     ]
 
 
+def test_the_folder_is_synced_before_the_answer_that_a_key_is_taken(tmp_path: Path):
+    trace = tmp_path / "trace"
+    strace = strace_or_skip("-y", "-o", str(trace), "-e", "trace=fsync,writev,linkat,write")
+    root = tmp_path / "store"
+    assert child("each", str(root), "1000").stdout == "created\n"
+    assert child("each", str(root), "1000", before=strace).stdout == "exists\n"
+    events = _events(trace.read_text(), str(root))
+    assert events[-2:] == [("sync folder", str(root / "f")), ("answer", "exists")]
+    assert ("write", "object") not in events
+
+
 def _events(trace: str, root: str) -> list[tuple[str, str]]:
     patterns = {
         "sync folder": r"fsync\(\d+<([^>]*)>\)\s+= 0",
@@ -147,7 +158,7 @@ def _events(trace: str, root: str) -> list[tuple[str, str]]:
         "write": r"writev\(\d+<[^>]*/()#?\d+[^>]*>",
         "sync bytes": r"fdatasync\(\d+<()",
         "link": r'linkat\(.*, "(\d+)", AT_SYMLINK_FOLLOW\)\s+= 0',
-        "answer": r'write\(1<[^>]*>, "(created)',
+        "answer": r'write\(1<[^>]*>, "(created|exists)',
     }
     events: list[tuple[str, str]] = []
     for line in trace.splitlines():
