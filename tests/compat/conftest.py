@@ -1,0 +1,108 @@
+"""The two clusters and the four client families that every compat test runs over."""
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.compat.families.aio import Aiokafka
+from tests.compat.families.interface import Ability, ClientFamily, ErrorCode, Topic
+from tests.compat.families.java import Java
+from tests.compat.families.kafka_python import KafkaPython
+from tests.compat.families.librdkafka import Librdkafka
+from tests.peers.holdfast import HoldfastBroker
+from tests.peers.kafka import KafkaBroker
+from tests.peers.process import wait_until
+
+FAMILIES: tuple[type[ClientFamily], ...] = (Librdkafka, KafkaPython, Aiokafka, Java)
+NUMBERS = itertools.count()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that needs an ability runs over the families that have it; codecs likewise."""
+    if "client" not in metafunc.fixturenames:
+        return
+    needed: set[Ability] = set()
+    for mark in metafunc.definition.iter_markers("needs"):
+        needed |= set(mark.args)
+    able = [family for family in FAMILIES if needed <= family.abilities]
+    if "codec" in metafunc.fixturenames:
+        cases = [(family, codec) for family in able for codec in family.codecs]
+        ids = [f"{family.name}-{codec}" for family, codec in cases]
+        metafunc.parametrize(("client", "codec"), cases, indirect=["client"], ids=ids)
+    else:
+        metafunc.parametrize("client", able, indirect=True, ids=[f.name for f in able])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(*abilities): what a client family must be able to do")
+
+
+@pytest.fixture(
+    scope="session",
+    params=["holdfast", pytest.param("kafka", marks=pytest.mark.peer)],
+)
+def cluster(request: pytest.FixtureRequest) -> KafkaBroker | HoldfastBroker:
+    """A running broker: each test runs once over each."""
+    return request.getfixturevalue(f"{request.param}_broker")
+
+
+@pytest.fixture(scope="session")
+def families() -> Iterator[Callable[[type[ClientFamily], str], ClientFamily]]:
+    """Opens a client family for a cluster once, and closes all of them at the end."""
+    opened: dict[tuple[type[ClientFamily], str], ClientFamily] = {}
+
+    def family_for(family: type[ClientFamily], bootstrap: str) -> ClientFamily:
+        if (family, bootstrap) not in opened:
+            opened[family, bootstrap] = family(bootstrap)
+        return opened[family, bootstrap]
+
+    yield family_for
+    for client in opened.values():
+        client.close()
+
+
+@pytest.fixture
+def client(
+    request: pytest.FixtureRequest,
+    cluster: KafkaBroker | HoldfastBroker,
+    families: Callable[[type[ClientFamily], str], ClientFamily],
+) -> ClientFamily:
+    """One client family, talking to the cluster."""
+    return families(request.param, cluster.bootstrap)
+
+
+@pytest.fixture
+def topic_name(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses; the topic is not there yet."""
+    words = request.node.originalname.removeprefix("test_")[:60]
+    return f"{words}-{os.getpid()}-{next(NUMBERS)}"
+
+
+@pytest.fixture
+def topic(topic_name: str, new_topic: Callable[..., str]) -> str:
+    """A fresh topic with one partition."""
+    return new_topic(topic_name)
+
+
+@pytest.fixture
+def new_topic(client: ClientFamily) -> Callable[..., str]:
+    """Creates a topic and waits until its metadata names a leader for every partition."""
+
+    def create(name: str, *, partitions: int = 1, **configs: str) -> str:
+        named = {config.replace("_", "."): value for config, value in configs.items()}
+        error = client.create_topic(name, partitions=partitions, configs=named)
+        assert error == ErrorCode.NONE
+
+        def has_leaders() -> bool:
+            described = client.describe_topic(name)
+            return (
+                isinstance(described, Topic)
+                and len(described.partitions) == partitions
+                and all(partition.leader >= 0 for partition in described.partitions)
+            )
+
+        wait_until(has_leaders, seconds_max=20, what=f"topic {name} has leaders")
+        return name
+
+    return create

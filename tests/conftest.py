@@ -1,0 +1,39 @@
+"""Fixtures that several suites share: real brokers, started at most once per session.
+
+Apache Kafka is skipped, with the reason, where Java or Maven is missing; nothing else skips.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.peers.holdfast import HoldfastBroker
+from tests.peers.jars import PeerUnavailable
+from tests.peers.kafka import KafkaBroker
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """Apache Kafka, one broker, with its default settings and topic auto-creation."""
+    try:
+        broker = KafkaBroker(tmp_path_factory.mktemp("kafka"))
+    except PeerUnavailable as unavailable:
+        pytest.skip(str(unavailable))
+    try:
+        yield broker.start()
+    finally:
+        broker.stop()
+
+
+@pytest.fixture(scope="session")
+def holdfast_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HoldfastBroker]:
+    """Holdfast on a directory, with its default settings."""
+    broker = HoldfastBroker(tmp_path_factory.mktemp("holdfast"))
+    try:
+        yield broker.start()
+    finally:
+        broker.stop()
