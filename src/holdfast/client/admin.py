@@ -4,12 +4,18 @@ Owns the requests and the reading of their answers. What may pass is retried; a 
 finds its own topic (or a delete that finds it gone) is a success.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.client.cluster import Cluster, PartitionLeader, TopicDescription, described
 from holdfast.client.connection import Connection
-from holdfast.client.refusals import BrokerUnavailable, raise_for
+from holdfast.client.refusals import (
+    LEAVES_A_WRITE_OPEN,
+    BrokerUnavailable,
+    Refused,
+    error_code,
+    raise_for,
+)
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.create_topics import (
     CreatableTopic,
@@ -33,8 +39,13 @@ LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
 NO_REPLICA = -1
-BY_NAME_SINCE = 6
+STATES_SINCE = 6
 """The version of DeleteTopics that has an array of states in place of an array of names."""
+
+
+Answered = list[tuple[int, str | None]]
+Ask = Callable[[Connection], Awaitable[Answered]]
+"""One request about one topic, to the codes and details that came back."""
 
 
 class ListedOffset(NamedTuple):
@@ -55,56 +66,79 @@ class NewTopic(NamedTuple):
 
 
 async def create_topics(cluster: Cluster, topics: Sequence[NewTopic]) -> None:
-    """Create all of them; Refused names the first that cannot be, and why."""
-    asked_before = False
-    request = CreateTopicsRequest(
-        topics=[
-            CreatableTopic(
-                name=topic.name,
-                num_partitions=topic.partitions,
-                replication_factor=topic.replication_factor,
-                configs=[
-                    CreatableTopicConfig(name=name, value=value)
-                    for name, value in topic.configs.items()
-                ],
-            )
-            for topic in topics
-        ],
-        timeout_ms=cluster.request_timeout_ms,
-    )
-
-    async def attempt() -> None:
-        nonlocal asked_before
-        connection = await cluster.controller()
-        again, asked_before = asked_before, True
-        response = await connection.request(request, CreateTopicsResponse)
-        for row in response.topics:
-            if not (again and row.error_code == ErrorCode.TOPIC_ALREADY_EXISTS):
-                raise_for(row.error_code, f"create topic {row.name!r}", row.error_message)
-
-    await cluster.patiently(attempt, f"create {len(topics)} topics")
+    """Create one after the other; Refused names the first that cannot be, and why."""
+    for topic in topics:
+        await _once(
+            cluster,
+            f"create topic {topic.name!r}",
+            _create(topic, timeout_ms=cluster.request_timeout_ms),
+            already=ErrorCode.TOPIC_ALREADY_EXISTS,
+        )
 
 
 async def delete_topics(cluster: Cluster, names: Sequence[str]) -> None:
-    """Delete all of them; Refused names the first that cannot be, and why."""
-    asked_before = False
+    """Delete one after the other; Refused names the first that cannot be, and why."""
+    for name in names:
+        await _once(
+            cluster,
+            f"delete topic {name!r}",
+            _delete(name, timeout_ms=cluster.request_timeout_ms),
+            already=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
+
+
+def _create(topic: NewTopic, *, timeout_ms: int) -> Ask:
+    configs = [
+        CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+    ]
+    wanted = CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        configs=configs,
+    )
+    request = CreateTopicsRequest(topics=[wanted], timeout_ms=timeout_ms)
+
+    async def ask(connection: Connection) -> Answered:
+        response = await connection.request(request, CreateTopicsResponse)
+        return [(row.error_code, row.error_message) for row in response.topics]
+
+    return ask
+
+
+def _delete(name: str, *, timeout_ms: int) -> Ask:
+    async def ask(connection: Connection) -> Answered:
+        version = connection.version_for(DeleteTopicsRequest)
+        request = DeleteTopicsRequest(timeout_ms=timeout_ms)
+        if version >= STATES_SINCE:
+            request.topics = [DeleteTopicState(name=name)]
+        else:
+            request.topic_names = [name]
+        response = await connection.request(request, DeleteTopicsResponse, version=version)
+        return [(row.error_code, row.error_message) for row in response.responses]
+
+    return ask
+
+
+async def _once(cluster: Cluster, what: str, ask: Ask, *, already: ErrorCode) -> None:
+    """Retry until it is done. `already` is a success where an earlier try may have done it."""
+    may_be_done = False
 
     async def attempt() -> None:
-        nonlocal asked_before
+        nonlocal may_be_done
         connection = await cluster.controller()
-        again, asked_before = asked_before, True
-        version = connection.version_for(DeleteTopicsRequest)
-        request = DeleteTopicsRequest(timeout_ms=cluster.request_timeout_ms)
-        if version >= BY_NAME_SINCE:
-            request.topics = [DeleteTopicState(name=name) for name in names]
-        else:
-            request.topic_names = list(names)
-        response = await connection.request(request, DeleteTopicsResponse, version=version)
-        for row in response.responses:
-            if not (again and row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-                raise_for(row.error_code, f"delete topic {row.name!r}", row.error_message)
+        before, may_be_done = may_be_done, True
+        answered = await ask(connection)
+        if not answered:
+            raise BrokerUnavailable(f"{connection.address} says nothing of: {what}")
+        code, detail = answered[0]
+        may_be_done = before or error_code(code) in LEAVES_A_WRITE_OPEN
+        if code != already:
+            raise_for(code, what, detail)
+        elif not before:
+            raise Refused(code, f"{what}: {already.name}" + (f": {detail}" if detail else ""))
 
-    await cluster.patiently(attempt, f"delete {len(names)} topics")
+    await cluster.patiently(attempt, what)
 
 
 async def describe_topics(cluster: Cluster) -> list[TopicDescription]:
