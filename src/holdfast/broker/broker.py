@@ -10,6 +10,7 @@ import logging
 from typing import Any
 from uuid import UUID
 
+from holdfast.broker.fetch_sessions import FetchSessions
 from holdfast.broker.settings import LANES_DEFAULT, BrokerSettings
 from holdfast.cluster.configs import TopicSettings, topic_settings
 from holdfast.cluster.facts import (
@@ -30,6 +31,7 @@ from holdfast.lane.state import StateKind, StateT
 from holdfast.log.data_lane import DataLane
 from holdfast.log.memory import ReadCache, Tail
 from holdfast.log.state import LogStateKind
+from holdfast.protocol.messages.api_versions import ApiVersion
 from holdfast.store.interface import Store
 
 log = logging.getLogger("holdfast.broker")
@@ -66,6 +68,9 @@ class Broker:
         self.tail = Tail(settings.tail_bytes)
         self.cache = ReadCache(settings.cache_bytes)
         self.lanes: dict[LaneId, DataLane] = {}
+        self.fetch_sessions = FetchSessions(settings.fetch_sessions_max)
+        self.served_apis: list[ApiVersion] = []
+        """What an ApiVersions request is answered with."""
         self.lost: asyncio.Future[HoldfastError] = asyncio.get_running_loop().create_future()
         self._control: OwnedLane[ControlState, ControlFact] | None = None
         self._topic_settings: dict[UUID, tuple[dict[str, str], TopicSettings]] = {}

@@ -17,10 +17,13 @@ from holdfast.identifiers import LaneId, LaneNumber, WriterId
 from holdfast.lane.claim import ClaimedLane, put_entry
 from holdfast.lane.cursor import Cursor
 from holdfast.lane.entry import Buffer, EntryHeader, EntryKind, SealedEntry, seal
-from holdfast.lane.recovery import read_head
+from holdfast.lane.recovery import EntryHead, read_head
 from holdfast.lane.state import F, LaneState
 from holdfast.store.interface import Store
 from holdfast.store.put_if_absent import Lost
+
+PROBE_PATIENCE_S = 2.0
+"""How long a probe of the next number is tried before those who wait for it are told."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +143,10 @@ class Appender(Generic[F]):
             and age * 1000 < self._settings.claim_valid_ms
         )
 
+    def doubt(self) -> None:
+        """Somebody has heard of a newer claim: what was known of ours no longer counts."""
+        self.validated_at = float("-inf")
+
     async def validate(self) -> None:
         """Look whether the next number is still free; raises Fenced or StoreUnavailable."""
         while not self.is_valid():
@@ -158,14 +165,17 @@ class Appender(Generic[F]):
     async def _look(self) -> None:
         started = self._environment.monotonic()
         number = self.cursor.next_number
-        while (
-            head := await read_head(self._store, self._environment, self.lane, number)
-        ) is not None:
+        while (head := await self._read_ahead(number)) is not None:
             if head.header.writer != self.writer:
                 self._fail(self._fenced_by(number, head.header))
                 return
             number = LaneNumber(number + 1)  # our own put, whose answer is still on its way
         self.validated_at = max(self.validated_at, started)
+
+    async def _read_ahead(self, number: LaneNumber) -> EntryHead | None:
+        return await read_head(
+            self._store, self._environment, self.lane, number, give_up_after_s=PROBE_PATIENCE_S
+        )
 
     async def close(self, *, release: bool) -> None:
         """Put what waits, then, where asked, a release: from here on nothing may be answered."""

@@ -52,7 +52,12 @@ class Recovered(Generic[StateT]):
 
 
 async def read_head(
-    store: Store, environment: Environment, lane: LaneId, number: int
+    store: Store,
+    environment: Environment,
+    lane: LaneId,
+    number: int,
+    *,
+    give_up_after_s: float | None = None,
 ) -> EntryHead | None:
     """The header and facts of one object, checked; None where there is no such object."""
     key = entry_key(lane, number)
@@ -67,7 +72,7 @@ async def read_head(
             return None
         return EntryHead(header, facts_of(header, data, key=key))
 
-    return await patiently(attempt, environment=environment)
+    return await patiently(attempt, environment=environment, give_up_after_s=give_up_after_s)
 
 
 async def recover(

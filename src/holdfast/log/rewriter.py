@@ -176,7 +176,11 @@ async def sweep_segments(lane: DataLane) -> int:
 async def purge_removed(lane: DataLane) -> int:
     """Delete all segments of partitions whose topics are gone; partition ids are never reused."""
     purged = 0
-    for partition in list(lane.state.removed):
+    removed = list(lane.state.removed)
+    barrier = lane.appender.barrier()
+    if removed and barrier is not None:
+        await barrier
+    for partition in removed:
         keys = await _listed(lane, partition)
         if keys:
             await patiently(lambda keys=keys: lane.store.delete(keys), environment=lane.environment)

@@ -1,0 +1,100 @@
+"""From a request's bytes to its handler, and from the handler's answer to bytes.
+
+Owns the table of what is served. Must never hold state of its own.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.broker.handlers import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_topic_partitions,
+    fetch,
+    find_coordinator,
+    incremental_alter_configs,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+)
+from holdfast.protocol.api import ApiKey
+from holdfast.protocol.connection import Reply, Request, ServedApis
+from holdfast.protocol.message import Message
+from holdfast.protocol.schemas import SCHEMAS
+
+Handler = Callable[[Broker, Any, RequestContext], Any]
+
+HANDLERS: Mapping[ApiKey, tuple[range, Handler]] = {
+    ApiKey.PRODUCE: (range(3, 14), produce.handle),
+    ApiKey.FETCH: (range(4, 19), fetch.handle),
+    ApiKey.LIST_OFFSETS: (range(1, 12), list_offsets.handle),
+    ApiKey.METADATA: (range(14), metadata.handle),
+    ApiKey.API_VERSIONS: (range(5), api_versions.handle),
+    ApiKey.CREATE_TOPICS: (range(2, 8), create_topics.handle),
+    ApiKey.DELETE_TOPICS: (range(1, 7), delete_topics.handle),
+    ApiKey.DELETE_RECORDS: (range(3), delete_records.handle),
+    ApiKey.INIT_PRODUCER_ID: (range(6), init_producer_id.handle),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (range(2, 5), offset_for_leader_epoch.handle),
+    ApiKey.DESCRIBE_CONFIGS: (range(1, 5), describe_configs.handle),
+    ApiKey.ALTER_CONFIGS: (range(3), alter_configs.handle),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (range(2), incremental_alter_configs.handle),
+    ApiKey.CREATE_PARTITIONS: (range(4), create_partitions.handle),
+    ApiKey.FIND_COORDINATOR: (range(7), find_coordinator.handle),
+    ApiKey.DESCRIBE_CLUSTER: (range(3), describe_cluster.handle),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (range(1), describe_topic_partitions.handle),
+}
+SERVED = ServedApis({api_key: versions for api_key, (versions, _) in HANDLERS.items()})
+
+
+class Client(Protocol):
+    """Who asks."""
+
+    @property
+    def host(self) -> str: ...
+
+
+class Dispatch:
+    """Hands each request to its handler."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        broker.served_apis = SERVED.entries()
+
+    def dispatch(self, request: Request, peer: Client) -> Reply | Awaitable[Reply]:
+        """Decide at once, in the order of arrival; the answer may come later."""
+        message = SCHEMAS[request.api_key][0].decode(request.body, request.version)
+        context = RequestContext(
+            api_version=request.version, client_id=request.client_id, client_host=peer.host
+        )
+        answer = HANDLERS[request.api_key][1](self._broker, message, context)
+        if inspect.isawaitable(answer):
+            return _encoded_later(answer, request.version)
+        return _encoded(answer, request.version)
+
+    def disconnected(self, peer: Client) -> None:
+        """Nothing is kept for a connection."""
+
+
+async def answer(broker: Broker, message: Message, context: RequestContext) -> Any:
+    """The response to a decoded request: the same path without bytes, for tests and simulation."""
+    given = HANDLERS[ApiKey(message.API_KEY)][1](broker, message, context)
+    return await given if inspect.isawaitable(given) else given
+
+
+async def _encoded_later(answer: Awaitable[Message | None], version: int) -> Reply:
+    return _encoded(await answer, version)
+
+
+def _encoded(answer: Message | None, version: int) -> Reply:
+    return answer.encode(version) if answer is not None else None

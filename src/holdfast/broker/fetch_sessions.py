@@ -1,0 +1,131 @@
+"""Incremental fetch sessions (KIP-227): what a consumer asks for, remembered between fetches.
+
+Pure. Owns the sessions and their bound; the oldest idle one makes room for a new one. A session is
+a convenience of one broker: it is never stored, and a client whose session is gone starts anew.
+"""
+
+import enum
+from collections import OrderedDict
+from typing import NamedTuple
+from uuid import UUID
+
+from holdfast.protocol.messages.fetch import FetchPartition, FetchRequest
+
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+EPOCHS = 1 << 31
+NO_SESSION = 0
+
+
+class TopicKey(NamedTuple):
+    """A topic as the client named it: by name, or (since version 13) by id."""
+
+    name: str
+    topic_id: UUID
+
+
+class Wanted(NamedTuple):
+    """One partition of a fetch."""
+
+    topic: TopicKey
+    partition: FetchPartition
+
+
+class SessionProblem(enum.Enum):
+    """Why a session cannot be used; the names are Kafka's."""
+
+    FETCH_SESSION_ID_NOT_FOUND = 70
+    INVALID_FETCH_SESSION_EPOCH = 71
+
+
+class Told(NamedTuple):
+    """What the client knows of a partition from the last answer."""
+
+    high_watermark: int
+    log_start_offset: int
+
+
+class FetchSession:
+    """What one consumer follows."""
+
+    def __init__(self, session_id: int) -> None:
+        self.session_id = session_id
+        self.next_epoch = 1
+        self.wanted: OrderedDict[tuple[TopicKey, int], FetchPartition] = OrderedDict()
+        self.told: dict[tuple[TopicKey, int], Told] = {}
+
+    def update(self, request: FetchRequest) -> None:
+        """Take in the partitions that a request adds, changes and forgets."""
+        for topic in request.topics:
+            key = TopicKey(topic.topic, topic.topic_id)
+            for partition in topic.partitions:
+                self.wanted[key, partition.partition] = partition
+        for topic in request.forgotten_topics_data:
+            key = TopicKey(topic.topic, topic.topic_id)
+            for index in topic.partitions:
+                self.wanted.pop((key, index), None)
+                self.told.pop((key, index), None)
+
+    def move_to_end(self, topic: TopicKey, partition: int) -> None:
+        """A partition that was just served goes behind the others, so that none starves."""
+        if (topic, partition) in self.wanted:
+            self.wanted.move_to_end((topic, partition))
+
+
+class Opened(NamedTuple):
+    """The partitions to serve, and the session, if any, that they belong to."""
+
+    wanted: list[Wanted]
+    session: FetchSession | None
+    is_incremental: bool
+
+
+class FetchSessions:
+    """All sessions of a broker."""
+
+    def __init__(self, sessions_max: int) -> None:
+        self._sessions_max = sessions_max
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._last_id = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, request: FetchRequest) -> Opened | SessionProblem:
+        """The partitions that a fetch is about."""
+        if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            if request.session_epoch == FINAL_EPOCH:
+                return Opened(_wanted_by(request), None, False)
+            session = self._new_session()
+            if session is not None:
+                session.update(request)
+            return Opened(_wanted_by(request), session, False)
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return SessionProblem.FETCH_SESSION_ID_NOT_FOUND
+        if request.session_epoch != session.next_epoch:
+            return SessionProblem.INVALID_FETCH_SESSION_EPOCH
+        session.next_epoch = session.next_epoch + 1 if session.next_epoch < EPOCHS - 1 else 1
+        session.update(request)
+        self._sessions.move_to_end(session.session_id)
+        wanted = [Wanted(key[0], partition) for key, partition in session.wanted.items()]
+        return Opened(wanted, session, True)
+
+    def _new_session(self) -> FetchSession | None:
+        if self._sessions_max <= 0:
+            return None
+        while len(self._sessions) >= self._sessions_max:
+            self._sessions.popitem(last=False)
+        self._last_id = self._last_id % (EPOCHS - 1) + 1
+        session = FetchSession(self._last_id)
+        self._sessions[session.session_id] = session
+        return session
+
+
+def _wanted_by(request: FetchRequest) -> list[Wanted]:
+    return [
+        Wanted(TopicKey(topic.topic, topic.topic_id), partition)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]

@@ -1,0 +1,193 @@
+"""Fetch (1), versions 4 to 18.
+
+Deviations: only whole record batches are sent, never a part of one. While the store cannot be
+reached, records that are known to be durable are still served, with a high watermark of -1
+(unknown) instead of one that a newer owner may have passed.
+"""
+
+import asyncio
+import dataclasses
+
+from holdfast.broker.broker import Broker, Led
+from holdfast.broker.context import RequestContext
+from holdfast.broker.fetch_sessions import (
+    NO_SESSION,
+    FetchSession,
+    SessionProblem,
+    Told,
+    TopicKey,
+    Wanted,
+)
+from holdfast.broker.leadership import epoch_problem, prove_claim
+from holdfast.errors import CorruptObject, ObjectNotFound, RetryError
+from holdfast.log.partition import PartitionLog
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+
+TOPIC_IDS_SINCE = 13
+UNKNOWN_WATERMARK = -1
+
+
+@dataclasses.dataclass(slots=True)
+class _Budget:
+    """How many bytes one answer may still take."""
+
+    left: int
+    taken: int = 0
+    has_error: bool = False
+
+
+async def handle(broker: Broker, request: FetchRequest, context: RequestContext) -> FetchResponse:
+    opened = broker.fetch_sessions.open(request)
+    if isinstance(opened, SessionProblem):
+        return FetchResponse(error_code=opened.value)
+    deadline = broker.environment.monotonic() + max(0, request.max_wait_ms) / 1000
+    arrived = asyncio.Event()
+    watched: list[Led] = []
+    try:
+        while True:
+            budget = _Budget(min(request.max_bytes, broker.settings.fetch_bytes_max))
+            answers = [await _read(broker, wanted, context, budget) for wanted in opened.wanted]
+            wait_s = deadline - broker.environment.monotonic()
+            if budget.has_error or budget.taken >= request.min_bytes or wait_s <= 0:
+                break
+            if not watched:
+                watched = _watch(broker, opened.wanted, context, arrived)
+                continue  # what arrived between the read and the watch
+            try:
+                async with asyncio.timeout(wait_s):
+                    await arrived.wait()
+            except TimeoutError:
+                pass
+            arrived.clear()
+    finally:
+        for led in watched:
+            led.lane.unwatch(led.partition, arrived)
+    pairs = list(zip(opened.wanted, answers, strict=True))
+    if opened.session is not None:
+        pairs = _changed(opened.session, pairs, all_of_them=not opened.is_incremental)
+    return FetchResponse(
+        session_id=opened.session.session_id if opened.session is not None else NO_SESSION,
+        responses=_by_topic(pairs),
+    )
+
+
+def _find(broker: Broker, wanted: Wanted, context: RequestContext) -> Led | None:
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    key = wanted.topic
+    topic = broker.state.usable(key.topic_id) if by_id else broker.state.topic_named(key.name)
+    return broker.led(topic, wanted.partition.partition)
+
+
+def _watch(
+    broker: Broker, wanted: list[Wanted], context: RequestContext, arrived: asyncio.Event
+) -> list[Led]:
+    watched = [led for item in wanted if (led := _find(broker, item, context)) is not None]
+    for led in watched:
+        led.lane.watch(led.partition, arrived)
+    return watched
+
+
+async def _read(
+    broker: Broker, wanted: Wanted, context: RequestContext, budget: _Budget
+) -> PartitionData:
+    led = _find(broker, wanted, context)
+    if led is None:
+        return _refuse(wanted, _unknown(broker, wanted, context), budget)
+    epoch = wanted.partition.current_leader_epoch
+    unproven = await prove_claim(led, epoch)
+    if unproven is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return _refuse(wanted, unproven, budget)
+    problem = epoch_problem(led, epoch)
+    if problem is not None:
+        return _refuse(wanted, problem, budget)
+    log = led.lane.log_of(led.partition)
+    offset = wanted.partition.fetch_offset
+    if not log.log_start_offset <= offset <= log.high_watermark:
+        return _refuse(wanted, unproven or ErrorCode.OFFSET_OUT_OF_RANGE, budget, log)
+    if unproven is not None and offset == log.high_watermark:
+        return _refuse(wanted, unproven, budget)
+    answer = PartitionData(
+        partition_index=wanted.partition.partition,
+        high_watermark=log.high_watermark if unproven is None else UNKNOWN_WATERMARK,
+        last_stable_offset=log.high_watermark if unproven is None else UNKNOWN_WATERMARK,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=None,
+        records=[],
+    )
+    if offset < log.high_watermark and (budget.left > 0 or budget.taken == 0):
+        return await _with_records(led, log, wanted, answer, budget)
+    return answer
+
+
+async def _with_records(
+    led: Led, log: PartitionLog, wanted: Wanted, answer: PartitionData, budget: _Budget
+) -> PartitionData:
+    bytes_max = min(wanted.partition.partition_max_bytes, budget.left)
+    try:
+        cut = await led.lane.reader.read(log, wanted.partition.fetch_offset, bytes_max)
+    except ObjectNotFound:
+        return _refuse(wanted, ErrorCode.OFFSET_OUT_OF_RANGE, budget, log)
+    except (CorruptObject, RetryError):
+        return _refuse(wanted, ErrorCode.KAFKA_STORAGE_ERROR, budget)
+    if cut.bytes > bytes_max and budget.taken > 0:
+        return answer  # the first batch is larger than what is left: it comes first another time
+    answer.records = cut.buffers
+    budget.left -= cut.bytes
+    budget.taken += cut.bytes
+    return answer
+
+
+def _unknown(broker: Broker, wanted: Wanted, context: RequestContext) -> ErrorCode:
+    if context.api_version >= TOPIC_IDS_SINCE and not broker.state.usable(wanted.topic.topic_id):
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _refuse(
+    wanted: Wanted, error: ErrorCode, budget: _Budget, log: PartitionLog | None = None
+) -> PartitionData:
+    budget.has_error = True
+    return PartitionData(
+        partition_index=wanted.partition.partition,
+        error_code=error,
+        high_watermark=UNKNOWN_WATERMARK,
+        log_start_offset=log.log_start_offset if log is not None else -1,
+        aborted_transactions=None,
+        current_leader=LeaderIdAndEpoch() if error is ErrorCode.NOT_LEADER_OR_FOLLOWER else None,
+        records=[],
+    )
+
+
+def _changed(
+    session: FetchSession, pairs: list[tuple[Wanted, PartitionData]], *, all_of_them: bool
+) -> list[tuple[Wanted, PartitionData]]:
+    """What the client does not know yet."""
+    changed: list[tuple[Wanted, PartitionData]] = []
+    for wanted, answer in pairs:
+        key = (wanted.topic, wanted.partition.partition)
+        told = Told(answer.high_watermark, answer.log_start_offset)
+        if all_of_them or answer.records or answer.error_code or session.told.get(key) != told:
+            changed.append((wanted, answer))
+            session.told[key] = told
+            if answer.error_code:
+                session.told.pop(key, None)
+        if answer.records:
+            session.move_to_end(*key)
+    return changed
+
+
+def _by_topic(pairs: list[tuple[Wanted, PartitionData]]) -> list[FetchableTopicResponse]:
+    grouped: dict[TopicKey, list[PartitionData]] = {}
+    for wanted, answer in pairs:
+        grouped.setdefault(wanted.topic, []).append(answer)
+    return [
+        FetchableTopicResponse(topic=key.name, topic_id=key.topic_id, partitions=partitions)
+        for key, partitions in grouped.items()
+    ]

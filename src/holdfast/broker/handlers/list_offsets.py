@@ -1,0 +1,95 @@
+"""ListOffsets (2), versions 1 to 11.
+
+Answers only while this broker's claim is known to be the newest, so that no latest offset is ever
+below one that another broker has told. Deviations: there is one tier, so earliest local is earliest
+and latest tiered is unknown (-1).
+"""
+
+from holdfast.broker.broker import Broker, Led
+from holdfast.broker.context import RequestContext
+from holdfast.broker.leadership import epoch_problem, prove_claim
+from holdfast.errors import HoldfastError
+from holdfast.log.times import offset_for_time, offset_of_max_timestamp
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+
+
+async def handle(
+    broker: Broker, request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    await _list(broker, topic.name, partition, context)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _list(
+    broker: Broker, name: str, wanted: ListOffsetsPartition, context: RequestContext
+) -> ListOffsetsPartitionResponse:
+    led = broker.led(broker.state.topic_named(name), wanted.partition_index)
+    if led is None:
+        return _refuse(wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    error = await prove_claim(led, wanted.current_leader_epoch)
+    if error is None:
+        error = epoch_problem(led, wanted.current_leader_epoch)
+    if error is not None:
+        return _refuse(wanted, error)
+    if wanted.timestamp < 0 and context.api_version < _SINCE.get(wanted.timestamp, 0):
+        return _refuse(wanted, ErrorCode.UNSUPPORTED_VERSION)
+    try:
+        return await _answer(led, wanted)
+    except HoldfastError:
+        return _refuse(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
+
+
+async def _answer(led: Led, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    log = led.lane.log_of(led.partition)
+    timestamp, offset = -1, -1
+    match wanted.timestamp:
+        case -1:
+            offset = log.high_watermark
+        case -2 | -4:
+            offset = log.log_start_offset
+        case -5 | -6:
+            pass
+        case -3:
+            found = await offset_of_max_timestamp(led.lane.reader, log)
+            if found is not None:
+                offset, timestamp = found
+        case _:
+            found = await offset_for_time(led.lane.reader, log, wanted.timestamp)
+            if found is not None:
+                offset, timestamp = found
+    return ListOffsetsPartitionResponse(
+        partition_index=wanted.partition_index,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=led.lane.leader_epoch if offset >= 0 else -1,
+    )
+
+
+def _refuse(wanted: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error)

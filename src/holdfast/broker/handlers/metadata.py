@@ -1,0 +1,88 @@
+"""Metadata (3), versions 0 to 13. Deviations: every partition's one replica is its leader."""
+
+from uuid import UUID
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.broker.topic_creation import auto_create
+from holdfast.cluster.state import Topic
+from holdfast.identifiers import topic_name_problem
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+NO_TOPIC_ID = UUID(int=0)
+
+
+async def handle(
+    broker: Broker, request: MetadataRequest, context: RequestContext
+) -> MetadataResponse:
+    wanted = request.topics
+    if wanted is None or (context.api_version == 0 and not wanted):
+        topics = [
+            _described(broker, topic) for topic in broker.state.topics.values() if topic.partitions
+        ]
+    else:
+        if request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable:
+            await auto_create(broker, [topic.name for topic in wanted if topic.name])
+        topics = [_find(broker, topic) for topic in wanted]
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=broker.settings.broker_id,
+                host=broker.settings.host,
+                port=broker.settings.port,
+                rack=broker.settings.rack,
+            )
+        ],
+        cluster_id=broker.state.cluster_id,
+        controller_id=broker.settings.broker_id,
+        topics=topics,
+    )
+
+
+def _find(broker: Broker, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
+    if wanted.name is None:
+        topic = broker.state.usable(wanted.topic_id)
+        if topic is not None:
+            return _described(broker, topic)
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id
+        )
+    topic = broker.state.topic_named(wanted.name)
+    if topic is not None:
+        return _described(broker, topic)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic_name_problem(wanted.name) is not None:
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return MetadataResponseTopic(error_code=error, name=wanted.name, topic_id=NO_TOPIC_ID)
+
+
+def _described(broker: Broker, topic: Topic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[_partition(broker, topic, i) for i in range(topic.partitions)],
+    )
+
+
+def _partition(broker: Broker, topic: Topic, index: int) -> MetadataResponsePartition:
+    led = broker.led(topic, index)
+    me = broker.settings.broker_id
+    if led is None or not led.lane.appender.is_open:
+        return MetadataResponsePartition(
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE, partition_index=index, leader_id=-1
+        )
+    return MetadataResponsePartition(
+        partition_index=index,
+        leader_id=me,
+        leader_epoch=led.lane.leader_epoch,
+        replica_nodes=[me],
+        isr_nodes=[me],
+    )

@@ -1,0 +1,189 @@
+"""Produce (0), versions 3 to 13.
+
+Deviations: acks=1 and acks=all are the same, an answer after the records are in the store. A retry
+whose sequence is known but whose bytes differ is refused instead of being taken for a duplicate.
+
+The decision is made at once, in the order of arrival; only the answer waits.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Coroutine
+from typing import Any
+
+from holdfast.broker.broker import Broker, Led
+from holdfast.broker.context import RequestContext, error_code
+from holdfast.cluster.state import Topic
+from holdfast.errors import Fenced
+from holdfast.identifiers import LaneId
+from holdfast.log.append import Accepted, Duplicate, Refused, decide_append
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from holdfast.records.check import Refusal, check_produced
+from holdfast.records.stamp import stamp, stamp_log_append_time
+
+TOPIC_IDS_SINCE = 13
+ZSTD_SINCE = 7
+
+
+@dataclasses.dataclass(slots=True)
+class _Waiting:
+    """Answers that hold only if their lane's object becomes durable."""
+
+    durable: asyncio.Future[None] | None
+    answers: list[PartitionProduceResponse]
+
+
+def handle(
+    broker: Broker, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None:
+    waiting: dict[LaneId, _Waiting] = {}
+    responses = [
+        TopicProduceResponse(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_responses=_produce_topic(broker, request, topic, context, waiting),
+        )
+        for topic in request.topic_data
+    ]
+    response = ProduceResponse(responses=responses)
+    for lane_id, entry in waiting.items():
+        entry.durable = broker.lanes[lane_id].appender.barrier()
+    if request.acks == 0:
+        return None
+    pending = {
+        entry.durable: entry.answers for entry in waiting.values() if entry.durable is not None
+    }
+    if not pending:
+        return response
+    return _when_durable(broker, response, pending, request.timeout_ms / 1000)
+
+
+async def _when_durable(
+    broker: Broker,
+    response: ProduceResponse,
+    pending: dict[asyncio.Future[None], list[PartitionProduceResponse]],
+    timeout_s: float,
+) -> ProduceResponse:
+    await asyncio.wait(pending, timeout=timeout_s)
+    for durable, answers in pending.items():
+        if not durable.done():
+            _fail(answers, ErrorCode.REQUEST_TIMED_OUT, "the store has not confirmed it in time")
+        elif isinstance(error := durable.exception(), Fenced):
+            _fail(answers, ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error))
+        elif error is not None:
+            _fail(answers, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    return response
+
+
+def _fail(answers: list[PartitionProduceResponse], error: ErrorCode, message: str) -> None:
+    for answer in answers:
+        answer.error_code = error
+        answer.error_message = message
+        answer.base_offset = -1
+        answer.log_append_time_ms = -1
+
+
+def _produce_topic(
+    broker: Broker,
+    request: ProduceRequest,
+    data: TopicProduceData,
+    context: RequestContext,
+    waiting: dict[LaneId, _Waiting],
+) -> list[PartitionProduceResponse]:
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    topic = broker.state.usable(data.topic_id) if by_id else broker.state.topic_named(data.name)
+    if topic is None:
+        unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return [_refuse(part.index, unknown) for part in data.partition_data]
+    return [
+        _produce_partition(broker, request, topic, part, context, waiting)
+        for part in data.partition_data
+    ]
+
+
+def _produce_partition(
+    broker: Broker,
+    request: ProduceRequest,
+    topic: Topic,
+    data: PartitionProduceData,
+    context: RequestContext,
+    waiting: dict[LaneId, _Waiting],
+) -> PartitionProduceResponse:
+    if request.acks not in (-1, 0, 1):
+        message = f"acks={request.acks}; 0, 1 and all (-1) are possible"
+        return _refuse(data.index, ErrorCode.INVALID_REQUIRED_ACKS, message)
+    led = broker.led(topic, data.index)
+    if led is None:
+        message = f"topic {topic.name} has {topic.partitions} partitions"
+        return _refuse(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+    appender = led.lane.appender
+    if not appender.is_open:
+        return _refuse(data.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, str(appender.failure or ""))
+    if appender.is_overloaded:
+        message = f"{appender.pending_bytes} bytes wait for the store; try again"
+        return _refuse(data.index, ErrorCode.NOT_ENOUGH_REPLICAS, message)
+    answer = _append(broker, led, data, context)
+    if answer.error_code == 0:
+        entry = waiting.setdefault(led.lane.lane, _Waiting(None, []))
+        entry.answers.append(answer)
+    return answer
+
+
+def _append(
+    broker: Broker, led: Led, data: PartitionProduceData, context: RequestContext
+) -> PartitionProduceResponse:
+    settings = broker.settings_of(led.topic)
+    records = data.records
+    checked = check_produced(
+        records,
+        max_batch_bytes=settings.batch_bytes_max,
+        zstd_allowed=context.api_version >= ZSTD_SINCE,
+    )
+    if isinstance(checked, Refusal) or records is None:
+        refusal = checked if isinstance(checked, Refusal) else None
+        name = refusal.error.name if refusal else "INVALID_RECORD"
+        return _refuse(data.index, ErrorCode[name], refusal.message if refusal else None)
+    header = checked[0]
+    if header.is_transactional:
+        return _refuse(
+            data.index, ErrorCode.INVALID_RECORD, "transactional batches are not served yet"
+        )
+    partition_log = led.lane.log_of(led.partition)
+    now_ms = broker.environment.now_ms()
+    decision = decide_append(partition_log, header, settings.append, now_ms)
+    match decision:
+        case Refused(error, message):
+            return _refuse(data.index, ErrorCode(error_code(error)), message)
+        case Duplicate(original):
+            base_offset, appended_ms = original.base_offset, original.appended_ms
+        case Accepted(fact):
+            base_offset, appended_ms = fact.base_offset, now_ms
+            if settings.append.log_append_time:
+                stamp_log_append_time(records, now_ms=now_ms)
+            stamp(records, base_offset=base_offset, leader_epoch=led.lane.leader_epoch)
+            led.lane.appender.add(fact, records)
+    return PartitionProduceResponse(
+        index=data.index,
+        base_offset=base_offset,
+        log_append_time_ms=appended_ms if settings.append.log_append_time else -1,
+        log_start_offset=partition_log.log_start_offset,
+    )
+
+
+def _refuse(index: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error,
+        base_offset=-1,
+        error_message=message,
+        current_leader=LeaderIdAndEpoch() if error is ErrorCode.NOT_LEADER_OR_FOLLOWER else None,
+    )

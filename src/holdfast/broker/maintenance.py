@@ -1,0 +1,117 @@
+"""What a broker does by itself: retention, rewriting, purging deleted topics, forgetting producers.
+
+Owns when, never how. Each step is safe to repeat and safe to stop anywhere. A failure of one lane
+is logged and tried again; it must never end the others.
+"""
+
+import asyncio
+import logging
+
+from holdfast.broker.broker import Broker
+from holdfast.cluster.facts import TopicPurged
+from holdfast.cluster.state import Topic
+from holdfast.errors import HoldfastError, StopError
+from holdfast.identifiers import LaneNumber
+from holdfast.log.data_lane import DataLane
+from holdfast.log.facts import PartitionRemoved, ProducersExpired
+from holdfast.log.retention import decide_retention
+from holdfast.log.rewriter import collect, is_due, purge_removed, rewrite, sweep_segments
+
+log = logging.getLogger("holdfast.broker")
+
+
+class Maintenance:
+    """The background work of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._lane(lane)) for lane in self._broker.lanes.values()]
+        self._tasks.append(loop.create_task(self._purge_topics()))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _lane(self, lane: DataLane) -> None:
+        settings = self._broker.settings
+        retention_due = self._broker.environment.monotonic() + settings.retention_check_interval_s
+        swept = False
+        while lane.appender.is_open:
+            await asyncio.sleep(settings.maintenance_interval_s)
+            try:
+                if not swept:
+                    await sweep_segments(lane)
+                    claim = lane.appender.cursor.claim
+                    await lane.sweep(lane.state.claims, up_to=LaneNumber(claim - 1))
+                    swept = True
+                self._remove_deleted(lane)
+                if self._broker.environment.monotonic() >= retention_due:
+                    retention_due += settings.retention_check_interval_s
+                    self._retain(lane)
+                await purge_removed(lane)
+                await collect(lane)
+                if is_due(lane, settings.rewrite):
+                    written = await rewrite(lane, settings.rewrite)
+                    log.info("lane_rewritten lane=%d bytes=%d", lane.lane, written)
+            except StopError:
+                log.exception("maintenance_stopped lane=%d", lane.lane)
+                return
+            except HoldfastError as error:
+                log.warning("maintenance_failed lane=%d error=%s", lane.lane, error)
+
+    def _retain(self, lane: DataLane) -> None:
+        """Move log starts by the topics' settings, and forget producers that are long silent."""
+        now_ms = self._broker.environment.now_ms()
+        for partition_log in list(lane.state.partitions.values()):
+            topic = self._broker.state.usable(partition_log.partition.topic_id)
+            if topic is None or not lane.appender.is_open:
+                continue
+            rules = self._broker.settings_of(topic).retention
+            fact = decide_retention(partition_log, rules, now_ms)
+            if fact is not None:
+                lane.appender.add(fact)
+                log.info("retention %s log_start_offset=%d", fact.partition, fact.offset)
+        before_ms = now_ms - self._broker.settings.producer_id_expiration_ms
+        stale = any(
+            producer.last_ms < before_ms
+            for partition_log in lane.state.partitions.values()
+            for producer in partition_log.producers.values()
+        )
+        if stale and lane.appender.is_open:
+            lane.appender.add(ProducersExpired(before_ms))
+
+    def _remove_deleted(self, lane: DataLane) -> None:
+        """Drop the partitions of topics that are known to be deleted.
+
+        Not of topics that are merely unknown: this broker may have missed that they were created.
+        """
+        if self._broker.control.appender.barrier() is not None:
+            return  # a deletion that is not durable yet could still be undone by a crash
+        for topic in self._broker.state.deleted.values():
+            for partition in topic.partition_ids():
+                if partition in lane.state.partitions and lane.appender.is_open:
+                    lane.appender.add(PartitionRemoved(partition))
+
+    async def _purge_topics(self) -> None:
+        """Forget a deleted topic when no lane has anything of it left."""
+        control = self._broker.control
+        while control.appender.is_open:
+            await asyncio.sleep(self._broker.settings.maintenance_interval_s)
+            lanes = list(self._broker.lanes.values())
+            if any(lane.appender.barrier() is not None for lane in lanes):
+                continue
+            for topic in list(self._broker.state.deleted.values()):
+                if control.appender.is_open and not self._is_left(topic, lanes):
+                    control.appender.add(TopicPurged(topic.topic_id))
+
+    def _is_left(self, topic: Topic, lanes: list[DataLane]) -> bool:
+        return any(
+            partition in lane.state.partitions or partition in lane.state.removed
+            for partition in topic.partition_ids()
+            for lane in lanes
+        )

@@ -1,0 +1,83 @@
+"""Topics that are created because a client asked about them, and the wait for what was decided.
+
+Owns how long a request waits for the store, and what it is told when that fails. Must never
+cancel a lane's barrier: others wait for the same object.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from holdfast.broker.broker import Broker
+from holdfast.cluster.facts import TopicCreated
+from holdfast.cluster.topics import TopicRefused, decide_create
+from holdfast.errors import Fenced, HoldfastError
+from holdfast.lane.owned import OwnedLane
+
+WAIT_MS_DEFAULT = 30_000
+"""For requests that carry no timeout: as long as Kafka's clients wait for an answer."""
+AUTO_CREATE_WAIT_MS = 5_000
+"""A client asks for metadata again by itself, so it is not kept for long."""
+
+
+async def auto_create(broker: Broker, names: Iterable[str]) -> None:
+    """Create those of the topics that are missing and have a legal name; wait until they can be
+    used. Those that cannot be, for whatever reason, are simply not there afterwards.
+    """
+    if lane_refusal(broker.control, fenced="NOT_CONTROLLER") is not None:
+        return
+    for name in names:
+        if name not in broker.state.names:
+            decided = decide_create(
+                broker.state,
+                topic_id=broker.environment.new_uuid(),
+                name=name,
+                partitions=broker.settings.num_partitions,
+                replication_factor=1,
+                configs={},
+            )
+            if isinstance(decided, TopicCreated):
+                broker.control.appender.add(decided)
+    await control_durable(broker, AUTO_CREATE_WAIT_MS)
+
+
+async def control_durable(broker: Broker, timeout_ms: int) -> TopicRefused | None:
+    """Wait until all that was decided about the cluster is durable, or say why it is not."""
+    return await durable(broker.control, timeout_ms, fenced="NOT_CONTROLLER")
+
+
+async def durable(
+    lane: OwnedLane[Any, Any], timeout_ms: float, *, fenced: str
+) -> TopicRefused | None:
+    """Wait until all that was decided on a lane is durable, or say why it is not.
+
+    After REQUEST_TIMED_OUT it may still become durable, as with Kafka.
+    """
+    barrier = lane.appender.barrier()
+    if barrier is None:
+        return None
+    await asyncio.wait({barrier}, timeout=max(0.0, timeout_ms / 1000))
+    if not barrier.done():
+        return TopicRefused(
+            "REQUEST_TIMED_OUT",
+            f"lane {lane.lane}: the store did not confirm within {timeout_ms:.0f} ms",
+        )
+    error = barrier.exception()
+    return None if error is None else refusal_of(error, fenced=fenced)
+
+
+def lane_refusal(lane: OwnedLane[Any, Any], *, fenced: str) -> TopicRefused | None:
+    """Why nothing may be decided on a lane any more; None where it is open."""
+    if lane.appender.is_open:
+        return None
+    ended = lane.appender.failure or Fenced(f"lane {lane.lane}: this broker is stopping")
+    return refusal_of(ended, fenced=fenced)
+
+
+def refusal_of(error: BaseException, *, fenced: str) -> TopicRefused:
+    """What a client is told of an error of a lane; `fenced` where another broker has it now."""
+    if isinstance(error, Fenced):
+        return TopicRefused(fenced, str(error))
+    if isinstance(error, HoldfastError):
+        return TopicRefused("KAFKA_STORAGE_ERROR", str(error))
+    raise error

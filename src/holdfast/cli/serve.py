@@ -1,0 +1,233 @@
+"""`holdfast serve`: run a broker until it is told to stop, or another one takes its lanes."""
+
+import asyncio
+import dataclasses
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import click
+from prometheus_client import CollectorRegistry, start_http_server
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.dispatch import SERVED, Dispatch
+from holdfast.broker.maintenance import Maintenance
+from holdfast.broker.metrics import BrokerCollector
+from holdfast.broker.settings import BrokerSettings
+from holdfast.environment import SystemEnvironment
+from holdfast.errors import ConfigurationError, HoldfastError
+from holdfast.identifiers import BrokerId
+from holdfast.lane.appender import GroupSettings
+from holdfast.lane.liveness import ProcFiles
+from holdfast.protocol.connection import Reply, Request
+from holdfast.server.peer import Peer
+from holdfast.server.tcp import TcpServer
+from holdfast.store.address import open_store
+from holdfast.store.counting import CountingStore
+
+MIB = 1024 * 1024
+REMOTE_LINGER_MS = 100
+"""A put to a remote store costs money and tens of milliseconds: let a group gather."""
+CACHE_SHARE = 5
+"""One part in so many of the memory is for what is read back; the rest is for the tail."""
+
+log = logging.getLogger("holdfast.serve")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """The command line, read."""
+
+    store_url: str
+    listen: str
+    advertise: str | None
+    broker_id: int
+    lanes: int | None
+    rack: str | None
+    linger_ms: int | None
+    memory_mib: int
+    num_partitions: int
+    auto_create_topics: bool
+    claim_valid_ms: int
+    metrics: str | None
+
+
+def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
+    settings.setdefault("show_default", True)
+    return click.option(*names, **settings)
+
+
+@click.command()
+@_option(
+    "--store", "store_url", required=True, help="A directory, s3://, gs://, az:// or memory://."
+)
+@_option("--listen", default="127.0.0.1:9092", help="HOST:PORT for clients; port 0 picks one.")
+@_option("--advertise", help="HOST:PORT that clients are told, where it is not --listen.")
+@_option("--id", "broker_id", default=0, type=click.IntRange(0), help="This broker's node id.")
+@_option("--lanes", type=click.IntRange(1, 1000), help="Data lanes of a new store (else 4).")
+@_option("--rack", help="broker.rack")
+@_option(
+    "--linger-ms",
+    type=click.IntRange(0, 60_000),
+    help="How long records gather before a put (else 0 on a directory, 100 on a remote store).",
+)
+@_option(
+    "--memory",
+    "memory_mib",
+    default=640,
+    type=click.IntRange(16),
+    help="MiB for the newest records and for what is read back.",
+)
+@_option("--num-partitions", default=1, type=click.IntRange(1, 10_000), help="num.partitions")
+@_option(
+    "--auto-create-topics/--no-auto-create-topics", default=True, help="auto.create.topics.enable"
+)
+@_option(
+    "--claim-valid-ms",
+    default=5_000,
+    type=click.IntRange(100, 600_000),
+    help="How long an answer may rely on the last look at the claim.",
+)
+@_option("--metrics", help="HOST:PORT for Prometheus.")
+@_option("--log-level", default="INFO", type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]))
+def command(log_level: str, **options: Any) -> None:
+    """Run one broker.
+
+    Prints one line when it is ready. SIGTERM and SIGINT stop it cleanly: what was accepted is
+    answered, and its lanes are released, so that the next broker serves at once.
+    """
+    logging.basicConfig(
+        level=log_level,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+    )
+    sys.exit(_run(_serve(ServeOptions(**options))))
+
+
+def _run(work: Coroutine[Any, Any, int]) -> int:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(work)
+    return uvloop.run(work)
+
+
+class Gate:
+    """Lets clients connect while the broker still starts: their requests wait, and none is lost.
+
+    Listening comes first, so that a port in use is found out before anybody's lanes are claimed.
+    """
+
+    def __init__(self) -> None:
+        self._dispatch: Dispatch | None = None
+        self._opened = asyncio.Event()
+
+    def open(self, dispatch: Dispatch) -> None:
+        self._dispatch = dispatch
+        self._opened.set()
+
+    def dispatch(self, request: Request, peer: Peer) -> Reply | Awaitable[Reply]:
+        if self._dispatch is None:
+            return self._later(request, peer)
+        return self._dispatch.dispatch(request, peer)
+
+    async def _later(self, request: Request, peer: Peer) -> Reply:
+        await self._opened.wait()
+        assert self._dispatch is not None
+        reply = self._dispatch.dispatch(request, peer)
+        return await reply if isinstance(reply, Awaitable) else reply
+
+    def disconnected(self, peer: Peer) -> None:
+        if self._dispatch is not None:
+            self._dispatch.disconnected(peer)
+
+
+async def _serve(options: ServeOptions) -> int:
+    host, port = parse_address(options.listen, "--listen")
+    environment = SystemEnvironment()
+    store = CountingStore(open_store(options.store_url, environment=environment))
+    gate = Gate()
+    server = TcpServer(dispatcher=gate, served=SERVED)
+    port = await server.listen(host, port)
+    advertised = parse_address(options.advertise or f"{host}:{port}", "--advertise")
+    broker = Broker(
+        store=store,
+        environment=environment,
+        settings=_settings(options, advertised, store.is_remote),
+        liveness=ProcFiles(os.getpid()),
+    )
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    starting = asyncio.ensure_future(broker.start())
+    await _first(starting, stopping)
+    if not starting.done():
+        starting.cancel()
+        return 0
+    starting.result()
+    maintenance = Maintenance(broker)
+    maintenance.start()
+    gate.open(Dispatch(broker))
+    if options.metrics is not None:
+        registry = CollectorRegistry()
+        registry.register(BrokerCollector(broker, store))
+        metrics_host, metrics_port = parse_address(options.metrics, "--metrics")
+        start_http_server(metrics_port, metrics_host, registry)
+    click.echo(f"holdfast broker {options.broker_id} is ready on {host}:{port}, store {store.url}")
+    sys.stdout.flush()
+    await _first(broker.lost, stopping)
+    lost = broker.lost.result() if broker.lost.done() else None
+    await maintenance.stop()
+    await server.stop(wait_seconds=1.0 if lost else 10.0)
+    await broker.stop(release=lost is None)
+    await store.close()
+    return _say_lost(lost)
+
+
+def _say_lost(lost: HoldfastError | None) -> int:
+    if lost is None:
+        log.info("stopped")
+        return 0
+    click.echo(f"holdfast: stopped serving: {lost}", err=True)
+    return 3
+
+
+async def _first(future: asyncio.Future[Any], event: asyncio.Event) -> None:
+    """Wait for either."""
+    waiter = asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait({future, waiter}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiter.cancel()
+
+
+def _settings(
+    options: ServeOptions, advertised: tuple[str, int], is_remote: bool
+) -> BrokerSettings:
+    linger_ms = options.linger_ms
+    if linger_ms is None:
+        linger_ms = REMOTE_LINGER_MS if is_remote else 0
+    memory = options.memory_mib * MIB
+    return BrokerSettings(
+        broker_id=BrokerId(options.broker_id),
+        host=advertised[0],
+        port=advertised[1],
+        rack=options.rack,
+        lanes=options.lanes,
+        auto_create_topics_enable=options.auto_create_topics,
+        num_partitions=options.num_partitions,
+        group=GroupSettings(linger_ms=linger_ms, claim_valid_ms=options.claim_valid_ms),
+        tail_bytes=memory - memory // CACHE_SHARE,
+        cache_bytes=memory // CACHE_SHARE,
+    )
+
+
+def parse_address(text: str, option: str) -> tuple[str, int]:
+    """HOST:PORT, also [::1]:9092."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65_535:
+        raise ConfigurationError(f"{option} {text!r} is not HOST:PORT, as in 127.0.0.1:9092")
+    return host.strip("[]"), int(port)
