@@ -24,10 +24,12 @@ async def create_for_ever(path: str, generation: str, anonymous_files: bool) -> 
 
     async def worker(number: int) -> None:
         count = 0
+        # Many buffers take several writes, so that a kill often falls between two of them.
+        body = memoryview(checked_body(1 << 20))
+        buffers = [body[start : start + 150] for start in range(0, len(body), 150)]
         while True:
             key = f"lanes/{number}/{generation}-{count:06}"
-            body = checked_body(1000 if count % 2 else 300_000)
-            answer = await store.create(key, [body[:17], body[17:70], body[70:]])
+            answer = await store.create(key, buffers)
             print(answer.value, key, flush=True)
             count += 1
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from holdfast.store.interface import ObjectEntry
+from holdfast.store.keys import key_problem
 from holdfast.store.object_listing import folder_of, offset_of, select
 
 CHARACTERS = "ab/-.0 1=A_"
@@ -86,6 +87,18 @@ def test_every_listing_equals_the_model_in_both_orders(server: Pages):
         assert found == expected, (keys, prefix, after, limit)
         compared += bool(found)
     assert compared > 300
+
+
+def test_an_offset_is_a_legal_key_and_below_what_is_wanted():
+    chance = random.Random(11)
+    offsets = 0
+    for _ in range(5000):
+        after = random_text(chance)
+        offset = offset_of("", after)
+        if offset is not None:
+            assert key_problem(offset) is None and offset < after, (after, offset)
+            offsets += 1
+    assert offsets > 500
 
 
 @pytest.mark.parametrize("server", [s3_pages, walk_pages])
