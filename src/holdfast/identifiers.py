@@ -31,6 +31,9 @@ class PartitionId(NamedTuple):
     topic_id: UUID
     partition: int
 
+    def __str__(self) -> str:
+        return f"{self.topic_id}-{self.partition}"
+
 
 def topic_name_problem(name: str) -> str | None:
     """Say what is wrong with a topic name, or None where it is legal."""

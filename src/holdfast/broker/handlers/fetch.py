@@ -101,10 +101,10 @@ async def _read(
     if led is None:
         return _refuse(wanted, _unknown(broker, wanted, context), budget)
     epoch = wanted.partition.current_leader_epoch
-    unproven = await prove_claim(led, epoch)
+    unproven = await prove_claim(led.lane, epoch)
     if unproven is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         return _refuse(wanted, unproven, budget)
-    problem = epoch_problem(led, epoch)
+    problem = epoch_problem(led.lane, epoch)
     if problem is not None:
         return _refuse(wanted, problem, budget)
     log = led.lane.log_of(led.partition)

@@ -52,9 +52,9 @@ async def _list(
     led = broker.led(broker.state.topic_named(name), wanted.partition_index)
     if led is None:
         return _refuse(wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    error = await prove_claim(led, wanted.current_leader_epoch)
+    error = await prove_claim(led.lane, wanted.current_leader_epoch)
     if error is None:
-        error = epoch_problem(led, wanted.current_leader_epoch)
+        error = epoch_problem(led.lane, wanted.current_leader_epoch)
     if error is not None:
         return _refuse(wanted, error)
     if wanted.timestamp < 0 and context.api_version < _SINCE.get(wanted.timestamp, 0):

@@ -13,10 +13,12 @@ from typing import Any
 
 from holdfast.broker.broker import Broker, Led
 from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.leadership import prove_claim
 from holdfast.cluster.state import Topic
 from holdfast.errors import Fenced
 from holdfast.identifiers import LaneId
 from holdfast.log.append import Accepted, Duplicate, Refused, decide_append
+from holdfast.log.data_lane import DataLane
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.produce import (
     LeaderIdAndEpoch,
@@ -32,14 +34,22 @@ from holdfast.records.stamp import stamp, stamp_log_append_time
 
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 7
+JUDGED_BY_PRODUCER_STATE = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
 
 
 @dataclasses.dataclass(slots=True)
 class _Waiting:
-    """Answers that hold only if their lane's object becomes durable."""
+    """What must come true before one lane's answers may leave."""
 
-    durable: asyncio.Future[None] | None
-    answers: list[PartitionProduceResponse]
+    lane: DataLane
+    accepted: list[PartitionProduceResponse] = dataclasses.field(default_factory=list)
+    """Hold only if the lane's next object becomes durable."""
+    refused: list[PartitionProduceResponse] = dataclasses.field(default_factory=list)
+    """Refused by what this broker knows of the producer: hold only if its claim is the newest."""
+    durable: asyncio.Future[None] | None = None
 
 
 def handle(
@@ -55,33 +65,44 @@ def handle(
         for topic in request.topic_data
     ]
     response = ProduceResponse(responses=responses)
-    for lane_id, entry in waiting.items():
-        entry.durable = broker.lanes[lane_id].appender.barrier()
     if request.acks == 0:
         return None
-    pending = {
-        entry.durable: entry.answers for entry in waiting.values() if entry.durable is not None
-    }
-    if not pending:
+    for entry in waiting.values():
+        entry.durable = entry.lane.appender.barrier() if entry.accepted else None
+    unsettled = [
+        entry
+        for entry in waiting.values()
+        if entry.durable is not None or (entry.refused and not entry.lane.appender.is_valid())
+    ]
+    if not unsettled:
         return response
-    return _when_durable(broker, response, pending, request.timeout_ms / 1000)
+    return _when_settled(response, unsettled, request.timeout_ms / 1000)
 
 
-async def _when_durable(
-    broker: Broker,
-    response: ProduceResponse,
-    pending: dict[asyncio.Future[None], list[PartitionProduceResponse]],
-    timeout_s: float,
+async def _when_settled(
+    response: ProduceResponse, unsettled: list[_Waiting], timeout_s: float
 ) -> ProduceResponse:
-    await asyncio.wait(pending, timeout=timeout_s)
-    for durable, answers in pending.items():
-        if not durable.done():
-            _fail(answers, ErrorCode.REQUEST_TIMED_OUT, "the store has not confirmed it in time")
-        elif isinstance(error := durable.exception(), Fenced):
-            _fail(answers, ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error))
-        elif error is not None:
-            _fail(answers, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    futures = [entry.durable for entry in unsettled if entry.durable is not None]
+    if futures:
+        await asyncio.wait(futures, timeout=timeout_s)
+    for entry in unsettled:
+        if entry.durable is not None:
+            _settle(entry.accepted, entry.durable)
+        if entry.refused:
+            # A newer owner may have taken what we call out of order: then it is not ours to refuse.
+            unproven = await prove_claim(entry.lane)
+            if unproven is not None:
+                _fail(entry.refused, unproven, "this broker's claim could not be proved")
     return response
+
+
+def _settle(answers: list[PartitionProduceResponse], durable: asyncio.Future[None]) -> None:
+    if not durable.done():
+        _fail(answers, ErrorCode.REQUEST_TIMED_OUT, "the store has not confirmed it in time")
+    elif isinstance(error := durable.exception(), Fenced):
+        _fail(answers, ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error))
+    elif error is not None:
+        _fail(answers, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
 
 def _fail(answers: list[PartitionProduceResponse], error: ErrorCode, message: str) -> None:
@@ -133,8 +154,9 @@ def _produce_partition(
         return _refuse(data.index, ErrorCode.NOT_ENOUGH_REPLICAS, message)
     answer = _append(broker, led, data, context)
     if answer.error_code == 0:
-        entry = waiting.setdefault(led.lane.lane, _Waiting(None, []))
-        entry.answers.append(answer)
+        waiting.setdefault(led.lane.lane, _Waiting(led.lane)).accepted.append(answer)
+    elif answer.error_code in JUDGED_BY_PRODUCER_STATE:
+        waiting.setdefault(led.lane.lane, _Waiting(led.lane)).refused.append(answer)
     return answer
 
 
