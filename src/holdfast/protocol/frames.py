@@ -13,7 +13,9 @@ SCRATCH_BYTES = 256 * 1024
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 FRAME_BYTES_MIN = 8
 """The smallest header: api key, version, correlation id."""
-GROW_FROM_BYTES = 1024 * 1024
+GROW_FROM_BYTES = 64 * 1024
+GROW_FACTOR = 4
+"""A frame's buffer is at most GROW_FROM_BYTES, or GROW_FACTOR times what has arrived of it."""
 SIZE = Struct(">i")
 
 HTTP_OPENINGS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI ")
@@ -43,6 +45,19 @@ class FrameReceiver:
         self._frame = bytearray()
         self._have = 0
 
+    @property
+    def allocated_bytes(self) -> int:
+        """The size of the buffer of the frame that is under way."""
+        return len(self._frame)
+
+    @property
+    def growth_bytes(self) -> int:
+        """How many bytes more the next call of `buffer` will allocate."""
+        have = self._have
+        if not self.under_way_bytes or have < len(self._frame):
+            return 0
+        return min(self.under_way_bytes, max(GROW_FROM_BYTES, GROW_FACTOR * have)) - have
+
     def buffer(self) -> memoryview:
         """Where the next bytes must be put; valid until `received` is called."""
         size = self.under_way_bytes
@@ -51,9 +66,10 @@ class FrameReceiver:
             if carried:
                 self._scratch[:carried] = self._carry
             return self._scratch[carried:]
-        if self._have == len(self._frame):
+        growth = self.growth_bytes
+        if growth:
             # A new buffer, not a resize: the caller may still hold a view of the old one.
-            grown = bytearray(min(size, max(GROW_FROM_BYTES, 2 * self._have)))
+            grown = bytearray(self._have + growth)
             grown[: self._have] = self._frame
             self._frame = grown
         return memoryview(self._frame)[self._have :]

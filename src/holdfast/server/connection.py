@@ -67,7 +67,8 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._peer = Peer(host="?", port=0, listener=listener)
         self._backlog: deque[bytearray] = deque()
         self._held_bytes = 0
-        self._reserved_bytes = 0
+        self._counted_bytes = 0
+        self._awaited_bytes = 0
         self._is_waiting_for_memory = False
         self._is_reading = True
         self._is_write_paused = False
@@ -102,28 +103,18 @@ class TcpConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.active_at = self._host.loop.time()
         receiver = self._receiver
-        was_under_way = receiver.under_way_bytes
         frames = receiver.received(nbytes)
-        if frames:
-            if was_under_way:
-                self._reserved_bytes = 0
-            else:
-                self._host.memory.take(sum(map(len, frames)))
-            self._held_bytes += sum(map(len, frames))
-            self._backlog.extend(frames)
-        if receiver.under_way_bytes and not self._reserved_bytes:
-            self._reserve()
+        whole = sum(map(len, frames))
+        self._held_bytes += whole
+        self._backlog.extend(frames)
+        self._count_memory(whole)
         self._advance()
         if receiver.violation is not None and self._transport is not None:
             self._violate(receiver.violation)
 
     def eof_received(self) -> bool:
-        """A peer that has sent its last request still gets the replies that are under way."""
-        self._is_draining = True
-        transport = self._transport
-        if transport is None or not self._core.unanswered:
-            return False
-        return transport.get_extra_info("sslcontext") is None
+        """The peer is gone: what is written goes out, replies under way are dropped (Kafka too)."""
+        return False
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
@@ -137,11 +128,9 @@ class TcpConnection(asyncio.BufferedProtocol):
         host = self._host
         self._transport = None
         self._backlog.clear()
-        if self._is_waiting_for_memory:
-            host.memory.stop_waiting(self._memory_is_there)
-        held = self._held_bytes + self._reserved_bytes
-        self._held_bytes = self._reserved_bytes = 0
-        host.memory.give_back(held)
+        whole, unfinished = self._held_bytes, self._counted_bytes - self._held_bytes
+        self._counted_bytes = self._held_bytes = 0
+        host.memory.leave(self, whole=whole, unfinished=unfinished)
         if self in host.connections:
             host.connections.remove(self)
             event(
@@ -162,8 +151,9 @@ class TcpConnection(asyncio.BufferedProtocol):
         return not self._core.unanswered
 
     @property
-    def is_stalled_in_frame(self) -> bool:
-        return self._reserved_bytes > 0
+    def under_way_bytes(self) -> int:
+        """The memory of a frame that has not arrived whole."""
+        return self._receiver.allocated_bytes
 
     def drain(self) -> None:
         """Read no more; close when the requests that were dispatched are answered."""
@@ -295,32 +285,42 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     # Memory.
 
-    def _release(self, count: int) -> None:
-        released = min(count, self._held_bytes)
-        self._held_bytes -= released
-        self._host.memory.give_back(released)
+    def _count_memory(self, whole: int) -> None:
+        """Count what has arrived, and before a frame's buffer grows, see that there is room."""
+        memory = self._host.memory
+        arrived = self._held_bytes + self._receiver.allocated_bytes
+        if arrived > self._counted_bytes:
+            memory.take(arrived - self._counted_bytes)
+            self._counted_bytes = arrived
+        if whole:
+            memory.take_whole(self, whole)
+        growth = self._receiver.growth_bytes
+        if growth:
+            if memory.try_reserve(self, growth):
+                self._counted_bytes += growth
+            else:
+                self._wait_for_memory(growth)
 
-    def _reserve(self) -> None:
-        """Reserve the memory of a frame before the rest of it is read, or wait for it."""
-        wanted = self._receiver.under_way_bytes
-        if self._host.memory.try_reserve(wanted):
-            self._reserved_bytes = wanted
-        else:
-            self._wait_for_memory(wanted)
+    def _release(self, count: int) -> None:
+        if self._counted_bytes:
+            self._held_bytes -= count
+            self._counted_bytes -= count
+            self._host.memory.give_back(count)
 
     def _memory_has_room(self) -> bool:
-        if self._reserved_bytes or not self._host.memory.is_full:
+        if self._receiver.under_way_bytes or not self._host.memory.is_full:
             return True
         self._wait_for_memory(0)
         return False
 
     def _wait_for_memory(self, wanted: int) -> None:
         self._is_waiting_for_memory = True
-        self._host.memory.wait_for(wanted, self._memory_is_there)
+        self._awaited_bytes = wanted
+        self._host.memory.wait_for(self, wanted)
 
-    def _memory_is_there(self) -> None:
+    def memory_is_there(self) -> None:
         self._is_waiting_for_memory = False
-        self._reserved_bytes = self._receiver.under_way_bytes
+        self._counted_bytes += self._awaited_bytes
         self._schedule_flush()
 
     def _set_reading(self, wanted: bool) -> None:

@@ -118,14 +118,14 @@ class TcpServer:
             return
         now = host.loop.time()
         limits = self.limits
+        stalled: list[TcpConnection] = []
         for connection in tuple(host.connections):
             silent = now - connection.active_at
             if connection.is_idle and silent > limits.idle_seconds_max:
                 connection.close("idle")
-            elif (
-                connection.is_stalled_in_frame
-                and self.memory.has_waiting
-                and silent > limits.stalled_seconds_max
-            ):
-                connection.close("stalled in a frame while others wait for memory")
+            elif connection.under_way_bytes and silent > limits.stalled_seconds_max:
+                stalled.append(connection)
+        if stalled and self.memory.has_waiting:
+            largest = max(stalled, key=lambda connection: connection.under_way_bytes)
+            largest.close("its frame stands still while others wait for memory")
         self._sweep = host.loop.call_later(self._sweep_seconds(), self._end_idle)
