@@ -14,6 +14,10 @@ from uuid import UUID
 from holdfast.identifiers import WRITER_ID_BYTES, WriterId
 
 
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Counts while the machine is suspended, too: a claim must grow old then as well."""
+
+
 class Environment(Protocol):
     """What a piece of Holdfast may know of the world outside its inputs."""
 
@@ -45,7 +49,7 @@ class SystemEnvironment:
         self._random = random.SystemRandom()
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return time.clock_gettime(_CLOCK)
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
