@@ -8,13 +8,26 @@ import dataclasses
 import difflib
 import enum
 import functools
+import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from holdfast.log.append import AppendRules
 from holdfast.log.retention import RetentionRules
 
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
+WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
+"""As Java reads one: Python's int() would also take underscores and other scripts' digits."""
+FRACTION = re.compile(r"[+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]{1,3})?")
+
+
+class ConfigSource(enum.IntEnum):
+    """Where a value comes from; Kafka's codes, as DescribeConfigs sends them."""
+
+    TOPIC = 1
+    STATIC_BROKER = 4
+    DEFAULT = 5
 
 
 class ConfigType(enum.IntEnum):
@@ -44,24 +57,22 @@ class ConfigDefinition:
         """What is wrong with a value; None where it is legal."""
         match self.type:
             case ConfigType.BOOLEAN:
-                legal = value.lower() in ("true", "false")
+                legal = value.strip().lower() in ("true", "false")
                 return None if legal else f"{self.name}: {value!r} is neither true nor false"
             case ConfigType.INT | ConfigType.LONG:
                 return self._number_problem(value)
             case ConfigType.DOUBLE:
-                try:
-                    legal = 0.0 <= float(value) <= 1.0
-                except ValueError:
-                    legal = False
+                number = FRACTION.fullmatch(value.strip())
+                legal = number is not None and 0.0 <= float(number[0]) <= 1.0
                 return None if legal else f"{self.name}: {value!r} is not a number from 0 to 1"
             case ConfigType.STRING | ConfigType.LIST:
                 return self._choice_problem(value)
 
     def _number_problem(self, value: str) -> str | None:
-        try:
-            number = int(value)
-        except ValueError:
-            return f"{self.name}: {value!r} is not a whole number"
+        matched = WHOLE_NUMBER.fullmatch(value.strip())
+        if matched is None:
+            return f"{self.name}: {value[:80]!r} is not a whole number"
+        number = int(matched[0])
         if not self.low <= number <= self.high:
             return f"{self.name}: {number} is not between {self.low} and {self.high}"
         return None
@@ -69,11 +80,16 @@ class ConfigDefinition:
     def _choice_problem(self, value: str) -> str | None:
         if not self.choices:
             return None
-        given = value.split(",") if self.type is ConfigType.LIST else [value]
+        given = list_items(value) if self.type is ConfigType.LIST else [value]
         for item in given:
-            if item.strip() not in self.choices:
-                return f"{self.name}: {item.strip()!r} is not one of {', '.join(self.choices)}"
+            if item not in self.choices:
+                return f"{self.name}: {item[:80]!r} is not one of {', '.join(self.choices)}"
         return None
+
+
+def list_items(value: str) -> list[str]:
+    """The items of a LIST value; an empty one has none."""
+    return [item.strip() for item in value.split(",")] if value.strip() else []
 
 
 _NO_EFFECT = "Accepted for Kafka's tools; has no effect on an object store."
@@ -190,6 +206,26 @@ def effective(configs: Mapping[str, str], name: str) -> str:
     return configs.get(name, TOPIC_CONFIGS[name].default)
 
 
+class ShownConfig(NamedTuple):
+    """A configuration of a topic, as a client sees it."""
+
+    definition: ConfigDefinition
+    value: str
+    source: ConfigSource
+
+
+def shown_configs(configs: Mapping[str, str]) -> list[ShownConfig]:
+    """All configurations of a topic: its own values, and the defaults of the others."""
+    return [
+        ShownConfig(
+            definition,
+            effective(configs, name),
+            ConfigSource.TOPIC if name in configs else ConfigSource.DEFAULT,
+        )
+        for name, definition in TOPIC_CONFIGS.items()
+    ]
+
+
 def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
     """Read the configurations that have an effect."""
     value = functools.partial(effective, configs)
@@ -203,6 +239,6 @@ def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
         retention=RetentionRules(
             retention_ms=int(value("retention.ms")),
             retention_bytes=int(value("retention.bytes")),
-            deletes="delete" in value("cleanup.policy"),
+            deletes="delete" in list_items(value("cleanup.policy")),
         ),
     )

@@ -4,10 +4,18 @@ Pure. Refusals are values with Kafka's own error names.
 """
 
 import dataclasses
-from collections.abc import Mapping
+import enum
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
-from holdfast.cluster.configs import config_problem
+from holdfast.cluster.configs import (
+    TOPIC_CONFIGS,
+    ConfigType,
+    config_problem,
+    effective,
+    list_items,
+)
 from holdfast.cluster.facts import PartitionsAdded, TopicConfigured, TopicCreated
 from holdfast.cluster.state import ControlState, Topic
 from holdfast.identifiers import topic_name_problem
@@ -25,6 +33,23 @@ class TopicRefused:
     message: str
 
 
+class ConfigOperation(enum.IntEnum):
+    """What IncrementalAlterConfigs can do to one configuration; Kafka's codes."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    """One step of an incremental change."""
+
+    name: str
+    operation: ConfigOperation
+    value: str
+
+
 def decide_create(
     state: ControlState,
     *,
@@ -40,6 +65,11 @@ def decide_create(
         return TopicRefused("INVALID_TOPIC_EXCEPTION", problem)
     if name in state.names:
         return TopicRefused("TOPIC_ALREADY_EXISTS", f"Topic '{name}' already exists.")
+    colliding = _colliding_name(state, name)
+    if colliding is not None:
+        return TopicRefused(
+            "INVALID_TOPIC_EXCEPTION", f"Topic '{name}' collides with existing topic: {colliding}"
+        )
     if not 0 < partitions <= PARTITIONS_MAX:
         return TopicRefused(
             "INVALID_PARTITIONS",
@@ -55,6 +85,17 @@ def decide_create(
     if isinstance(checked, TopicRefused):
         return checked
     return TopicCreated(topic_id, name, state.spread(partitions), checked)
+
+
+def _colliding_name(state: ControlState, name: str) -> str | None:
+    """A topic whose name differs in '.' and '_' only: one metric name would stand for both."""
+    if "." not in name and "_" not in name:
+        return None
+    metric_name = name.replace(".", "_")
+    for other in state.names:
+        if len(other) == len(name) and other.replace(".", "_") == metric_name:
+            return other
+    return None
 
 
 def decide_partitions(
@@ -83,6 +124,35 @@ def decide_configs(
     if isinstance(checked, TopicRefused):
         return checked
     return TopicConfigured(topic.topic_id, checked)
+
+
+def decide_config_changes(
+    topic: Topic, changes: Sequence[ConfigChange]
+) -> TopicConfigured | TopicRefused:
+    """Change some of a topic's configurations, and leave the others."""
+    configs: dict[str, str | None] = dict(topic.configs)
+    for name, operation, value in changes:
+        match operation:
+            case ConfigOperation.SET:
+                configs[name] = value
+            case ConfigOperation.DELETE:
+                configs.pop(name, None)
+            case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
+                definition = TOPIC_CONFIGS.get(name)
+                if definition is None or definition.type is not ConfigType.LIST:
+                    return TopicRefused(
+                        "INVALID_CONFIG",
+                        f"topic {topic.name}: Can't {operation.name} to key {name[:200]} because"
+                        " its type is not LIST.",
+                    )
+                items = list_items(effective(topic.configs, name))
+                given = list_items(value)
+                if operation is ConfigOperation.APPEND:
+                    items += [item for item in dict.fromkeys(given) if item not in items]
+                else:
+                    items = [item for item in items if item not in given]
+                configs[name] = ",".join(items)
+    return decide_configs(topic, configs)
 
 
 def check_configs(name: str, configs: Mapping[str, str | None]) -> dict[str, str] | TopicRefused:

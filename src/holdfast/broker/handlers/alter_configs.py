@@ -1,0 +1,132 @@
+"""AlterConfigs (33), versions 0 to 2.
+
+Replaces all configurations of a topic: those that are not named go back to their defaults.
+Deviations: a broker's settings are chosen at its start, so altering a broker is refused.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, control_durable, lane_refusal
+from holdfast.cluster.facts import TopicConfigured
+from holdfast.cluster.state import Topic
+from holdfast.cluster.topics import TopicRefused, decide_configs
+from holdfast.identifiers import topic_name_problem
+from holdfast.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+TOPIC, BROKER = 2, 4
+
+
+async def handle(
+    broker: Broker, request: AlterConfigsRequest, context: RequestContext
+) -> AlterConfigsResponse:
+    del context
+    times = Counter((r.resource_type, r.resource_name) for r in request.resources)
+    decided: dict[tuple[int, str], TopicRefused | None] = {}
+    for resource in request.resources:
+        key = (resource.resource_type, resource.resource_name)
+        decided[key] = duplicate_resource(*key, times[key]) or alter(
+            broker, *key, lambda topic, r=resource: _replace(topic, r), request.validate_only
+        )
+    failed = None
+    if not request.validate_only:
+        failed = await control_durable(broker, WAIT_MS_DEFAULT)
+    return AlterConfigsResponse(
+        responses=[_result(*key, refused or failed) for key, refused in decided.items()]
+    )
+
+
+def _replace(topic: Topic, resource: AlterConfigsResource) -> TopicConfigured | TopicRefused:
+    problem = change_problem(
+        topic,
+        [config.name for config in resource.configs],
+        [config.name for config in resource.configs if config.value is None],
+    )
+    if problem is not None:
+        return problem
+    return decide_configs(topic, {config.name: config.value for config in resource.configs})
+
+
+def duplicate_resource(resource_type: int, name: str, times: int) -> TopicRefused | None:
+    """A resource may be in a request once."""
+    if times == 1:
+        return None
+    return TopicRefused(
+        "INVALID_REQUEST",
+        "Each resource must appear at most once:"
+        f" {name[:249]!r} of type {resource_type} is {times} times in the request",
+    )
+
+
+def alter(
+    broker: Broker,
+    resource_type: int,
+    name: str,
+    change: Callable[[Topic], TopicConfigured | TopicRefused],
+    validate_only: bool,
+) -> TopicRefused | None:
+    """Decide the change of one resource, and add it to the control lane unless only asked."""
+    if resource_type == BROKER:
+        return TopicRefused(
+            "INVALID_REQUEST",
+            f"broker {name[:80]!r}: its settings are chosen when it starts and cannot be altered",
+        )
+    if resource_type != TOPIC:
+        return TopicRefused(
+            "INVALID_REQUEST",
+            f"resource type {resource_type}: only topics (2) have configurations to alter",
+        )
+    refused = lane_refusal(broker.control, fenced="NOT_CONTROLLER")
+    if refused is not None:
+        return refused
+    if not name:
+        return TopicRefused("INVALID_REQUEST", "Default topic resources are not allowed.")
+    topic = broker.state.topic_named(name)
+    if topic is None:
+        problem = topic_name_problem(name)
+        if problem is not None:
+            return TopicRefused("INVALID_TOPIC_EXCEPTION", problem)
+        return TopicRefused("UNKNOWN_TOPIC_OR_PARTITION", f"The topic '{name}' does not exist.")
+    fact = change(topic)
+    if isinstance(fact, TopicRefused):
+        return fact
+    if not validate_only and fact.configs != topic.configs:
+        broker.control.appender.add(fact)
+    return None
+
+
+def change_problem(
+    topic: Topic, names: Sequence[str], without_value: Sequence[str]
+) -> TopicRefused | None:
+    """What both ways of altering refuse before they look at the configurations themselves."""
+    twice = [name[:200] for name, times in Counter(names).items() if times > 1]
+    if twice:
+        return TopicRefused(
+            "INVALID_REQUEST",
+            f"topic {topic.name}: duplicate config keys: {', '.join(twice[:10])}",
+        )
+    if without_value:
+        return TopicRefused(
+            "INVALID_REQUEST",
+            f"topic {topic.name}: Null value not supported for:"
+            f" {', '.join(name[:200] for name in without_value[:10])}",
+        )
+    return None
+
+
+def _result(
+    resource_type: int, name: str, refused: TopicRefused | None
+) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=error_code(refused.error if refused is not None else "NONE"),
+        error_message=refused.message if refused is not None else None,
+        resource_type=resource_type,
+        resource_name=name,
+    )

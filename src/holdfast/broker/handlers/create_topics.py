@@ -1,0 +1,158 @@
+"""CreateTopics (19), versions 2 to 7.
+
+A topic is answered for once the object that creates it is in the store.
+Deviations: the store replicates, so the replication factor is 1 (or -1), and a manual assignment
+may name this broker only; a topic id is not returned for validate_only.
+"""
+
+import dataclasses
+from collections import Counter
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.topic_creation import control_durable, lane_refusal
+from holdfast.cluster.configs import shown_configs
+from holdfast.cluster.facts import TopicCreated
+from holdfast.cluster.topics import PARTITIONS_MAX, TopicRefused, decide_create
+from holdfast.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from holdfast.protocol.primitives import ZERO_UUID
+
+REPLICATION_FACTOR = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Shape:
+    """How many partitions a topic gets, and of what."""
+
+    partitions: int
+    replication_factor: int
+
+
+async def handle(
+    broker: Broker, request: CreateTopicsRequest, context: RequestContext
+) -> CreateTopicsResponse:
+    del context
+    times = Counter(topic.name for topic in request.topics)
+    decided: dict[str, TopicCreated | TopicRefused] = {}
+    partitions = 0
+    for topic in request.topics:
+        if times[topic.name] > 1:
+            decided[topic.name] = TopicRefused(
+                "INVALID_REQUEST",
+                f"Duplicate topic name: {topic.name} is {times[topic.name]} times in the request",
+            )
+            continue
+        fact = _decide(broker, topic, partitions)
+        decided[topic.name] = fact
+        if isinstance(fact, TopicCreated):
+            partitions += len(fact.lanes)
+            if not request.validate_only:
+                broker.control.appender.add(fact)
+    if not request.validate_only:
+        failed = await control_durable(broker, request.timeout_ms)
+        if failed is not None:
+            decided = {
+                name: failed if isinstance(fact, TopicCreated) else fact
+                for name, fact in decided.items()
+            }
+    return CreateTopicsResponse(
+        topics=[
+            _refused(name, fact)
+            if isinstance(fact, TopicRefused)
+            else _created(fact, is_real=not request.validate_only)
+            for name, fact in decided.items()
+        ]
+    )
+
+
+def _decide(
+    broker: Broker, topic: CreatableTopic, partitions_before: int
+) -> TopicCreated | TopicRefused:
+    refused = lane_refusal(broker.control, fenced="NOT_CONTROLLER")
+    if refused is not None:
+        return refused
+    shape = _shape(broker, topic)
+    if isinstance(shape, TopicRefused):
+        return shape
+    if partitions_before > 0 and partitions_before + shape.partitions > PARTITIONS_MAX:
+        return TopicRefused(
+            "POLICY_VIOLATION",
+            f"topic {topic.name}: {partitions_before} + {shape.partitions} partitions in one"
+            f" request are more than {PARTITIONS_MAX}",
+        )
+    return decide_create(
+        broker.state,
+        topic_id=broker.environment.new_uuid(),
+        name=topic.name,
+        partitions=shape.partitions,
+        replication_factor=shape.replication_factor,
+        configs={config.name: config.value for config in topic.configs},
+    )
+
+
+def _shape(broker: Broker, topic: CreatableTopic) -> _Shape | TopicRefused:
+    """From the counts, or from a manual assignment, never from both."""
+    if not topic.assignments:
+        wanted = topic.num_partitions
+        default = broker.settings.num_partitions
+        return _Shape(default if wanted == -1 else wanted, topic.replication_factor)
+    if topic.replication_factor != -1 or topic.num_partitions != -1:
+        return TopicRefused(
+            "INVALID_REQUEST",
+            f"topic {topic.name}: a manual assignment was given, so the number of partitions"
+            f" ({topic.num_partitions}) and the replication factor ({topic.replication_factor})"
+            " must both be -1",
+        )
+    count = len(topic.assignments)
+    if {a.partition_index for a in topic.assignments} != set(range(count)):
+        return TopicRefused(
+            "INVALID_REPLICA_ASSIGNMENT",
+            f"topic {topic.name}: {count} partitions were assigned; their numbers must be 0 to"
+            f" {count - 1}, each once",
+        )
+    for assignment in topic.assignments:
+        problem = assignment_problem(broker, assignment.broker_ids)
+        if problem is not None:
+            return TopicRefused(
+                "INVALID_REPLICA_ASSIGNMENT",
+                f"topic {topic.name}, partition {assignment.partition_index}: {problem}",
+            )
+    return _Shape(count, REPLICATION_FACTOR)
+
+
+def assignment_problem(broker: Broker, broker_ids: list[int]) -> str | None:
+    """What is wrong with the replicas that a client chose for one partition."""
+    this = broker.settings.broker_id
+    if broker_ids == [this]:
+        return None
+    return f"assigned to brokers {broker_ids[:10]}; the only assignment there is is [{this}]"
+
+
+def _refused(name: str, refused: TopicRefused) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name,
+        topic_id=ZERO_UUID,
+        error_code=error_code(refused.error),
+        error_message=refused.message,
+    )
+
+
+def _created(fact: TopicCreated, *, is_real: bool) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=fact.name,
+        topic_id=fact.topic_id if is_real else ZERO_UUID,
+        num_partitions=len(fact.lanes),
+        replication_factor=REPLICATION_FACTOR,
+        configs=[
+            CreatableTopicConfigs(
+                name=shown.definition.name, value=shown.value, config_source=shown.source
+            )
+            for shown in shown_configs(fact.configs)
+        ],
+    )

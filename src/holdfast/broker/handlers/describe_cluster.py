@@ -1,0 +1,57 @@
+"""DescribeCluster (60), versions 0 to 2.
+
+The broker that owns the control lane answers, so it is the controller. Brokers that were
+registered before it and own nothing are shown as fenced, to those who ask for fenced ones.
+"""
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext, error_code
+from holdfast.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS, CONTROLLERS = 1, 2
+CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+"""Create, alter, describe, cluster action, describe and alter configs, idempotent write."""
+NOT_ASKED = -2147483648
+
+
+def handle(
+    broker: Broker, request: DescribeClusterRequest, context: RequestContext
+) -> DescribeClusterResponse:
+    del context
+    asked = request.endpoint_type
+    if asked != BROKERS:
+        known = asked == CONTROLLERS
+        return DescribeClusterResponse(
+            error_code=error_code(
+                "MISMATCHED_ENDPOINT_TYPE" if known else "UNSUPPORTED_ENDPOINT_TYPE"
+            ),
+            error_message=(
+                "this is an endpoint for brokers (1), not for controllers (2)"
+                if known
+                else f"there is no endpoint type {asked}"
+            ),
+            endpoint_type=BROKERS,
+        )
+    this = broker.settings.broker_id
+    with_operations = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        endpoint_type=BROKERS,
+        cluster_id=broker.state.cluster_id,
+        controller_id=this,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=known.broker_id,
+                host=known.host,
+                port=known.port,
+                rack=known.rack,
+                is_fenced=known.broker_id != this,
+            )
+            for known in broker.state.brokers.values()
+            if known.broker_id == this or request.include_fenced_brokers
+        ],
+        cluster_authorized_operations=CLUSTER_OPERATIONS if with_operations else NOT_ASKED,
+    )

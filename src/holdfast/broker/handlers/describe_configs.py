@@ -1,0 +1,221 @@
+"""DescribeConfigs (32), versions 1 to 4.
+
+Topics show all of Kafka's topic configurations. A broker shows the settings that it was started
+with, read-only. What is shown of topics is durable.
+Deviations: there are no defaults for all topics of a broker, so the last synonym of a topic's
+configuration is its own name with Kafka's default; an empty list of keys asks for all.
+"""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.handlers.alter_configs import BROKER, TOPIC
+from holdfast.broker.settings import LANES_DEFAULT, BrokerSettings
+from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, control_durable
+from holdfast.cluster.configs import ConfigSource, ConfigType, shown_configs
+from holdfast.cluster.topics import TopicRefused
+from holdfast.identifiers import topic_name_problem
+from holdfast.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+
+class _Row(NamedTuple):
+    """One configuration, whosever it is."""
+
+    name: str
+    type: ConfigType
+    value: str | None
+    default: str | None
+    source: ConfigSource
+    documentation: str
+    read_only: bool
+
+
+async def handle(
+    broker: Broker, request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse:
+    del context
+    described = [(resource, _rows(broker, resource)) for resource in request.resources]
+    failed = await control_durable(broker, WAIT_MS_DEFAULT)
+    if failed is not None:
+        described = [
+            (resource, failed if resource.resource_type == TOPIC else rows)
+            for resource, rows in described
+        ]
+    return DescribeConfigsResponse(
+        results=[_result(request, resource, rows) for resource, rows in described]
+    )
+
+
+def _rows(broker: Broker, resource: DescribeConfigsResource) -> Iterable[_Row] | TopicRefused:
+    if resource.resource_type == TOPIC:
+        rows = _topic_rows(broker, resource.resource_name)
+    elif resource.resource_type == BROKER:
+        rows = _broker_rows(broker, resource.resource_name)
+    else:
+        rows = TopicRefused(
+            "INVALID_REQUEST",
+            f"resource type {resource.resource_type}: only topics ({TOPIC}) and brokers ({BROKER})"
+            " have configurations",
+        )
+    if isinstance(rows, TopicRefused) or not resource.configuration_keys:
+        return rows
+    keys = set(resource.configuration_keys)
+    return [row for row in rows if row.name in keys]
+
+
+def _topic_rows(broker: Broker, name: str) -> list[_Row] | TopicRefused:
+    topic = broker.state.topic_named(name)
+    if topic is None:
+        problem = topic_name_problem(name)
+        if problem is not None:
+            return TopicRefused("INVALID_TOPIC_EXCEPTION", problem)
+        return TopicRefused("UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {name!r}")
+    return [
+        _Row(
+            definition.name,
+            definition.type,
+            value,
+            definition.default,
+            source,
+            definition.documentation,
+            read_only=False,
+        )
+        for definition, value, source in shown_configs(topic.configs)
+    ]
+
+
+def _broker_rows(broker: Broker, name: str) -> list[_Row] | TopicRefused:
+    this = broker.settings.broker_id
+    if name == "":
+        return []  # defaults for all brokers: there are none
+    if name != str(this):
+        return TopicRefused(
+            "INVALID_REQUEST",
+            f"Unexpected broker id, expected {this} or empty string, but received {name[:80]}",
+        )
+    mine = _shown_settings(broker.settings, broker.state.lanes)
+    usual = _shown_settings(
+        BrokerSettings(broker_id=this, host=broker.settings.host, port=broker.settings.port),
+        LANES_DEFAULT,
+    )
+    return [
+        _Row(
+            shown.name,
+            shown.type,
+            shown.value,
+            default.value,
+            ConfigSource.DEFAULT if shown.value == default.value else ConfigSource.STATIC_BROKER,
+            shown.documentation,
+            read_only=True,
+        )
+        for shown, default in zip(mine, usual, strict=True)
+    ]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _ShownSetting:
+    name: str
+    type: ConfigType
+    value: str | None
+    documentation: str
+
+
+def _shown_settings(settings: BrokerSettings, lanes: int) -> list[_ShownSetting]:
+    """The settings that have an effect, under Kafka's names where Kafka has them."""
+
+    def number(name: str, value: float, documentation: str) -> _ShownSetting:
+        return _ShownSetting(name, ConfigType.LONG, str(int(value)), documentation)
+
+    creates = "true" if settings.auto_create_topics_enable else "false"
+    address = f"{settings.host}:{settings.port}"
+    return [
+        number("broker.id", settings.broker_id, "The id of this broker."),
+        number("node.id", settings.broker_id, "The same as broker.id."),
+        _ShownSetting("broker.rack", ConfigType.STRING, settings.rack, "Where this broker is."),
+        _ShownSetting(
+            "holdfast.advertised.address", ConfigType.STRING, address, "Where clients reach it."
+        ),
+        _ShownSetting(
+            "auto.create.topics.enable",
+            ConfigType.BOOLEAN,
+            creates,
+            "Whether asking for a missing topic creates it.",
+        ),
+        number("num.partitions", settings.num_partitions, "Of a topic that does not say."),
+        number("default.replication.factor", 1, "Always 1: the store replicates."),
+        number("fetch.max.bytes", settings.fetch_bytes_max, "The most that one fetch returns."),
+        number(
+            "max.incremental.fetch.session.cache.slots",
+            settings.fetch_sessions_max,
+            "How many fetch sessions are kept.",
+        ),
+        number(
+            "log.retention.check.interval.ms",
+            settings.retention_check_interval_s * 1000,
+            "How often retention is applied.",
+        ),
+        number(
+            "producer.id.expiration.ms",
+            settings.producer_id_expiration_ms,
+            "After how long a silent producer is forgotten.",
+        ),
+        number("holdfast.lanes", lanes, "Data lanes; fixed when the store was first used."),
+        number(
+            "holdfast.linger.ms",
+            settings.group.linger_ms,
+            "How long records wait for company before they are put.",
+        ),
+        number(
+            "holdfast.claim.valid.ms",
+            settings.group.claim_valid_ms,
+            "How long a claim is trusted without looking at the store.",
+        ),
+        number("holdfast.tail.bytes", settings.tail_bytes, "Memory for the newest records."),
+        number("holdfast.cache.bytes", settings.cache_bytes, "Memory for records read back."),
+    ]
+
+
+def _result(
+    request: DescribeConfigsRequest,
+    resource: DescribeConfigsResource,
+    rows: Iterable[_Row] | TopicRefused,
+) -> DescribeConfigsResult:
+    if isinstance(rows, TopicRefused):
+        return DescribeConfigsResult(
+            error_code=error_code(rows.error),
+            error_message=rows.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+    return DescribeConfigsResult(
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[
+            DescribeConfigsResourceResult(
+                name=row.name,
+                value=row.value,
+                read_only=row.read_only,
+                config_source=row.source,
+                synonyms=_synonyms(row) if request.include_synonyms else [],
+                config_type=row.type,
+                documentation=row.documentation if request.include_documentation else None,
+            )
+            for row in rows
+        ],
+    )
+
+
+def _synonyms(row: _Row) -> list[DescribeConfigsSynonym]:
+    own = DescribeConfigsSynonym(name=row.name, value=row.value, source=row.source)
+    default = DescribeConfigsSynonym(name=row.name, value=row.default, source=ConfigSource.DEFAULT)
+    return [default] if row.source is ConfigSource.DEFAULT else [own, default]

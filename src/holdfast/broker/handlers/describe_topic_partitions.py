@@ -1,0 +1,93 @@
+"""DescribeTopicPartitions (75), version 0.
+
+Topics in the order of their names, page by page: a page ends after so many partitions, and its
+cursor says where the next one begins. Each partition has one replica: its leader.
+"""
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext, error_code
+from holdfast.cluster.state import Topic
+from holdfast.identifiers import topic_name_problem
+from holdfast.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseCursor,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+PARTITIONS_PER_PAGE_MAX = 2_000
+TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+"""Read, write, create, delete, alter, describe, describe and alter configs."""
+
+
+def handle(
+    broker: Broker, request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    del context
+    asked = sorted({topic.name for topic in request.topics})
+    cursor = request.cursor
+    if cursor is not None and cursor.partition_index < 0:
+        return DescribeTopicPartitionsResponse(
+            topics=[_refused(name, "INVALID_REQUEST") for name in asked]
+        )
+    names = asked or sorted(name for name in broker.state.names if broker.state.topic_named(name))
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+    left = max(1, min(request.response_partition_limit, PARTITIONS_PER_PAGE_MAX))
+    response = DescribeTopicPartitionsResponse()
+    for name in names:
+        first = cursor.partition_index if cursor and cursor.topic_name == name else 0
+        if left == 0:
+            response.next_cursor = _cursor(name, first)
+            break
+        topic = broker.state.topic_named(name)
+        if topic is None:
+            is_legal = topic_name_problem(name) is None
+            error = "UNKNOWN_TOPIC_OR_PARTITION" if is_legal else "INVALID_TOPIC_EXCEPTION"
+            response.topics.append(_refused(name, error))
+            continue
+        end = min(topic.partitions, first + left)
+        response.topics.append(_described(broker, topic, range(first, end)))
+        left -= max(0, end - first)
+        if end < topic.partitions:
+            response.next_cursor = _cursor(name, end)
+            break
+    return response
+
+
+def _cursor(name: str, partition: int) -> DescribeTopicPartitionsResponseCursor:
+    return DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=partition)
+
+
+def _refused(name: str, error: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=error_code(error), name=name)
+
+
+def _described(
+    broker: Broker, topic: Topic, partitions: range
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[_partition(broker, topic, index) for index in partitions],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(
+    broker: Broker, topic: Topic, index: int
+) -> DescribeTopicPartitionsResponsePartition:
+    led = broker.led(topic, index)
+    this = broker.settings.broker_id
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=error_code("NONE" if led is not None else "LEADER_NOT_AVAILABLE"),
+        partition_index=index,
+        leader_id=this if led is not None else -1,
+        leader_epoch=led.lane.leader_epoch if led is not None else -1,
+        replica_nodes=[this],
+        isr_nodes=[this] if led is not None else [],
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[] if led is not None else [this],
+    )

@@ -1,0 +1,76 @@
+"""FindCoordinator (10), versions 0 to 6.
+
+Every group is coordinated by the broker that owns the lanes: this one.
+Deviations: transactions and share groups are not served, and are refused for good.
+"""
+
+import enum
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext, error_code
+from holdfast.cluster.topics import TopicRefused
+from holdfast.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+BATCHED_SINCE = 4
+NO_NODE = -1
+
+
+class KeyType(enum.IntEnum):
+    """What a key names."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+def handle(
+    broker: Broker, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse:
+    refused = _refusal(request.key_type)
+    if context.api_version >= BATCHED_SINCE:
+        keys = request.coordinator_keys
+        return FindCoordinatorResponse(
+            coordinators=[_coordinator(broker, key, refused) for key in keys]
+        )
+    found = _coordinator(broker, request.key, refused)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _refusal(key_type: int) -> TopicRefused | None:
+    match key_type:
+        case KeyType.GROUP:
+            return None
+        case KeyType.TRANSACTION:
+            return TopicRefused("UNSUPPORTED_VERSION", "transactions are not served yet")
+        case KeyType.SHARE:
+            return TopicRefused("INVALID_REQUEST", "share groups are not served")
+        case _:
+            return TopicRefused("INVALID_REQUEST", f"there is no key type {key_type}")
+
+
+def _coordinator(broker: Broker, key: str, refused: TopicRefused | None) -> Coordinator:
+    if refused is not None:
+        return Coordinator(
+            key=key,
+            node_id=NO_NODE,
+            host="",
+            port=NO_NODE,
+            error_code=error_code(refused.error),
+            error_message=refused.message,
+        )
+    return Coordinator(
+        key=key,
+        node_id=broker.settings.broker_id,
+        host=broker.settings.host,
+        port=broker.settings.port,
+    )

@@ -1,0 +1,107 @@
+"""OffsetForLeaderEpoch (23), versions 2 to 4.
+
+Where the log of a leader epoch ended, for consumers that check whether what they read is still
+there (KIP-320). Told only under a claim that is known to be the newest.
+Deviations: the end of the current epoch is the high watermark, as no follower ever asks.
+"""
+
+import asyncio
+
+from holdfast.broker.broker import Broker, Led
+from holdfast.broker.context import RequestContext
+from holdfast.broker.leadership import NO_LEADER_EPOCH, epoch_problem, prove_claim
+from holdfast.broker.topic_creation import WAIT_MS_DEFAULT
+from holdfast.identifiers import LaneId
+from holdfast.log.data_lane import DataLane
+from holdfast.log.partition import EpochStart
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+UNDEFINED = EpochStart(-1, -1)
+
+
+async def handle(
+    broker: Broker, request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    del context
+    newest: dict[LaneId, int] = {}
+    for topic in request.topics:
+        known = broker.state.topic_named(topic.topic)
+        for asked in topic.partitions:
+            led = broker.led(known, asked.partition)
+            if led is not None:
+                heard_of = newest.get(led.lane.lane, NO_LEADER_EPOCH)
+                newest[led.lane.lane] = max(heard_of, asked.current_leader_epoch)
+    problems = await asyncio.gather(
+        *(_prove(broker.lanes[lane], heard_of) for lane, heard_of in newest.items())
+    )
+    claims = dict(zip(newest, problems, strict=True))
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_answer(broker, topic.topic, p, claims) for p in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _prove(lane: DataLane, heard_of: int) -> ErrorCode | None:
+    try:
+        async with asyncio.timeout(WAIT_MS_DEFAULT / 1000):
+            return await prove_claim(lane, heard_of)
+    except TimeoutError:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def _answer(
+    broker: Broker,
+    name: str,
+    asked: OffsetForLeaderPartition,
+    claims: dict[LaneId, ErrorCode | None],
+) -> EpochEndOffset:
+    topic = broker.state.topic_named(name)
+    if topic is None or topic.lane_of(asked.partition) is None:
+        return _refused(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    led = broker.led(topic, asked.partition)
+    if led is None:
+        return _refused(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    # A lane that is not in `claims` was not proved: the topic came while the others were.
+    problem = claims.get(led.lane.lane, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    problem = problem or epoch_problem(led.lane, asked.current_leader_epoch)
+    if problem is not None:
+        return _refused(asked, problem)
+    end = end_of_epoch(led, asked.leader_epoch)
+    return EpochEndOffset(
+        partition=asked.partition, leader_epoch=end.leader_epoch, end_offset=end.start_offset
+    )
+
+
+def end_of_epoch(led: Led, leader_epoch: int) -> EpochStart:
+    """As Kafka's leader answers: there the current epoch is known from the election on, here
+    from the first record on, so what has no record yet is filled in.
+    """
+    log = led.lane.log_of(led.partition)
+    current = led.lane.leader_epoch
+    if leader_epoch < 0 or leader_epoch > current:
+        return UNDEFINED
+    if leader_epoch == current or not log.epochs:
+        return EpochStart(leader_epoch, log.high_watermark)
+    end = log.end_of_epoch(leader_epoch)
+    return EpochStart(end.leader_epoch, min(end.start_offset, log.high_watermark))
+
+
+def _refused(asked: OffsetForLeaderPartition, error: ErrorCode) -> EpochEndOffset:
+    return EpochEndOffset(
+        error_code=error,
+        partition=asked.partition,
+        leader_epoch=UNDEFINED.leader_epoch,
+        end_offset=UNDEFINED.start_offset,
+    )
