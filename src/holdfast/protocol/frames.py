@@ -13,9 +13,12 @@ SCRATCH_BYTES = 256 * 1024
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 FRAME_BYTES_MIN = 8
 """The smallest header: api key, version, correlation id."""
-GROW_FROM_BYTES = 64 * 1024
+EARNEST_BYTES = 1024
+"""From here on a frame counts as being sent, not only announced."""
+ANNOUNCED_BUFFER_BYTES = 64 * 1024
+SENT_BUFFER_BYTES = 1024 * 1024
 GROW_FACTOR = 4
-"""A frame's buffer is at most GROW_FROM_BYTES, or GROW_FACTOR times what has arrived of it."""
+"""A buffer has one of these two sizes, or this many times what has arrived, or the frame's size."""
 SIZE = Struct(">i")
 
 HTTP_OPENINGS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI ")
@@ -56,7 +59,8 @@ class FrameReceiver:
         have = self._have
         if not self.under_way_bytes or have < len(self._frame):
             return 0
-        return min(self.under_way_bytes, max(GROW_FROM_BYTES, GROW_FACTOR * have)) - have
+        least = SENT_BUFFER_BYTES if have >= EARNEST_BYTES else ANNOUNCED_BUFFER_BYTES
+        return min(self.under_way_bytes, max(least, GROW_FACTOR * have)) - have
 
     def buffer(self) -> memoryview:
         """Where the next bytes must be put; valid until `received` is called."""

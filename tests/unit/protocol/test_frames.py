@@ -5,7 +5,12 @@ import struct
 
 import pytest
 
-from holdfast.protocol.frames import GROW_FACTOR, GROW_FROM_BYTES, SCRATCH_BYTES, FrameReceiver
+from holdfast.protocol.frames import (
+    ANNOUNCED_BUFFER_BYTES,
+    GROW_FACTOR,
+    SCRATCH_BYTES,
+    FrameReceiver,
+)
 
 SIZES = (8, 9, 100, 5000, SCRATCH_BYTES - 4, SCRATCH_BYTES, SCRATCH_BYTES + 1, 3_000_000)
 
@@ -49,7 +54,7 @@ def test_two_connections_can_share_the_scratch():
 def test_memory_follows_what_arrived_not_what_was_declared():
     source = receiver()
     source.feed(struct.pack(">i", 100 * 1024 * 1024) + b"ten bytes.")
-    assert len(source.buffer()) <= GROW_FROM_BYTES
+    assert len(source.buffer()) <= ANNOUNCED_BUFFER_BYTES
     source.feed(bytes(1_000_000))
     assert source.allocated_bytes <= GROW_FACTOR * 1_000_010
 

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from holdfast.protocol.frames import GROW_FROM_BYTES
+from holdfast.protocol.frames import ANNOUNCED_BUFFER_BYTES
 
 TLS_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(range(64))
 HOSTILE = {
@@ -107,8 +107,8 @@ def test_frames_that_are_only_announced_hold_up_nobody(on_loop):
         for _ in range(20):
             stalled = await edge.client()
             stalled.send(struct.pack(">i", 100 * 1024 * 1024) + b"only this")
-        await edge.until(lambda: edge.server.memory.used_bytes >= 20 * GROW_FROM_BYTES)
-        assert edge.server.memory.used_bytes < 21 * GROW_FROM_BYTES
+        await edge.until(lambda: edge.server.memory.used_bytes >= 20 * ANNOUNCED_BUFFER_BYTES)
+        assert edge.server.memory.used_bytes < 21 * ANNOUNCED_BUFFER_BYTES
         good = await edge.client()
         assert (await good.ask(1, body=bytes(3_000_000)))[0] == 1
         assert edge.server.connections == 21
