@@ -13,9 +13,9 @@ from holdfast.errors import ConfigurationError
 from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.headers import (
     CORRELATION,
+    SIZE_AND_CORRELATION,
     decode_client_id,
     decode_request_prefix,
-    framed,
 )
 from holdfast.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from holdfast.protocol.primitives import Buffer, MalformedMessage
@@ -53,6 +53,7 @@ class Request:
         "body",
         "client_id",
         "correlation_id",
+        "flexible",
         "frame_bytes",
         "reply",
         "version",
@@ -66,6 +67,7 @@ class Request:
         client_id: str | None,
         body: memoryview,
         frame_bytes: int,
+        flexible: bool,
     ) -> None:
         self.api_key = api_key
         self.version = version
@@ -74,6 +76,8 @@ class Request:
         self.body = body
         """All of the message, to be handed to its `decode`; it keeps the frame alive."""
         self.frame_bytes = frame_bytes
+        self.flexible = flexible
+        """Whether this version has compact lengths and tagged fields."""
         self.reply: Reply | _Pending = PENDING
 
     def __repr__(self) -> str:
@@ -161,15 +165,23 @@ class Connection:
                     f"{served.api_key.name} version {version} is not served, "
                     f"{served.first} to {served.last} are"
                 )
+            nothing = frame[len(frame) :]
             request = Request(
-                served.api_key, 0, correlation_id, None, frame[len(frame) :], len(frame)
+                served.api_key, 0, correlation_id, None, nothing, len(frame), flexible=False
             )
             self._unanswered.append(request)
             self.complete(request, self._served.unsupported_version)
             return None
-        client_id, position = decode_client_id(frame, flexible=version >= served.flexible_since)
+        flexible = version >= served.flexible_since
+        client_id, position = decode_client_id(frame, flexible=flexible)
         request = Request(
-            served.api_key, version, correlation_id, client_id, frame[position:], len(frame)
+            served.api_key,
+            version,
+            correlation_id,
+            client_id,
+            frame[position:],
+            len(frame),
+            flexible,
         )
         self._unanswered.append(request)
         return request
@@ -190,16 +202,13 @@ class Connection:
                 self._send(head, answer)
 
     def _send(self, request: Request, body: Sequence[Buffer]) -> None:
-        header = CORRELATION.pack(request.correlation_id)
-        served = self._served.find(request.api_key)
-        if (
-            served is not None
-            and request.version >= served.flexible_since
-            and request.api_key != ApiKey.API_VERSIONS
-        ):
-            header += b"\0"
-        frame, size = framed(header, body)
-        self._outgoing += frame
+        tagged = request.flexible and request.api_key is not ApiKey.API_VERSIONS
+        size = CORRELATION.size + tagged
+        for piece in body:
+            size += len(piece)
+        header = SIZE_AND_CORRELATION.pack(size, request.correlation_id)
+        self._outgoing.append(header + b"\0" if tagged else header)
+        self._outgoing += body
         self.outgoing_bytes += size
 
     def take_outgoing(self) -> list[Buffer]:

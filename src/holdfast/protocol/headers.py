@@ -6,7 +6,6 @@ header 1, others 0, and ApiVersions always 0, since its reader does not know the
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple
 
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.primitives import (
@@ -21,21 +20,17 @@ FIXED = Struct(">hhi")
 LENGTH = Struct(">h")
 SIZE_AND_CORRELATION = Struct(">ii")
 CORRELATION = Struct(">i")
+SIZE = Struct(">i")
 
 
-class RequestPrefix(NamedTuple):
-    """The part of a request header that is the same in all versions."""
+def decode_request_prefix(frame: Buffer) -> tuple[int, int, int]:
+    """The api key, the version and the correlation id, which stand in all header versions.
 
-    api_key: int
-    api_version: int
-    correlation_id: int
-
-
-def decode_request_prefix(frame: Buffer) -> RequestPrefix:
-    """Raises MalformedMessage where the frame is shorter."""
+    Raises MalformedMessage where the frame is shorter.
+    """
     if len(frame) < FIXED.size:
         raise MalformedMessage(f"a request of {len(frame)} bytes has no room for its header")
-    return RequestPrefix(*FIXED.unpack_from(frame))
+    return FIXED.unpack_from(frame)
 
 
 def decode_client_id(frame: memoryview, *, flexible: bool) -> tuple[str | None, int]:
@@ -97,12 +92,9 @@ def decode_response_header(frame: memoryview, api_key: int, *, flexible: bool) -
     return correlation_id, position
 
 
-def framed(header: bytes, body: Sequence[Buffer]) -> tuple[list[Buffer], int]:
-    """A whole frame and the size that it declares; the header is joined with a small first part."""
+def framed(header: bytes, body: Sequence[Buffer]) -> list[Buffer]:
+    """A whole frame: the size, the header and the body."""
     size = len(header)
     for piece in body:
         size += len(piece)
-    prefix = CORRELATION.pack(size) + header
-    if body and len(body[0]) <= 4096:
-        return [b"".join((prefix, body[0])), *body[1:]], size
-    return [prefix, *body], size
+    return [SIZE.pack(size) + header, *body]

@@ -84,15 +84,18 @@ class Message(Struct):
         return version >= cls.FLEXIBLE_SINCE
 
     @classmethod
-    def decode(cls, source: Buffer, version: int, position: int = 0) -> Self:
-        """The message that fills `source` from `position` to its end.
+    def decode(
+        cls, source: Buffer, version: int, position: int = 0, *, exact: bool = False
+    ) -> Self:
+        """The message at `position`; record batches in it stay slices of `source`.
 
-        Record batches stay slices of `source`. Raises MalformedMessage, also for bytes left over.
+        Bytes after it are passed over, as Kafka does: librdkafka 2.16 sends three too many in a
+        Metadata request for all topics. With `exact` they are refused. Raises MalformedMessage.
         """
         decoder = cls.DECODERS.get(version) or cls._compile_decoder(version)
         view = source if type(source) is memoryview else memoryview(source)
         message, stop = decoder(view, position, len(view))
-        if stop != len(view):
+        if exact and stop != len(view):
             raise MalformedMessage(
                 f"{cls.__name__} v{version} ends at byte {stop} of {len(view)}: bytes are left over"
             )
