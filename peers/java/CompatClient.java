@@ -3,11 +3,13 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Properties;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
 import org.apache.kafka.common.protocol.Errors;
 
 /**
@@ -19,6 +21,9 @@ import org.apache.kafka.common.protocol.Errors;
 public final class CompatClient {
     static final ObjectMapper JSON = new ObjectMapper();
 
+    /** Standard output is for answers alone: what a logger prints goes to standard error. */
+    private static final PrintStream ANSWERS = System.out;
+
     private final Records records;
     private final Topics topics;
 
@@ -28,6 +33,7 @@ public final class CompatClient {
     }
 
     public static void main(String[] arguments) throws Exception {
+        System.setOut(System.err);
         CompatClient client = new CompatClient(arguments[0]);
         ExecutorService threads = Executors.newCachedThreadPool(CompatClient::daemon);
         BufferedReader lines =
@@ -60,9 +66,9 @@ public final class CompatClient {
             answer = refusal(thrown);
         }
         answer.set("id", request.get("id"));
-        synchronized (System.out) {
-            System.out.println(answer);
-            System.out.flush();
+        synchronized (ANSWERS) {
+            ANSWERS.println(answer);
+            ANSWERS.flush();
         }
     }
 
@@ -72,7 +78,10 @@ public final class CompatClient {
             cause = cause.getCause();
         }
         ObjectNode answer = JSON.createObjectNode();
-        answer.put("error", Errors.forException(cause).code());
+        // The consumer's own exception is not among those that have a code.
+        boolean outOfRange = cause instanceof OffsetOutOfRangeException;
+        Errors error = outOfRange ? Errors.OFFSET_OUT_OF_RANGE : Errors.forException(cause);
+        answer.put("error", error.code());
         answer.put("exception", cause.getClass().getSimpleName());
         answer.put("message", String.valueOf(cause.getMessage()));
         return answer;

@@ -11,6 +11,7 @@ import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.kafka.clients.consumer.CloseOptions;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -137,7 +138,9 @@ final class Records {
     }
 
     ObjectNode close(JsonNode request) {
-        consumers.remove(request.get("consumer").asInt()).close();
+        // Without a limit the close would wait for a fetch that is still waiting for records.
+        consumers.remove(request.get("consumer").asInt())
+                .close(CloseOptions.timeout(Duration.ofMillis(200)));
         return CompatClient.JSON.createObjectNode();
     }
 

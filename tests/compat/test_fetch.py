@@ -42,9 +42,10 @@ def test_a_fetch_waits_for_its_minimum_bytes_but_not_longer_than_it_said(
 def test_enough_bytes_end_the_wait_at_once(client: ClientFamily, topic: str):
     client.produce(topic, [Record(value=b"x" * 2000)] * 10)
     settings = ConsumerSettings(fetch_bytes_min=10_000, fetch_wait_ms=15_000)
-    begun = time.monotonic()
-    assert len(client.consume(topic, 10, settings=settings)) == 10
-    assert time.monotonic() - begun < 7
+    with client.consumer(topic, {0: 0}, settings) as consumer:
+        begun = time.monotonic()
+        assert len(consumer.take(10)) == 10
+        assert time.monotonic() - begun < 7
 
 
 def test_a_small_byte_limit_cuts_fetches_but_loses_nothing(client: ClientFamily, topic: str):

@@ -3,7 +3,9 @@
 import time
 from collections.abc import Callable
 
+import pytest
 from tests.compat.families.interface import (
+    Ability,
     ClientFamily,
     ErrorCode,
     OffsetSpec,
@@ -47,6 +49,7 @@ def test_a_timestamp_days_ahead_is_refused(client: ClientFamily, topic: str):
     assert client.list_offset(topic, 0, OffsetSpec.LATEST).offset == 0
 
 
+@pytest.mark.needs(Ability.INVALID_RECORD)
 def test_a_compacted_topic_refuses_a_record_without_a_key(
     client: ClientFamily, topic_name: str, new_topic: NewTopic
 ):

@@ -3,7 +3,9 @@
 It knows nothing of Kafka beyond the smallest question a broker answers (ApiVersions).
 """
 
+import ctypes
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -14,6 +16,13 @@ from pathlib import Path
 API_VERSIONS_V0 = struct.pack(">hhih", 18, 0, 7, -1)
 CLOCK_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 STOP_SECONDS_MAX = 30.0
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent() -> None:
+    """A test run that is killed must leave no broker behind."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class PeerFailed(Exception):
@@ -64,6 +73,7 @@ class Process:
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(environment or {})},
+                preexec_fn=_die_with_parent,
             )
 
     @property

@@ -138,7 +138,7 @@ class Ability(Enum):
     ALTER_CONFIGS = "AlterConfigs"
     POSITION_WITH_LEADER_EPOCH = "OffsetForLeaderEpoch"
     NULL_HEADER = "a header without a value"
-    DELIVERY_TIMESTAMP = "the broker's timestamp in the delivery"
+    INVALID_RECORD = "an error code for a record that the topic does not take"
 
 
 class Consumer(ABC):

@@ -92,6 +92,8 @@ class JavaProgram:
         for line in self._process.stdout:
             answer = json.loads(line)
             self._waiting.pop(answer["id"]).set_result(answer)
+        for waiting in self._waiting.values():
+            waiting.set_exception(RuntimeError("the Java client has ended"))
 
 
 class JavaConsumer(Consumer):
@@ -137,7 +139,7 @@ class Java(ClientFamily):
             Ability.INCREMENTAL_ALTER_CONFIGS,
             Ability.POSITION_WITH_LEADER_EPOCH,
             Ability.NULL_HEADER,
-            Ability.DELIVERY_TIMESTAMP,
+            Ability.INVALID_RECORD,
         }
     )
 

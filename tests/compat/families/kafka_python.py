@@ -85,7 +85,7 @@ class KafkaPython(ClientFamily):
             Ability.TOPIC_ID,
             Ability.MAX_TIMESTAMP,
             Ability.INCREMENTAL_ALTER_CONFIGS,
-            Ability.DELIVERY_TIMESTAMP,
+            Ability.INVALID_RECORD,
         }
     )
 
