@@ -181,7 +181,8 @@ class Broker:
         """Wait until all that was decided about the cluster is durable."""
         barrier = self.control.appender.barrier()
         if barrier is not None:
-            await barrier
+            # Others wait for the same object: one who gives up must not cancel it for all.
+            await asyncio.shield(barrier)
 
     def led(self, topic: Topic | None, partition: int) -> Led | None:
         """The partition of a usable topic, where this broker owns its lane."""
