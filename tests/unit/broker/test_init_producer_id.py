@@ -1,0 +1,78 @@
+"""InitProducerId: an id is given once, whoever asks, and whatever broker was killed before."""
+
+import asyncio
+
+import pytest
+from tests.unit.broker.administered import GatedStore, ask, create, names, run, started, until
+
+from holdfast.protocol.messages.init_producer_id import InitProducerIdRequest
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_an_id_is_never_given_twice_also_across_a_kill(version: int):
+    async def test(store: GatedStore) -> None:
+        given: list[int] = []
+        for _ in range(3):
+            broker = await started(store)
+            for _ in range(3):
+                response = await ask(broker, InitProducerIdRequest(), version)
+                assert (names([response]), response.producer_epoch) == (["NONE"], 0)
+                given.append(response.producer_id)
+        assert len(set(given)) == 9
+        assert min(given) >= 0
+
+    run(test)
+
+
+def test_a_producer_that_names_its_old_id_gets_a_new_one():
+    async def test(store: GatedStore) -> None:
+        broker = await started(store)
+        first = await ask(broker, InitProducerIdRequest(), 4)
+        request = InitProducerIdRequest(producer_id=first.producer_id, producer_epoch=3)
+        second = await ask(broker, request, 4)
+        assert second.producer_id != first.producer_id
+        assert second.producer_epoch == 0
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "error"), [("t", "UNSUPPORTED_VERSION"), ("", "INVALID_REQUEST")]
+)
+def test_a_transactional_id_is_refused_for_good(transactional_id: str, error: str):
+    async def test(store: GatedStore) -> None:
+        broker = await started(store)
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id, transaction_timeout_ms=1000
+        )
+        response = await ask(broker, request, 4)
+        assert (names([response]), response.producer_id) == ([error], -1)
+
+    run(test)
+
+
+def test_a_producer_that_hangs_up_harms_neither_the_lane_nor_the_next_producer():
+    async def test(store: GatedStore) -> None:
+        broker = await started(store)
+        store.gate.clear()
+        first = asyncio.ensure_future(ask(broker, InitProducerIdRequest(), 4))
+        second = asyncio.ensure_future(ask(broker, InitProducerIdRequest(), 4))
+        await until(lambda: broker.state.next_producer_id > 0)
+        first.cancel()
+        await asyncio.wait({first})
+        store.gate.set()
+        assert names([await second]) == ["NONE"]
+        await create(broker, "a")
+
+    run(test)
+
+
+def test_a_broker_that_lost_the_control_lane_asks_to_try_again():
+    async def test(store: GatedStore) -> None:
+        first = await started(store)
+        await started(store)
+        for _ in range(2):
+            response = await ask(first, InitProducerIdRequest(), 4)
+            assert names([response]) == ["COORDINATOR_LOAD_IN_PROGRESS"]
+
+    run(test)
