@@ -31,6 +31,9 @@ from holdfast.store.counting import CountingStore
 MIB = 1024 * 1024
 REMOTE_LINGER_MS = 100
 """A put to a remote store costs money and tens of milliseconds: let a group gather."""
+LOCAL_LINGER_MS = 5
+LOCAL_LINGER_BYTES_MIN = 16 * 1024
+"""On a directory only a busy lane lingers: each put costs CPU, and a quiet one wants its answer."""
 CACHE_SHARE = 5
 """One part in so many of the memory is for what is read back; the rest is for the tail."""
 
@@ -72,7 +75,7 @@ def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
 @_option(
     "--linger-ms",
     type=click.IntRange(0, 60_000),
-    help="How long records gather before a put (else 0 on a directory, 100 on a remote store).",
+    help="Longest time records gather before a put (else 5 on a directory, 100 on a remote store).",
 )
 @_option(
     "--memory",
@@ -209,7 +212,12 @@ def _settings(
 ) -> BrokerSettings:
     linger_ms = options.linger_ms
     if linger_ms is None:
-        linger_ms = REMOTE_LINGER_MS if is_remote else 0
+        linger_ms = REMOTE_LINGER_MS if is_remote else LOCAL_LINGER_MS
+    group = GroupSettings(
+        linger_ms=linger_ms,
+        linger_bytes_min=0 if is_remote else LOCAL_LINGER_BYTES_MIN,
+        claim_valid_ms=options.claim_valid_ms,
+    )
     memory = options.memory_mib * MIB
     return BrokerSettings(
         broker_id=BrokerId(options.broker_id),
@@ -219,7 +227,7 @@ def _settings(
         lanes=options.lanes,
         auto_create_topics_enable=options.auto_create_topics,
         num_partitions=options.num_partitions,
-        group=GroupSettings(linger_ms=linger_ms, claim_valid_ms=options.claim_valid_ms),
+        group=group,
         tail_bytes=memory - memory // CACHE_SHARE,
         cache_bytes=memory // CACHE_SHARE,
     )

@@ -25,12 +25,19 @@ from holdfast.store.put_if_absent import Lost
 PROBE_PATIENCE_S = 2.0
 """How long a probe of the next number is tried before those who wait for it are told."""
 
+QUIET_PART = 5
+"""Nothing new for this part of the linger time means that the producers wait for their answers."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
     """How much goes into one object, and how long it may wait for company."""
 
     linger_ms: int = 0
+    """The longest that records wait for company before they are put."""
+    linger_bytes_min: int = 0
+    """Wait only where so much is expected to come meanwhile, and only while it keeps coming: a put
+    that is shared costs less. 0: always wait, as one would where each put costs money."""
     group_bytes_max: int = 8 * 1024 * 1024
     pending_bytes_max: int = 128 * 1024 * 1024
     claim_valid_ms: int = 5_000
@@ -92,6 +99,8 @@ class Appender(Generic[F]):
         self._in_flight: Group[F] | None = None
         self._wake = asyncio.Event()
         self._full = asyncio.Event()
+        self._bytes_per_s = 0.0
+        self._measured_at = environment.monotonic()
         self._closing = False
         self._released = False
         self._probe: asyncio.Task[None] | None = None
@@ -210,21 +219,38 @@ class Appender(Generic[F]):
             self._fail(violation)
 
     async def _linger(self, group: Group[F]) -> None:
-        due = group.opened_at + self._settings.linger_ms / 1000
-        wait_s = due - self._environment.monotonic()
-        if wait_s <= 0 or self._closing or len(self._groups) > 1:
+        """Let a group gather, where that pays: until it is full, due, or nothing more comes."""
+        linger_s = self._settings.linger_ms / 1000
+        due = group.opened_at + linger_s
+        thrifty = self._settings.linger_bytes_min == 0
+        if not thrifty and self._bytes_per_s * linger_s < self._settings.linger_bytes_min:
             return
-        self._full.clear()
-        if group.bytes < self._settings.group_bytes_max:
+        while not self._closing and len(self._groups) == 1:
+            left_s = due - self._environment.monotonic()
+            if left_s <= 0 or group.bytes >= self._settings.group_bytes_max:
+                return
+            gathered = len(group.facts)
+            self._full.clear()
             try:
-                async with asyncio.timeout(wait_s):
+                async with asyncio.timeout(
+                    left_s if thrifty else min(left_s, linger_s / QUIET_PART)
+                ):
                     await self._full.wait()
             except TimeoutError:
-                return
+                if len(group.facts) == gathered:
+                    return
+
+    def _measure(self, group: Group[F]) -> None:
+        """How fast records come, smoothed over some objects."""
+        now = self._environment.monotonic()
+        elapsed = max(now - self._measured_at, 0.000_1)
+        self._measured_at = now
+        self._bytes_per_s += (group.bytes / elapsed - self._bytes_per_s) / 4
 
     async def _publish_next(self) -> None:
         group = self._groups.popleft()
         self._in_flight = group
+        self._measure(group)
         payload = self._state.layout(group.facts, group.payloads)
         entry = self._seal(EntryKind.DATA, self._encode_facts(group.facts), payload)
         after = self.cursor.advance(entry.header)
