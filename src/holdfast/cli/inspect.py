@@ -1,0 +1,223 @@
+"""`holdfast inspect`: what is in a store, and whether it is unharmed, with no broker asked.
+
+Owns the options, the tables and the exit code: 2 where an object is harmed, which is then named.
+"""
+
+import asyncio
+import sys
+from typing import Any
+
+import click
+
+from holdfast.cli.findings import Findings, Weight
+from holdfast.cli.survey import Survey, Wanted, survey
+from holdfast.cli.tables import echo_json, echo_table, shown_age, shown_bytes
+from holdfast.cli.verification import Verification
+from holdfast.environment import Environment, SystemEnvironment
+from holdfast.errors import StopError
+from holdfast.store.read_only import ReadOnlyStore, open_read_only
+
+EXIT_HARMED = 2
+PROGRESS_EVERY_S = 5.0
+FINDINGS_SHOWN_MAX = 50
+
+
+@click.command()
+@click.option("--store", "store_url", required=True, help="A directory, s3://, gs:// or az://.")
+@click.option("--lane", type=click.IntRange(0), help="This lane only.")
+@click.option("--entries", default=0, type=click.IntRange(0), help="Show the last N lane objects.")
+@click.option(
+    "--claims", default=5, type=click.IntRange(0), show_default=True, help="Hand-offs to show."
+)
+@click.option("--verify", is_flag=True, help="Read everything, and check every checksum.")
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def command(
+    store_url: str, lane: int | None, entries: int, claims: int, verify: bool, as_json: bool
+) -> None:
+    """Show what is in a store, without a broker and without changing anything.
+
+    With --verify every object is read and checked: header, facts and payload checksums, the hash
+    chain of each lane, the CRC of every record batch, and that the offsets of each partition have
+    no hole. Exit code 2 means that an object is harmed; its key is printed. Claims below a lane's
+    floor are kept on purpose, so that a stalled broker can never win such a number again.
+    """
+    wanted = Wanted(lane=lane, claims=claims, entries=entries)
+    sys.exit(asyncio.run(_inspect(store_url, wanted, verify=verify, as_json=as_json)))
+
+
+async def _inspect(store_url: str, wanted: Wanted, *, verify: bool, as_json: bool) -> int:
+    environment = SystemEnvironment()
+    store = open_read_only(store_url, environment=environment)
+    try:
+        findings = Findings(_progress(environment) if verify else None)
+        seen = await _survey(store, environment, wanted, findings)
+        if verify:
+            await Verification(store, environment, findings, lane=wanted.lane).run()
+    finally:
+        await store.close()
+    if as_json:
+        echo_json(_as_json(seen, findings, verify))
+    else:
+        if seen is not None:
+            _echo_survey(seen, environment.now_ms(), wanted)
+        _echo_findings(findings, verify)
+    return EXIT_HARMED if findings.of(Weight.HARM) else 0
+
+
+async def _survey(
+    store: ReadOnlyStore, environment: Environment, wanted: Wanted, findings: Findings
+) -> Survey | None:
+    """None where the control lane is harmed; the harm is a finding, here and in each lane."""
+    try:
+        seen = await survey(store, environment, wanted)
+    except StopError as error:
+        findings.harm(*_split(str(error)))
+        return None
+    for problem in seen.problems:
+        findings.harm(*_split(problem))
+    return seen
+
+
+def _split(message: str) -> tuple[str, str]:
+    key, _, problem = message.partition(": ")
+    return key, problem
+
+
+def _progress(environment: Environment) -> Any:
+    """A line now and then on stderr, for a person who waits."""
+    said_at = environment.monotonic()
+
+    def say(findings: Findings) -> None:
+        nonlocal said_at
+        now = environment.monotonic()
+        if now - said_at >= PROGRESS_EVERY_S:
+            said_at = now
+            share = 100 * findings.bytes / max(1, findings.bytes_expected)
+            click.echo(
+                f"verified {shown_bytes(findings.bytes)} in {findings.objects} objects"
+                f" ({min(share, 100):.0f}%), {len(findings.of(Weight.HARM))} problems",
+                err=True,
+            )
+
+    return say
+
+
+def _as_json(seen: Survey | None, findings: Findings, verify: bool) -> dict[str, Any]:
+    return {
+        "survey": seen,
+        "verified": {"objects": findings.objects, "bytes": findings.bytes} if verify else None,
+        "harmed": findings.of(Weight.HARM),
+        "left_over": findings.of(Weight.LEFT_OVER),
+    }
+
+
+def _echo_survey(seen: Survey, now_ms: int, wanted: Wanted) -> None:
+    click.echo(f"store    {seen.store}")
+    click.echo(f"cluster  {seen.cluster_id}, {seen.data_lanes} data lanes")
+    for broker_id, address in sorted(seen.brokers.items()):
+        click.echo(f"broker   {broker_id} at {address}")
+    click.echo()
+    echo_table(
+        "LANES",
+        ["lane", "floor", "snapshot", "next", "epoch", "state", "objects", "bytes", "written"],
+        [
+            (
+                row.lane,
+                row.floor,
+                row.snapshot_number if row.snapshot_number >= 0 else None,
+                row.next_number,
+                row.leader_epoch,
+                "HARMED" if row.problem else "released" if row.released else "claimed",
+                row.objects,
+                shown_bytes(row.bytes),
+                shown_age(row.last_written_ms, now_ms),
+            )
+            for row in seen.lanes
+        ],
+    )
+    if wanted.claims:
+        _echo_claims(seen, now_ms)
+    if wanted.entries:
+        _echo_entries(seen, now_ms)
+    _echo_topics(seen)
+
+
+def _echo_claims(seen: Survey, now_ms: int) -> None:
+    click.echo()
+    echo_table(
+        "HAND-OFFS (newest last)",
+        ["lane", "number", "epoch", "broker", "address", "from the owner before", "claimed"],
+        [
+            (
+                row.lane,
+                claim.number,
+                claim.leader_epoch,
+                claim.broker_id,
+                claim.address,
+                claim.how,
+                shown_age(claim.claimed_ms, now_ms),
+            )
+            for row in seen.lanes
+            for claim in row.claims
+        ],
+    )
+
+
+def _echo_entries(seen: Survey, now_ms: int) -> None:
+    click.echo()
+    echo_table(
+        "LANE OBJECTS (newest last)",
+        ["lane", "number", "kind", "facts", "payload", "written"],
+        [
+            (
+                row.lane,
+                entry.number,
+                entry.kind,
+                entry.facts,
+                shown_bytes(entry.payload_bytes),
+                shown_age(entry.written_ms, now_ms),
+            )
+            for row in seen.lanes
+            for entry in row.entries
+        ],
+    )
+
+
+def _echo_topics(seen: Survey) -> None:
+    click.echo()
+    echo_table(
+        "TOPICS",
+        ["topic", "id", "partition", "lane", "log start", "high watermark", "segments", "bytes"],
+        [
+            (
+                f"{topic.name} (deleted)" if topic.deleted else topic.name,
+                topic.topic_id,
+                row.partition,
+                row.lane,
+                row.log_start_offset,
+                row.high_watermark,
+                row.segments,
+                shown_bytes(row.bytes),
+            )
+            for topic in seen.topics
+            for row in topic.partitions
+        ],
+    )
+
+
+def _echo_findings(findings: Findings, verify: bool) -> None:
+    click.echo()
+    left_over = findings.of(Weight.LEFT_OVER)
+    for finding in left_over[:FINDINGS_SHOWN_MAX]:
+        click.echo(f"left over: {finding}")
+    if len(left_over) > FINDINGS_SHOWN_MAX:
+        click.echo(f"left over: and {len(left_over) - FINDINGS_SHOWN_MAX} more (see --json)")
+    harmed = findings.of(Weight.HARM)
+    for finding in harmed:
+        click.echo(f"HARMED: {finding}", err=True)
+    if verify:
+        verdict = f"{len(harmed)} problems" if harmed else "unharmed"
+        click.echo(
+            f"verified {findings.objects} objects, {shown_bytes(findings.bytes)}: {verdict},"
+            f" {len(left_over)} left over"
+        )

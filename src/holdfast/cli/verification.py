@@ -1,0 +1,175 @@
+"""Read every byte of a store and hold it to what the rest of the store says of it.
+
+Owns the order: lanes, then the segments that they name, then what nothing names. Goes on after a
+problem, so that one run names all harmed objects. A broker may write meanwhile: a lane that moves
+under the walk is walked again. Must never write.
+"""
+
+import re
+from uuid import UUID
+
+from holdfast.cli.findings import Findings
+from holdfast.cli.lane_walk import LaneWalk, StoreMoved
+from holdfast.cluster.state import ControlState
+from holdfast.environment import Environment
+from holdfast.errors import ObjectNotFound, RetryError
+from holdfast.identifiers import CONTROL_LANE, LaneId, PartitionId
+from holdfast.lane.keys import entry_key
+from holdfast.log.audit import segment_problems, tile_problems
+from holdfast.log.facts import SegmentRef
+from holdfast.log.partition import PartitionLog
+from holdfast.log.rewriter import claim_in
+from holdfast.log.state import LogState, partition_prefix, segment_key
+from holdfast.store.interface import ObjectEntry, Store
+from holdfast.store.patience import patiently
+
+WALKS_MAX = 5
+LANE_KEY = re.compile(r"(?:lanes|snapshots|floors)/([0-9]{4})/[0-9]{20}")
+TOPIC_ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+SEGMENT_KEY = re.compile(rf"topics/({TOPIC_ID})/([0-9]{{6,}})/([^/]+)")
+
+
+class Verification:
+    """One run over one store."""
+
+    def __init__(
+        self, store: Store, environment: Environment, findings: Findings, *, lane: int | None = None
+    ) -> None:
+        self._store = store
+        self._environment = environment
+        self._findings = findings
+        self._only = lane
+        self._listed: list[ObjectEntry] = []
+
+    async def run(self) -> None:
+        """Fill the findings."""
+        self._listed = await patiently(lambda: self._store.list(""), environment=self._environment)
+        self._findings.bytes_expected = sum(
+            entry.size for entry in self._listed if self._is_wanted(entry.key)
+        )
+        found = {lane for entry in self._listed if (lane := _lane_in(entry.key)) is not None}
+        control: ControlState | None = None
+        if self._only in (None, CONTROL_LANE):
+            control = (await self._walk(CONTROL_LANE)).last_known
+        lanes = found - {CONTROL_LANE}
+        if control is not None:
+            lanes |= {LaneId(i + 1) for i in range(control.lanes)}
+        walks = [await self._walk(lane) for lane in sorted(lanes) if self._only in (None, lane)]
+        if self._only is None:
+            if control is not None:
+                self._check_topics(control, walks)
+            self._check_unnamed(walks)
+            known = lanes if control is None else {LaneId(i + 1) for i in range(control.lanes)}
+            self._check_strangers(known | {CONTROL_LANE})
+
+    def _is_wanted(self, key: str) -> bool:
+        return self._only is None or _lane_in(key) == self._only
+
+    async def _walk(self, lane: LaneId) -> LaneWalk:
+        """Walk one lane, again where a broker deleted what was to be read."""
+        before = len(self._findings.found)
+        for _ in range(WALKS_MAX):
+            walk = LaneWalk(self._store, self._environment, lane, self._findings)
+            try:
+                await walk.run()
+                await self._check_logs(walk)
+            except StoreMoved:
+                self._findings.forget_since(before)
+            else:
+                return walk
+        raise RetryError(
+            f"lane {lane}: a broker deleted objects {WALKS_MAX} times while they were to be read;"
+            " verify again, or stop the broker first"
+        )
+
+    async def _check_logs(self, walk: LaneWalk) -> None:
+        """Segments are read even where the lane is harmed: by the last state that is known."""
+        if isinstance(walk.state, LogState):
+            for log in walk.state.partitions.values():
+                for problem in tile_problems(log):
+                    self._findings.harm(partition_prefix(log.partition), problem)
+        if isinstance(walk.last_known, LogState):
+            for log in list(walk.last_known.partitions.values()):
+                for segment in log.segments:
+                    await self._check_segment(walk, log, segment)
+
+    async def _check_segment(self, walk: LaneWalk, log: PartitionLog, segment: SegmentRef) -> None:
+        key = segment_key(log.partition, segment.name)
+        try:
+            data = await patiently(lambda: self._store.read(key), environment=self._environment)
+        except ObjectNotFound:
+            if walk.cursor is not None:
+                following = entry_key(walk.lane, walk.cursor.next_number)
+                if await self._store.size(following) is not None:
+                    raise StoreMoved from None
+            self._findings.harm(
+                key,
+                f"is missing; it holds offsets {segment.base_offset}..{segment.last_offset}",
+            )
+            return
+        self._findings.read(len(data))
+        for problem in segment_problems(log, segment, data, key=key):
+            self._findings.harm(key, problem)
+
+    def _check_topics(self, control: ControlState, walks: list[LaneWalk]) -> None:
+        """Each partition must be in the lane that lane 0 says, and in no other."""
+        lane_of = {
+            partition: topic.lanes[partition.partition]
+            for topic in (*control.topics.values(), *control.deleted.values())
+            for partition in topic.partition_ids()
+        }
+        for walk in walks:
+            logs = walk.state.partitions if isinstance(walk.state, LogState) else {}
+            for partition in logs:
+                expected = lane_of.get(partition)
+                if expected is None:
+                    self._findings.left_over(
+                        partition_prefix(partition), f"lane {walk.lane} has it; lane 0 does not"
+                    )
+                elif expected != walk.lane:
+                    self._findings.harm(
+                        partition_prefix(partition),
+                        f"is in lane {walk.lane}; lane 0 says lane {expected}",
+                    )
+
+    def _check_unnamed(self, walks: list[LaneWalk]) -> None:
+        """Segments that no fact names: of a crash, of a rival, or of a rewrite under way."""
+        states = [walk.state for walk in walks]
+        if not all(isinstance(state, LogState) for state in states):
+            return  # who knows what the harmed object named
+        walk_of = {partition: walk for walk in walks for partition in walk.state.partitions}
+        named = {
+            segment_key(log.partition, segment.name)
+            for state in states
+            for log in state.partitions.values()
+            for segment in log.segments
+        }
+        removed = {partition for state in states for partition in state.removed}
+        for entry in self._listed:
+            found = SEGMENT_KEY.fullmatch(entry.key)
+            if found is None or entry.key in named:
+                continue
+            partition = PartitionId(UUID(found[1]), int(found[2]))
+            walk = walk_of.get(partition)
+            if partition in removed:
+                problem = "of a deleted topic, and not yet deleted"
+            elif walk is None or walk.cursor is None:
+                problem = "of a partition that no lane has"
+            elif (claim_in(found[3]) or 0) >= walk.cursor.claim:
+                problem = "not named by its lane: being written, or replaced and not yet deleted"
+            else:
+                problem = "not named by its lane: left by a broker that stopped halfway"
+            self._findings.left_over(entry.key, problem)
+
+    def _check_strangers(self, lanes: set[LaneId]) -> None:
+        for entry in self._listed:
+            lane = _lane_in(entry.key)
+            if lane is None and SEGMENT_KEY.fullmatch(entry.key) is None:
+                self._findings.left_over(entry.key, "not an object of Holdfast")
+            elif lane is not None and lane not in lanes:
+                self._findings.left_over(entry.key, f"there is no lane {lane} in this cluster")
+
+
+def _lane_in(key: str) -> LaneId | None:
+    found = LANE_KEY.fullmatch(key)
+    return LaneId(int(found[1])) if found else None

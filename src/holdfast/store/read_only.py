@@ -1,0 +1,148 @@
+"""A store that can be looked at and not changed: for inspection, beside a broker or without one.
+
+Owns the refusal of every change, and the patience with a store that never answers. Must never
+make a directory, nor tidy one up.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+from holdfast.environment import Environment
+from holdfast.errors import CallError, ConfigurationError, RetryError, StoreUnavailable
+from holdfast.store.address import open_store
+from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry, Store
+from holdfast.store.keys import check_key, check_prefix
+from holdfast.store.local_files import LocalFiles
+
+T = TypeVar("T")
+
+SILENCE_S_MAX = 20.0
+"""Without one answer for so long, a person is told instead of kept waiting."""
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
+
+
+class _FilesAsTheyAre(LocalFiles):
+    """The files of a directory that somebody else made."""
+
+    def _make_root(self) -> None:
+        if not self._root.is_dir():
+            raise ConfigurationError(
+                f"there is no directory {str(self._root)!r}: name the one that was given to"
+                " `holdfast serve --store`"
+            )
+
+    def _remove_left_overs(self) -> None:
+        """They are their owner's to remove."""
+
+
+class DirectoryAsItIs:
+    """A directory store without its side effects; `create` and `delete` are refused."""
+
+    is_remote = False
+
+    def __init__(self, path: str) -> None:
+        self.url = path
+        self._files = _FilesAsTheyAre(path)
+
+    async def create(self, key: str, body: Buffers) -> CreateAnswer:
+        raise _refusal("create", key)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        raise _refusal("delete", ", ".join(keys))
+
+    async def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        check_key(key)
+        return await asyncio.to_thread(self._files.read, key, start, length)
+
+    async def size(self, key: str) -> int | None:
+        check_key(key)
+        return await asyncio.to_thread(self._files.size, key)
+
+    async def list(
+        self, prefix: str, *, after: str = "", limit: int | None = None
+    ) -> list[ObjectEntry]:
+        check_prefix(prefix)
+        return await asyncio.to_thread(self._files.list, prefix, after, limit)
+
+    async def close(self) -> None:
+        self._files.close()
+
+
+class ReadOnlyStore:
+    """Any store, without create and delete, and with an end to waiting for it."""
+
+    def __init__(
+        self, store: Store, *, environment: Environment, silence_s_max: float = SILENCE_S_MAX
+    ) -> None:
+        self._store = store
+        self._environment = environment
+        self._silence_s_max = silence_s_max
+        self._answered_at = environment.monotonic()
+
+    @property
+    def url(self) -> str:
+        return self._store.url
+
+    @property
+    def is_remote(self) -> bool:
+        return self._store.is_remote
+
+    async def create(self, key: str, body: Buffers) -> CreateAnswer:
+        raise _refusal("create", key)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        raise _refusal("delete", ", ".join(keys))
+
+    async def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        return await self._bounded(lambda: self._store.read(key, start=start, length=length))
+
+    async def size(self, key: str) -> int | None:
+        return await self._bounded(lambda: self._store.size(key))
+
+    async def list(
+        self, prefix: str, *, after: str = "", limit: int | None = None
+    ) -> list[ObjectEntry]:
+        return await self._bounded(lambda: self._store.list(prefix, after=after, limit=limit))
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    async def _bounded(self, call: Callable[[], Awaitable[T]]) -> T:
+        try:
+            answer = await call()
+        except StoreUnavailable as error:
+            silent_s = self._environment.monotonic() - self._answered_at
+            if silent_s < self._silence_s_max:
+                raise
+            raise RetryError(
+                f"the store {self.url} has not answered for {silent_s:.0f} s: {error}; check the"
+                " address, the credentials and the network"
+            ) from error
+        self._answered_at = self._environment.monotonic()
+        return answer
+
+
+def open_read_only(url: str, *, environment: Environment) -> ReadOnlyStore:
+    """The store at an address, to be looked at; a directory must be there already."""
+    found = _SCHEME.match(url)
+    scheme = found.group(1) if found else ""
+    store: Store
+    if scheme == "memory":
+        raise ConfigurationError(
+            f"{url}: a store in memory can be seen only by the broker that has it"
+        )
+    if scheme == "file" and urlsplit(url).netloc in ("", "localhost"):
+        store = DirectoryAsItIs(unquote(urlsplit(url).path))
+    elif url.strip() and not scheme:
+        store = DirectoryAsItIs(str(Path(url).expanduser()))
+    else:
+        store = open_store(url, environment=environment)
+    return ReadOnlyStore(store, environment=environment)
+
+
+def _refusal(operation: str, what: str) -> CallError:
+    return CallError(f"{operation} of {what[:200]!r}: this store was opened for reading only")
