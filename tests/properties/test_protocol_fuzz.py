@@ -16,7 +16,12 @@ from holdfast.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from holdfast.protocol.primitives import ELEMENTS_MAX, MalformedMessage, write_varint
+from holdfast.protocol.primitives import (
+    ELEMENTS_MAX,
+    MalformedMessage,
+    UnencodableMessage,
+    write_varint,
+)
 from holdfast.protocol.schemas import SCHEMAS
 
 MESSAGES = [message for pair in SCHEMAS.values() for message in pair]
@@ -181,7 +186,7 @@ def test_a_value_that_its_field_cannot_carry_is_refused():
         ProduceRequest(topic_data=[TopicProduceData(name=None)]),
         ProduceRequest(timeout_ms="soon"),
     ):
-        with pytest.raises(MalformedMessage, match="ProduceRequest v3"):
+        with pytest.raises(UnencodableMessage, match="ProduceRequest v3"):
             bad.encode(3)
-    with pytest.raises(MalformedMessage, match="versions 3 to 13"):
+    with pytest.raises(UnencodableMessage, match="versions 3 to 13"):
         ProduceRequest().encode(2)

@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.protocol.fields import Field, Primitive
 from holdfast.protocol.primitives import (
     ENCODE_PROBLEMS,
-    MalformedMessage,
+    UnencodableMessage,
     refuse_null,
     write_varint,
 )
@@ -21,7 +21,7 @@ RUNTIME = {
     "refuse_null": refuse_null,
     "pack": struct.pack,
     "ENCODE_PROBLEMS": ENCODE_PROBLEMS,
-    "MalformedMessage": MalformedMessage,
+    "UnencodableMessage": UnencodableMessage,
 }
 
 
@@ -43,7 +43,7 @@ class EncoderSource(Source):
             self.line("return parts")
         with self.block("except ENCODE_PROBLEMS as problem:"):
             place = f"{message.__name__} v{self.version} cannot be encoded: {{problem}}"
-            self.line(f'raise MalformedMessage(f"{place}") from problem')
+            self.line(f'raise UnencodableMessage(f"{place}") from problem')
         return "def encode(o):\n" + self.text()
 
     def _fixed(self, value: str, fmt: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self, cast, dataclass_transform
 
 from holdfast.protocol import compile as codec
 from holdfast.protocol.fields import LAST, Field
-from holdfast.protocol.primitives import Buffer, MalformedMessage
+from holdfast.protocol.primitives import Buffer, MalformedMessage, UnencodableMessage
 
 
 @dataclass_transform(kw_only_default=True)
@@ -102,24 +102,28 @@ class Message(Struct):
         return cast(Self, message)
 
     def encode(self, version: int) -> list[Buffer]:
-        """The message as buffers in order; those of record batches are the ones handed in."""
+        """The message as buffers in order; those of record batches are the ones handed in.
+
+        Raises UnencodableMessage.
+        """
         encoder = self.ENCODERS.get(version) or self._compile_encoder(version)
         return encoder(self)
 
     @classmethod
     def _compile_decoder(cls, version: int) -> codec.Decoder:
-        cls._check(version)
+        if version not in cls.VERSIONS:
+            raise MalformedMessage(cls._unknown(version))
         decoder = cls.DECODERS[version] = codec.decoder(cls, version, cls.is_flexible(version))
         return decoder
 
     @classmethod
     def _compile_encoder(cls, version: int) -> codec.Encoder:
-        cls._check(version)
+        if version not in cls.VERSIONS:
+            raise UnencodableMessage(cls._unknown(version))
         encoder = cls.ENCODERS[version] = codec.encoder(cls, version, cls.is_flexible(version))
         return encoder
 
     @classmethod
-    def _check(cls, version: int) -> None:
-        if version not in cls.VERSIONS:
-            known = f"{cls.VERSIONS[0]} to {cls.VERSIONS[-1]}"
-            raise MalformedMessage(f"{cls.__name__} has versions {known}, not {version}")
+    def _unknown(cls, version: int) -> str:
+        known = f"{cls.VERSIONS[0]} to {cls.VERSIONS[-1]}"
+        return f"{cls.__name__} has versions {known}, not {version}"

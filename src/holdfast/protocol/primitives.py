@@ -20,7 +20,11 @@ ZERO_UUID = UUID(int=0)
 
 
 class MalformedMessage(CallError):
-    """Bytes that are not the message they claim to be, or a value that its field cannot carry."""
+    """Bytes that are not the message they claim to be."""
+
+
+class UnencodableMessage(CallError):
+    """A value that its field cannot carry in this version: a mistake of ours, not of the peer."""
 
 
 class Refusal(Exception):

@@ -19,6 +19,7 @@ from holdfast.protocol.connection import (
     ServedApis,
 )
 from holdfast.protocol.frames import FrameReceiver
+from holdfast.protocol.primitives import MalformedMessage
 from holdfast.server.events import event
 from holdfast.server.limits import Limits
 from holdfast.server.memory import RequestMemory
@@ -242,14 +243,15 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._core.complete(request, reply)
 
     def _fail(self, request: Request, problem: BaseException) -> None:
+        is_malformed = isinstance(problem, MalformedMessage)
         event(
-            logging.ERROR,
-            "request_failed",
+            logging.WARNING if is_malformed else logging.ERROR,
+            "protocol_violation" if is_malformed else "request_failed",
             peer=self._peer,
             api=request.api_key.name,
             version=request.version,
             client_id=request.client_id,
-            error=repr(problem),
+            reason=repr(problem),
         )
         self._answer(request, CLOSE)
 

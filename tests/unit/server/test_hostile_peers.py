@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from holdfast.protocol.frames import ANNOUNCED_BUFFER_BYTES
+from holdfast.protocol.messages.produce import ProduceRequest
 
 TLS_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(range(64))
 HOSTILE = {
@@ -168,6 +169,21 @@ def test_an_exception_in_a_handler_closes_its_connection_with_one_event(on_loop,
         on_loop(test)
     failures = [r for r in caplog.records if getattr(r, "event", "") == "request_failed"]
     assert [r.fields["api"] for r in failures] == ["PRODUCE", "PRODUCE"]
+
+
+def test_a_body_that_is_not_its_message_is_a_violation_of_the_peer(on_loop, caplog):
+    async def test(edge):
+        edge.dispatcher.script = lambda request, peer: ProduceRequest.decode(
+            request.body, request.version
+        ).encode(request.version)
+        bad = await edge.client()
+        bad.send(bad.frame(1, body=b"no produce request"))
+        assert await bad.closed() == b""
+
+    with caplog.at_level(logging.INFO, logger="holdfast.server"):
+        on_loop(test)
+    named = [(r.event, r.levelname) for r in caplog.records if "ProduceRequest" in r.message]
+    assert named == [("protocol_violation", "WARNING")]
 
 
 def test_more_connections_than_the_bound_are_refused(on_loop):

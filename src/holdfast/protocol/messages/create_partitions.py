@@ -22,7 +22,7 @@ class CreatePartitionsTopic(Struct):
     name: str = string()
     count: int = int32()
     assignments: list[CreatePartitionsAssignment] | None = nullable_array(
-        CreatePartitionsAssignment, default=[]
+        CreatePartitionsAssignment
     )
 
 

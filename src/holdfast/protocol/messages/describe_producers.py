@@ -1,4 +1,4 @@
-"""DescribeProducers (61), versions 0: the active producers of partitions."""
+"""DescribeProducers (61), version 0: the active producers of partitions."""
 
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.fields import INT32, array, int16, int32, int64, nullable_string, string

@@ -1,4 +1,7 @@
-"""DescribeTopicPartitions (75), versions 0: partitions of topics, page by page."""
+"""DescribeTopicPartitions (75), version 0: partitions of topics, page by page.
+
+The two lists of replicas default to empty, not null: the Java admin client cannot take null there.
+"""
 
 from uuid import UUID
 
@@ -42,8 +45,8 @@ class DescribeTopicPartitionsResponsePartition(Struct):
     leader_epoch: int = int32(default=-1)
     replica_nodes: list[int] = array(INT32)
     isr_nodes: list[int] = array(INT32)
-    eligible_leader_replicas: list[int] | None = nullable_array(INT32)
-    last_known_elr: list[int] | None = nullable_array(INT32)
+    eligible_leader_replicas: list[int] | None = nullable_array(INT32, default=[])
+    last_known_elr: list[int] | None = nullable_array(INT32, default=[])
     offline_replicas: list[int] = array(INT32)
 
 

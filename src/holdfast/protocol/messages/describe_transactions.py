@@ -1,4 +1,4 @@
-"""DescribeTransactions (65), versions 0: state of transactions by id."""
+"""DescribeTransactions (65), version 0: state of transactions by id."""
 
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.fields import INT32, STRING, array, int16, int32, int64, string
