@@ -4,7 +4,6 @@ Pure. Owns the header versions: a flexible request has header 2, others 1; a fle
 header 1, others 0, and ApiVersions always 0, since its reader does not know the broker yet.
 """
 
-from collections.abc import Sequence
 from struct import Struct
 
 from holdfast.protocol.api import ApiKey
@@ -20,7 +19,6 @@ FIXED = Struct(">hhi")
 LENGTH = Struct(">h")
 SIZE_AND_CORRELATION = Struct(">ii")
 CORRELATION = Struct(">i")
-SIZE = Struct(">i")
 
 
 def decode_request_prefix(frame: Buffer) -> tuple[int, int, int]:
@@ -90,11 +88,3 @@ def decode_response_header(frame: memoryview, api_key: int, *, flexible: bool) -
     except DECODE_PROBLEMS as problem:
         raise MalformedMessage(f"response header: {problem}") from problem
     return correlation_id, position
-
-
-def framed(header: bytes, body: Sequence[Buffer]) -> list[Buffer]:
-    """A whole frame: the size, the header and the body."""
-    size = len(header)
-    for piece in body:
-        size += len(piece)
-    return [SIZE.pack(size) + header, *body]
