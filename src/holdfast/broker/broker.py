@@ -179,10 +179,7 @@ class Broker:
 
     async def flush_control(self) -> None:
         """Wait until all that was decided about the cluster is durable."""
-        barrier = self.control.appender.barrier()
-        if barrier is not None:
-            # Others wait for the same object: one who gives up must not cancel it for all.
-            await asyncio.shield(barrier)
+        await self.control.appender.flush()
 
     def led(self, topic: Topic | None, partition: int) -> Led | None:
         """The partition of a usable topic, where this broker owns its lane."""

@@ -12,7 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic
 
 from holdfast.environment import Environment
-from holdfast.errors import Fenced, HoldfastError, InvariantViolation, StopError
+from holdfast.errors import (
+    Fenced,
+    HoldfastError,
+    InvariantViolation,
+    StopError,
+    StoreUnavailable,
+)
 from holdfast.identifiers import LaneId, LaneNumber, WriterId
 from holdfast.lane.claim import ClaimedLane, put_entry
 from holdfast.lane.cursor import Cursor
@@ -24,6 +30,8 @@ from holdfast.store.put_if_absent import Lost
 
 PROBE_PATIENCE_S = 2.0
 """How long a probe of the next number is tried before those who wait for it are told."""
+CLOSE_PATIENCE_S = 20.0
+"""How long a lane that closes waits for the store; what is then open is as after a crash."""
 
 QUIET_PART = 5
 """Nothing new for this part of the linger time means that the producers wait for their answers."""
@@ -104,6 +112,7 @@ class Appender(Generic[F]):
         self._closing = False
         self._released = False
         self._probe: asyncio.Task[None] | None = None
+        self._failed: asyncio.Future[None] | None = None
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     @property
@@ -138,10 +147,21 @@ class Appender(Generic[F]):
             self._full.set()
 
     def barrier(self) -> asyncio.Future[None] | None:
-        """Resolves when all that was added so far is durable; None where it is already."""
+        """Resolves when all that was added so far is durable; None where it is already.
+
+        Shared by all who wait: shield it, or use flush.
+        """
+        if self._failed is not None:
+            return self._failed
         if self._groups:
             return self._groups[-1].done
         return self._in_flight.done if self._in_flight is not None else None
+
+    async def flush(self) -> None:
+        """Wait until all that was added so far is durable; who gives up harms nobody else."""
+        barrier = self.barrier()
+        if barrier is not None:
+            await asyncio.shield(barrier)
 
     def is_valid(self) -> bool:
         """Whether the claim is known to be the newest, so that a watermark may be told."""
@@ -186,19 +206,38 @@ class Appender(Generic[F]):
             self._store, self._environment, self.lane, number, give_up_after_s=PROBE_PATIENCE_S
         )
 
-    async def close(self, *, release: bool) -> None:
-        """Put what waits, then, where asked, a release: from here on nothing may be answered."""
+    def stop_adding(self) -> None:
+        """Let nothing more be decided, and what waits for company go at once."""
         self._closing = True
         self._wake.set()
         self._full.set()
-        await self._task
-        if release and self.failure is None:
-            self._released = True
-            entry = self._seal(EntryKind.RELEASE, b"", ())
-            outcome = await put_entry(self._store, self._environment, entry)
-            if not isinstance(outcome, Lost):
-                self.cursor = self.cursor.advance(entry.header)
+
+    async def close(self, *, release: bool) -> None:
+        """Put what waits, then, where asked, a release: from here on nothing may be answered.
+
+        A store that does not answer in time gets no release: the next owner waits, and looks.
+        """
+        self.stop_adding()
+        try:
+            async with asyncio.timeout(CLOSE_PATIENCE_S):
+                if self.failure is None:
+                    await asyncio.shield(self._task)
+                if release and self.failure is None:
+                    await self._put_release()
+        except TimeoutError:
+            self._fail(StoreUnavailable(f"lane {self.lane}: closed while the store did not answer"))
         self.failure = self.failure or Fenced(f"lane {self.lane}: released by this broker")
+        tasks = [task for task in (self._task, self._probe) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+    async def _put_release(self) -> None:
+        self._released = True
+        entry = self._seal(EntryKind.RELEASE, b"", ())
+        outcome = await put_entry(self._store, self._environment, entry)
+        if not isinstance(outcome, Lost):
+            self.cursor = self.cursor.advance(entry.header)
 
     async def _run(self) -> None:
         try:
@@ -210,7 +249,8 @@ class Appender(Generic[F]):
                     self._wake.clear()
                     continue
                 await self._linger(self._groups[0])
-                await self._publish_next()
+                if self._groups:  # or the lane was fenced meanwhile
+                    await self._publish_next()
         except HoldfastError as error:
             self._fail(error)
         except Exception as error:
@@ -298,6 +338,8 @@ class Appender(Generic[F]):
         if self.failure is not None:
             return
         self.failure = error
+        self._failed = Group[F](self._environment.monotonic()).done
+        self._failed.set_exception(error)
         waiting = [self._in_flight] if self._in_flight is not None else []
         for group in (*waiting, *self._groups):
             if not group.done.done():

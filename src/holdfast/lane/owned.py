@@ -100,9 +100,7 @@ class OwnedLane(Listener[F], Generic[StateT, F]):
 
     async def snapshot_now(self) -> LaneNumber:
         """Have a snapshot of everything that is decided now; returns the number it covers."""
-        barrier = self.appender.barrier()
-        if barrier is not None:
-            await barrier
+        await self.appender.flush()
         wanted = self.appender.cursor.next_number - 1
         while self._snapshot_number < wanted:
             if self.appender.failure is not None:
@@ -111,8 +109,8 @@ class OwnedLane(Listener[F], Generic[StateT, F]):
             if self._encoded is not None:
                 self._snapshot_written.clear()
                 await self._snapshot_written.wait()
-            elif (barrier := self.appender.barrier()) is not None:
-                await barrier
+            elif self.appender.barrier() is not None:
+                await self.appender.flush()
             else:
                 # Nothing is under way, so the state is exactly that of the last object.
                 self._encoded = (self.appender.cursor, self.state.encode())
@@ -175,8 +173,9 @@ class OwnedLane(Listener[F], Generic[StateT, F]):
 
     async def close(self, *, release: bool) -> None:
         """Put what waits, leave a snapshot for a quick start, and release the lane."""
+        self.appender.stop_adding()
         try:
-            if release and self.appender.is_open:
+            if release and self.appender.failure is None:
                 async with asyncio.timeout(5):
                     await self.snapshot_now()
         except (HoldfastError, StoreUnavailable, TimeoutError):

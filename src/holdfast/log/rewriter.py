@@ -43,9 +43,7 @@ def is_due(lane: DataLane, settings: RewriteSettings) -> bool:
 
 async def rewrite(lane: DataLane, settings: RewriteSettings) -> int:
     """Move all that the lane holds durably into segments; returns the bytes that were written."""
-    barrier = lane.appender.barrier()
-    if barrier is not None:
-        await barrier
+    await lane.appender.flush()
     up_to = LaneNumber(lane.appender.cursor.next_number - 1)
     parts: list[RewrittenPartition] = []
     written = 0
@@ -57,9 +55,7 @@ async def rewrite(lane: DataLane, settings: RewriteSettings) -> int:
     if not lane.appender.is_open:
         return written
     lane.appender.add(Rewritten(up_to, parts))
-    barrier = lane.appender.barrier()
-    if barrier is not None:
-        await barrier
+    await lane.appender.flush()
     await asyncio.sleep(settings.delete_delay_s)
     await lane.drop_up_to(up_to, lane.state.claims)
     lane.tail.forget(lane.lane, up_to)
@@ -177,9 +173,8 @@ async def purge_removed(lane: DataLane) -> int:
     """Delete all segments of partitions whose topics are gone; partition ids are never reused."""
     purged = 0
     removed = list(lane.state.removed)
-    barrier = lane.appender.barrier()
-    if removed and barrier is not None:
-        await barrier
+    if removed:
+        await lane.appender.flush()
     for partition in removed:
         keys = await _listed(lane, partition)
         if keys:
