@@ -1,0 +1,307 @@
+"""`holdfast topic`: create, list, describe and delete topics of any Kafka-compatible cluster.
+
+Owns the options, the tables, and what a person is told when it does not work: which address or
+topic, and what to do about it.
+"""
+
+import asyncio
+import dataclasses
+import difflib
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import click
+
+from holdfast.cli.tables import echo_json, echo_table
+from holdfast.client.admin import (
+    EARLIEST,
+    LATEST,
+    NewTopic,
+    create_topics,
+    delete_topics,
+    describe_topics,
+    list_offset,
+)
+from holdfast.client.cluster import Cluster, TopicDescription
+from holdfast.client.refusals import (
+    BrokerUnavailable,
+    Refused,
+    RefusedForNow,
+    UnsupportedByBroker,
+    raise_for,
+)
+from holdfast.environment import SystemEnvironment
+from holdfast.errors import CallError, ConfigurationError, RetryError
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+
+T = TypeVar("T")
+
+BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
+CONTACT_MS_MAX = 3_000
+"""How long a broker that does not answer at all is waited for."""
+REQUEST_MS_MAX = 15_000
+ASKED_AT_ONCE = 16
+TOPIC_RESOURCE = 2
+SET_ON_THE_TOPIC = 1
+"""DescribeConfigs' code for a value that the topic itself has."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRow:
+    """One partition, as its leader and the metadata say."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    earliest: int | None = None
+    latest: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRow:
+    """One topic."""
+
+    name: str
+    topic_id: str
+    partitions: list[PartitionRow]
+    configs: dict[str, str] | None = None
+    """Those that differ from the default; None where they were not asked for."""
+
+
+def _bootstrap(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--bootstrap",
+        default=BOOTSTRAP_DEFAULT,
+        show_default=True,
+        help="HOST:PORT of a broker, or several with commas.",
+    )(command)
+
+
+def _json(command: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--json", "as_json", is_flag=True, help="For machines.")(command)
+
+
+@click.group()
+def command() -> None:
+    """Create, list, describe and delete topics."""
+
+
+@command.command()
+@click.argument("name")
+@click.option(
+    "--partitions", default=-1, type=click.IntRange(-1), help="How many (else the broker's default)"
+)
+@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="May be repeated.")
+@_bootstrap
+def create(name: str, partitions: int, configs: tuple[str, ...], bootstrap: str) -> None:
+    """Create a topic.
+
+    For example: holdfast topic create orders --partitions 6 --config retention.ms=86400000
+    """
+    topic = NewTopic(name, partitions, configs=dict(_parse_config(text) for text in configs))
+    made = _run(bootstrap, lambda cluster: _create(cluster, topic))
+    click.echo(f"created topic {name} with {_counted(len(made.partitions))}")
+
+
+@command.command("list")
+@click.option("--offsets", is_flag=True, help="With the earliest and latest offset of each.")
+@_json
+@_bootstrap
+def list_(offsets: bool, as_json: bool, bootstrap: str) -> None:
+    """List all topics."""
+    rows = _run(bootstrap, lambda cluster: _list(cluster, offsets=offsets))
+    if as_json:
+        echo_json(rows)
+    elif offsets:
+        echo_table(
+            "",
+            ["topic", "partition", "earliest", "latest"],
+            [(row.name, p.partition, p.earliest, p.latest) for row in rows for p in row.partitions],
+        )
+    else:
+        echo_table("", ["topic", "partitions"], [(row.name, len(row.partitions)) for row in rows])
+
+
+@command.command()
+@click.argument("name")
+@_json
+@_bootstrap
+def describe(name: str, as_json: bool, bootstrap: str) -> None:
+    """Show a topic's partitions and configurations."""
+    row = _run(bootstrap, lambda cluster: _describe(cluster, name))
+    if as_json:
+        echo_json(row)
+        return
+    click.echo(f"topic    {row.name}")
+    click.echo(f"id       {row.topic_id}")
+    for key, value in sorted((row.configs or {}).items()):
+        click.echo(f"config   {key}={value}")
+    click.echo()
+    echo_table(
+        "",
+        ["partition", "leader", "epoch", "earliest", "latest"],
+        [(p.partition, p.leader, p.leader_epoch, p.earliest, p.latest) for p in row.partitions],
+    )
+
+
+@command.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@_bootstrap
+def delete(name: str, yes: bool, bootstrap: str) -> None:
+    """Delete a topic and all of its records."""
+    row = _run(bootstrap, lambda cluster: _described(cluster, name))
+    if not yes:
+        click.confirm(
+            f"Delete topic {name} with {_counted(len(row.leaders))} and all of its records?",
+            abort=True,
+        )
+    _run(bootstrap, lambda cluster: _delete(cluster, name))
+    click.echo(f"deleted topic {name}")
+
+
+def _parse_config(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise click.BadParameter(
+            f"{text!r} is not KEY=VALUE, as in retention.ms=86400000", param_hint="--config"
+        )
+    return key.strip(), value
+
+
+def _counted(partitions: int) -> str:
+    return "1 partition" if partitions == 1 else f"{partitions} partitions"
+
+
+def _run(bootstrap: str, work: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
+    return asyncio.run(_with_cluster(bootstrap, work))
+
+
+async def _with_cluster(bootstrap: str, work: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
+    """Reach a broker first, within seconds or not at all; then do the work."""
+    async with Cluster(
+        bootstrap,
+        environment=SystemEnvironment(),
+        client_id="holdfast-cli",
+        request_timeout_ms=REQUEST_MS_MAX,
+        deadline_ms=REQUEST_MS_MAX,
+    ) as cluster:
+        problem = "it did not answer"
+        try:
+            async with asyncio.timeout(CONTACT_MS_MAX * 1.5 / 1000):
+                await cluster.patiently(
+                    cluster.any_connection, bootstrap, deadline_ms=CONTACT_MS_MAX
+                )
+                problem = ""
+        except TimeoutError:
+            pass
+        except BrokerUnavailable as error:
+            problem = str(error.__cause__ or error)
+        if problem:
+            raise BrokerUnavailable(
+                f"no broker can be reached at {bootstrap}: start one with `holdfast serve --store"
+                f" DIRECTORY --listen {bootstrap.split(',')[0]}`, or name another with"
+                f" --bootstrap HOST:PORT\n  reason: {problem}"
+            )
+        return await work(cluster)
+
+
+async def _create(cluster: Cluster, topic: NewTopic) -> TopicRow:
+    try:
+        await create_topics(cluster, [topic])
+    except Refused as refused:
+        if refused.code == ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise CallError(
+                f"topic {topic.name!r} is there already: see `holdfast topic describe {topic.name}`"
+            ) from refused
+        raise
+    return _row(await _described(cluster, topic.name))
+
+
+async def _delete(cluster: Cluster, name: str) -> None:
+    await delete_topics(cluster, [name])
+
+
+async def _list(cluster: Cluster, *, offsets: bool) -> list[TopicRow]:
+    rows = [_row(topic) for topic in await describe_topics(cluster)]
+    return [await _with_offsets(cluster, row) for row in rows] if offsets else rows
+
+
+async def _describe(cluster: Cluster, name: str) -> TopicRow:
+    row = await _with_offsets(cluster, _row(await _described(cluster, name)))
+    return dataclasses.replace(row, configs=await _configs(cluster, name))
+
+
+async def _described(cluster: Cluster, name: str) -> TopicDescription:
+    """One topic; the nearest name is offered where there is none of this one."""
+    topics = {topic.name: topic for topic in await describe_topics(cluster)}
+    if name not in topics:
+        near = difflib.get_close_matches(name, topics, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "see `holdfast topic list`"
+        raise ConfigurationError(f"there is no topic {name!r}: {hint}")
+    return topics[name]
+
+
+def _row(topic: TopicDescription) -> TopicRow:
+    return TopicRow(
+        name=topic.name,
+        topic_id=str(topic.topic_id),
+        partitions=[
+            PartitionRow(partition=i, leader=leader.node_id, leader_epoch=leader.leader_epoch)
+            for i, leader in sorted(topic.leaders.items())
+        ],
+    )
+
+
+async def _with_offsets(cluster: Cluster, row: TopicRow) -> TopicRow:
+    """Ask the leaders; a partition that has none keeps its offsets unknown."""
+    slots = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def offset(partition: int, at: int) -> int | None:
+        async with slots:
+            try:
+                listed = await list_offset(
+                    cluster, row.name, partition, at=at, deadline_ms=CONTACT_MS_MAX
+                )
+            except RetryError:
+                return None
+            return listed.offset
+
+    async def asked(part: PartitionRow) -> PartitionRow:
+        earliest, latest = await asyncio.gather(
+            offset(part.partition, EARLIEST), offset(part.partition, LATEST)
+        )
+        return dataclasses.replace(part, earliest=earliest, latest=latest)
+
+    partitions = await asyncio.gather(*(asked(part) for part in row.partitions))
+    return dataclasses.replace(row, partitions=list(partitions))
+
+
+async def _configs(cluster: Cluster, name: str) -> dict[str, str] | None:
+    """What was set on the topic itself; None where the broker does not tell."""
+    resource = DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None
+    )
+    request = DescribeConfigsRequest(resources=[resource])
+
+    async def attempt() -> dict[str, str]:
+        connection = await cluster.any_connection()
+        response = await connection.request(request, DescribeConfigsResponse)
+        for result in response.results:
+            raise_for(result.error_code, f"configurations of topic {name!r}", result.error_message)
+            return {
+                row.name: row.value or ""
+                for row in result.configs
+                if row.config_source == SET_ON_THE_TOPIC
+            }
+        raise BrokerUnavailable(f"{connection.address} says nothing of topic {name!r}")
+
+    try:
+        return await cluster.patiently(attempt, f"configurations of topic {name!r}")
+    except (UnsupportedByBroker, RefusedForNow):
+        return None
