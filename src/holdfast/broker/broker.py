@@ -76,6 +76,7 @@ class Broker:
         self._topic_settings: dict[UUID, tuple[dict[str, str], TopicSettings]] = {}
         self._producer_ids = (0, 0)
         self._producer_ids_lock = asyncio.Lock()
+        self._serves = False
 
     @property
     def control(self) -> OwnedLane[ControlState, ControlFact]:
@@ -117,6 +118,7 @@ class Broker:
             )
         await self.flush_control()
         await self._wait_out_owners(control, *claimed)
+        self._serves = True
 
     async def _claim(self, lane: LaneId, kind: StateKind[StateT]) -> ClaimedLane[StateT]:
         identity = self.liveness.identity()
@@ -127,8 +129,11 @@ class Broker:
             machine=identity.machine,
             process=identity.process,
             process_start=identity.process_start,
+            valid_ms=self.settings.group.claim_valid_ms,
         )
-        claimed = await claim_lane(self.store, self.environment, lane, kind, claim)
+        claimed = await claim_lane(
+            self.store, self.environment, lane, kind, claim, self.liveness
+        )
         log.info(
             "lane_claimed lane=%d number=%d leader_epoch=%d entries_replayed=%d",
             lane,
@@ -157,20 +162,21 @@ class Broker:
 
     async def _wait_out_owners(self, *lanes: ClaimedLane[Any]) -> None:
         """An owner that neither released nor is proved dead may answer a little longer."""
-        valid_s = self.settings.group.claim_valid_ms / 1000 * CLOCK_RATE_MARGIN
-        until = 0.0
-        for lane in lanes:
-            owner = lane.taken_from
-            if owner is not None and not self.liveness.has_ended(owner):
-                until = max(until, lane.claimed_at + valid_s)
+        until = max(
+            lane.claimed_at + lane.owed_ms / 1000 * CLOCK_RATE_MARGIN for lane in lanes
+        )
         wait_s = until - self.environment.monotonic()
         if wait_s > 0:
             log.info("waiting_for_the_owner_before seconds=%.1f", wait_s)
             await asyncio.sleep(wait_s)
 
     async def stop(self, *, release: bool) -> None:
-        """Put what is decided, and leave the lanes to the next owner."""
+        """Put what is decided, and leave the lanes to the next owner.
+
+        Before the owners before were waited for there is no release: their answers may go on.
+        """
         lanes = [*self.lanes.values(), *([self._control] if self._control is not None else [])]
+        release = release and self._serves
         await asyncio.gather(*(lane.close(release=release) for lane in lanes))
 
     def _lost(self, error: HoldfastError) -> None:

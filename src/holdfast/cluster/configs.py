@@ -197,6 +197,8 @@ class TopicSettings:
     """The configurations of a topic as the broker uses them."""
 
     batch_bytes_max: int
+    keys_required: bool
+    """cleanup.policy has compact: a record without a key could never be compacted."""
     append: AppendRules
     retention: RetentionRules
 
@@ -231,6 +233,7 @@ def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
     value = functools.partial(effective, configs)
     return TopicSettings(
         batch_bytes_max=int(value("max.message.bytes")),
+        keys_required="compact" in value("cleanup.policy"),
         append=AppendRules(
             log_append_time=value("message.timestamp.type") == "LogAppendTime",
             timestamp_after_max_ms=int(value("message.timestamp.after.max.ms")),

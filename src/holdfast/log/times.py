@@ -35,8 +35,8 @@ async def offset_for_time(
         if candidate.max_timestamp < timestamp or candidate.last_offset < log.log_start_offset:
             continue
         for batch in await _batches(reader, log, candidate):
-            found = first_at_or_after(batch, timestamp)
-            if found is not None and log.log_start_offset <= found[0] < log.high_watermark:
+            found = first_at_or_after(batch, timestamp, from_offset=log.log_start_offset)
+            if found is not None and found[0] < log.high_watermark:
                 return TimedOffset(*found)
     return None
 

@@ -245,16 +245,20 @@ def _encode_headers(headers: tuple[tuple[str, bytes | None], ...]) -> bytes:
 
 
 def first_at_or_after(
-    batch: Buffer, timestamp: int, *, uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX
+    batch: Buffer,
+    timestamp: int,
+    *,
+    from_offset: int = 0,
+    uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX,
 ) -> tuple[int, int] | None:
-    """The (offset, timestamp) of the first record that is not older, as ListOffsets asks for it."""
+    """The (offset, timestamp) of the first record that is neither older nor below the offset."""
     header = parse_header(batch)
     if header.max_timestamp < timestamp:
         return None
     if header.is_log_append_time:
-        return header.base_offset, header.max_timestamp
+        return max(header.base_offset, from_offset), header.max_timestamp
     for record in decode_batch(batch, uncompressed_bytes_max=uncompressed_bytes_max):
-        if record.timestamp >= timestamp:
+        if record.timestamp >= timestamp and record.offset >= from_offset:
             return record.offset, record.timestamp
     return None
 

@@ -29,7 +29,8 @@ from holdfast.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from holdfast.records.check import Refusal, check_produced
+from holdfast.records.check import Refusal, check_inside, check_produced
+from holdfast.records.record import UNCOMPRESSED_BYTES_MAX
 from holdfast.records.stamp import stamp, stamp_log_append_time
 
 TOPIC_IDS_SINCE = 13
@@ -174,6 +175,12 @@ def _append(
         refusal = checked if isinstance(checked, Refusal) else None
         name = refusal.error.name if refusal else "INVALID_RECORD"
         return _refuse(data.index, ErrorCode[name], refusal.message if refusal else None)
+    if settings.keys_required:
+        keyless = check_inside(
+            records, uncompressed_bytes_max=UNCOMPRESSED_BYTES_MAX, keys_required=True
+        )
+        if keyless is not None:
+            return _refuse(data.index, ErrorCode[keyless.error.name], keyless.message)
     header = checked[0]
     if header.is_transactional:
         return _refuse(
