@@ -45,6 +45,7 @@ class Fetch(Fact, frozen=True):
 class Fetched(Fact, frozen=True):
     records: tuple[tuple[int, Value], ...]
     high_watermark: int
+    """-1 where the broker could not vouch for it."""
     log_start: int = -1
 
 

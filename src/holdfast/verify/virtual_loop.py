@@ -35,7 +35,8 @@ class Schedule(enum.Enum):
     PROCESSES = "processes"
     """First in, first out within a process, as real asyncio; any order between processes."""
     TASKS = "tasks"
-    """Any order of all that is ready: interleavings that only an unlucky machine would show."""
+    """Any order of all that is ready, but for the callbacks of one future: what only an unlucky
+    machine would show."""
 
 
 class Runaway(StopError):
@@ -293,8 +294,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         process = runnable[index]
         handles = process.handles
         if self._shuffles_tasks and (waiting := len(handles)) > 1:
-            handles.rotate(-int(self._draw() * waiting))
-        handle = handles.popleft()
+            handle = _take(handles, int(self._draw() * waiting))
+        else:
+            handle = handles.popleft()
         if not handles:
             runnable[index] = runnable[-1]
             runnable.pop()
@@ -364,6 +366,20 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self.problems.append(
                 f"task {task.get_name()} of process {process}: {task.exception()!r}"
             )
+
+
+def _take(handles: deque[VirtualHandle], position: int) -> VirtualHandle:
+    """Remove one handle; callbacks of one future stay in their order, which asyncio relies on."""
+    handle = handles[position]
+    if handle.arguments:
+        subject = handle.arguments[0]
+        for earlier in range(position):
+            other = handles[earlier]
+            if other.arguments and other.arguments[0] is subject:
+                handle, position = other, earlier
+                break
+    del handles[position]
+    return handle
 
 
 def _discard(task: asyncio.Task[Any]) -> None:

@@ -10,11 +10,15 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, Protocol
 
 from holdfast.environment import Environment
+from holdfast.errors import RetryError
 from holdfast.records.record import Record, decode, encode_batch
 from holdfast.verify.history import (
     Call,
+    CreateTopic,
     Deleted,
     DeleteRecords,
+    DeleteTopic,
+    Done,
     Fetch,
     Fetched,
     Listed,
@@ -27,7 +31,7 @@ from holdfast.verify.history import (
     Result,
     Which,
 )
-from holdfast.verify.network import Connection, Network, Unanswered
+from holdfast.verify.network import Connection, Network
 
 DEFINITE_ERRORS = frozenset(
     (
@@ -43,7 +47,8 @@ DEFINITE_ERRORS = frozenset(
     )
 )
 """What a broker says before it tries to land anything."""
-RETRIED_ERRORS = frozenset(("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_TOPIC_OR_PARTITION"))
+UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
+OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 CALL_TIMEOUT_S = 4.0
 
 
@@ -72,9 +77,15 @@ class BrokerPort(Protocol):
 
     async def delete_records(self, partition: Partition, before: int) -> Deleted | Refused: ...
 
+    async def create_topic(
+        self, topic: str, partitions: int, configs: dict[str, str]
+    ) -> Done | Refused: ...
+
+    async def delete_topic(self, topic: str) -> Done | Refused: ...
+
 
 class Ports(Protocol):
-    """The brokers that a client can try, dead ones among them."""
+    """The brokers that a client can try."""
 
     def names(self) -> list[str]: ...
 
@@ -102,6 +113,8 @@ class Clients:
         """(CRC, producer id, base sequence) -> the values of that batch."""
         self.is_over = False
         """No new work from here on; what is under way may end."""
+        self.doomed: set[str] = set()
+        """Topics that somebody has begun to delete."""
         self.acked = 0
         self.stuck: list[str] = []
         self._values = 0
@@ -121,9 +134,10 @@ class Client:
         self._connections: dict[str, Connection] = {}
         self._guess: dict[Partition, str] = {}
 
-    def guess(self, partition: Partition) -> str:
+    async def guess(self, partition: Partition) -> str:
         """A broker to try: the one that answered last, now and then another."""
-        names = self.clients.ports.names()
+        while not (names := self.clients.ports.names()):
+            await self.pause(0.05, 0.5)
         known = self._guess.get(partition)
         if known in names and self.clients.chance.random() < 0.97:
             return known
@@ -148,7 +162,7 @@ class Client:
         call = recorder.invoke(self.name, broker, operation, loop.time())
         try:
             answer = await connection.call(handler, CALL_TIMEOUT_S)
-        except Unanswered as error:
+        except RetryError as error:
             recorder.info(call, str(error), loop.time())
             self.forget(partition)
             return call, None
@@ -157,7 +171,7 @@ class Client:
                 recorder.fail(call, answer.error, loop.time())
             else:
                 recorder.info(call, answer.error, loop.time())
-            if answer.error not in RETRIED_ERRORS:
+            if answer.error != OUT_OF_ORDER:
                 self.forget(partition)
             return call, answer
         self._guess[partition] = broker
@@ -187,8 +201,11 @@ class Producer(Client):
         self.producer_id = producer_id
         self._epoch = 0 if producer_id >= 0 else -1
         self._sequence = 0
-        self._room = asyncio.Semaphore(in_flight_max)
+        self._in_flight_max = in_flight_max
         self._open: list[int] = []
+        """Where the batches that are not settled begin, in the count of this producer's records."""
+        self._sent: list[int] = []
+        self._retrying = 0
         self._moved = asyncio.Event()
         self._is_first_acked = producer_id < 0
         self._has_failed = False
@@ -197,24 +214,30 @@ class Producer(Client):
         """Send so many batches, each until it is acked or refused for good."""
         tasks: list[asyncio.Task[None]] = []
         for _ in range(batches):
-            await self._room.acquire()
+            while self._must_wait():
+                await self._wait_for_move()
             if self._has_failed or self.clients.is_over:
                 break
-            # A broker that never saw a producer takes any first sequence: send the first alone.
-            while self._open and (not self._is_first_acked):
-                await self._wait_for_move()
             tasks.append(asyncio.create_task(self._deliver(*self._next_batch())))
             await self.pause(0.0, pause_s)
         await asyncio.gather(*tasks)
 
-    def _next_batch(self) -> tuple[Produce, bytes]:
+    def _must_wait(self) -> bool:
+        """As Kafka's clients: a bounded window, and nothing new while a batch is being retried."""
+        if not self._open or self._has_failed:
+            return False
+        window = len(self._sent) - self._sent.index(self._open[0])
+        # A broker that never saw a producer takes any first sequence: the first goes alone.
+        return window >= self._in_flight_max or self._retrying > 0 or not self._is_first_acked
+
+    def _next_batch(self) -> tuple[Produce, bytes, int]:
         clients = self.clients
         values = clients.new_values(1 + int(clients.chance.random() * 3))
-        sequence = -1
-        if self.producer_id >= 0:
-            sequence = self._sequence
-            self._sequence += len(values)
-            self._open.append(sequence)
+        place = self._sequence
+        sequence = place if self.producer_id >= 0 else -1
+        self._sequence += len(values)
+        self._open.append(place)
+        self._sent.append(place)
         now_ms = clients.environment.now_ms()
         records = [Record(0, now_ms, None, b"%d" % value) for value in values]
         batch = encode_batch(
@@ -226,15 +249,16 @@ class Producer(Client):
         crc = int.from_bytes(batch[17:21], "big")
         clients.values_of_crc[crc, self.producer_id, sequence] = values
         produce = Produce(self.partition, values, self.producer_id, self._epoch, sequence)
-        return produce, batch
+        return produce, batch, place
 
-    async def _deliver(self, produce: Produce, batch: bytes) -> None:
+    async def _deliver(self, produce: Produce, batch: bytes, place: int) -> None:
         tries = 0
         try:
             while not self._has_failed:
                 if await self._try(produce, batch) or self.producer_id < 0:
                     return
                 tries += 1
+                self._retrying += tries == 1
                 await self.pause(0.01, min(2.0, 0.05 * 2**tries))
                 # As Kafka's clients do: after a failure the lowest open sequence goes first.
                 while self._open and self._open[0] != produce.base_sequence:
@@ -242,13 +266,12 @@ class Producer(Client):
                     if self._has_failed:
                         return
         finally:
-            self._room.release()
-            if self.producer_id >= 0:
-                self._open.remove(produce.base_sequence)
+            self._retrying -= tries > 0
+            self._open.remove(place)
             self._moved.set()
 
     async def _try(self, produce: Produce, batch: bytes) -> bool:
-        broker = self.guess(self.partition)
+        broker = await self.guess(self.partition)
         port = self.clients.ports.port(broker)
         call, answer = await self.call(
             self.partition, broker, produce, lambda: port.produce(self.partition, batch)
@@ -259,11 +282,16 @@ class Producer(Client):
                 self.clients.acked += 1
                 self._is_first_acked = True
                 return True
-            case Refused(error) if error in RETRIED_ERRORS and self._is_behind(produce):
+            case Refused(error) if error == UNKNOWN_TOPIC:
+                # A broker that lost its lanes may not know a new topic; a deleted one stays so.
+                self._has_failed = self.partition.rpartition("/")[0] in self.clients.doomed
+                return self._has_failed
+            case Refused(error) if error == OUT_OF_ORDER and self._is_behind(produce):
                 return False
             case Refused(error) if error in DEFINITE_ERRORS:
                 self._has_failed = self.producer_id >= 0
-                self.clients.stuck.append(f"{self.name} gave up: {error}")
+                if self.partition.rpartition("/")[0] not in self.clients.doomed:
+                    self.clients.stuck.append(f"{self.name} gave up: {error}")
                 return True
             case _:
                 return False
@@ -286,8 +314,17 @@ class Consumer(Client):
             position = await self._step(partition, position)
             await self.pause(0.0, pause_s)
 
-    async def _step(self, partition: Partition, position: int) -> int:
-        broker = self.guess(partition)
+    async def read_all(self, partition: Partition, broker: str) -> None:
+        """From the earliest offset to the latest, all at one broker."""
+        latest = await list_offsets(self, partition, Which.LATEST, broker=broker) or 0
+        position = await list_offsets(self, partition, Which.EARLIEST, broker=broker) or 0
+        for _ in range(latest - position + 8):
+            if position >= latest:
+                return
+            position = await self._step(partition, position, broker)
+
+    async def _step(self, partition: Partition, position: int, broker: str = "") -> int:
+        broker = broker or await self.guess(partition)
         port = self.clients.ports.port(broker)
         call, answer = await self.call(
             partition, broker, Fetch(partition, position), lambda: port.fetch(partition, position)
@@ -324,7 +361,7 @@ class Deleter(Client):
             if not latest:
                 continue
             before = int(latest * self.clients.chance.random())
-            broker = self.guess(partition)
+            broker = await self.guess(partition)
             port = self.clients.ports.port(broker)
             call, answer = await self.call(
                 partition,
@@ -336,12 +373,44 @@ class Deleter(Client):
                 self.ok(call, answer)
 
 
+class Administrator(Client):
+    """Creates topics until they are there, and deletes them."""
+
+    async def create(self, topic: str, partitions: int, configs: dict[str, str]) -> None:
+        while not self.clients.is_over:
+            broker = await self.guess(topic)
+            port = self.clients.ports.port(broker)
+            call, answer = await self.call(
+                topic,
+                broker,
+                CreateTopic(topic, partitions),
+                lambda port=port: port.create_topic(topic, partitions, configs),
+            )
+            if isinstance(answer, Done):
+                self.ok(call, answer)
+                return
+            if isinstance(answer, Refused) and answer.error == "TOPIC_ALREADY_EXISTS":
+                return
+            await self.pause(0.02, 0.3)
+
+    async def delete(self, topic: str, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        self.clients.doomed.add(topic)
+        broker = await self.guess(topic)
+        port = self.clients.ports.port(broker)
+        call, answer = await self.call(
+            topic, broker, DeleteTopic(topic), lambda: port.delete_topic(topic)
+        )
+        if isinstance(answer, Done):
+            self.ok(call, answer)
+
+
 async def list_offsets(
-    client: Client, partition: Partition, which: Which, *, strays: float = 0.0
+    client: Client, partition: Partition, which: Which, *, strays: float = 0.0, broker: str = ""
 ) -> int | None:
     """Ask one broker for an end of the log; None where it had no answer."""
     clients = client.clients
-    broker = client.guess(partition)
+    broker = broker or await client.guess(partition)
     if clients.chance.random() < strays:
         names = clients.ports.names()
         broker = names[int(clients.chance.random() * len(names))]

@@ -43,7 +43,7 @@ def hidden(knowledge: Knowledge) -> list[Violation]:
         for call in known.queries:
             end, event = ends.before(call.invoked)
             match call.operation, call.result:
-                case Fetch(), Fetched(high_watermark=seen) if seen < end:
+                case Fetch(), Fetched(high_watermark=seen) if 0 <= seen < end:
                     what = f"a high watermark of {seen}"
                 case ListOffsets(which=Which.LATEST), Listed(offset=seen) if seen < end:
                     what = f"latest {seen}"
@@ -112,7 +112,7 @@ def above_watermark(knowledge: Knowledge) -> list[Violation]:
         if isinstance(call.result, Fetched)
         and call.outcome is Outcome.OK
         and call.result.records
-        and call.result.records[-1][0] >= call.result.high_watermark
+        and call.result.records[-1][0] >= call.result.high_watermark >= 0
     ]
 
 

@@ -64,7 +64,7 @@ def log_start_unasked(knowledge: Knowledge) -> list[Violation]:
 
 def _latest_in(call: Call) -> int | None:
     match call.result:
-        case Fetched(high_watermark=value):
+        case Fetched(high_watermark=value) if value >= 0:
             return value
         case Listed(offset=value) if (
             isinstance(call.operation, ListOffsets) and call.operation.which is Which.LATEST

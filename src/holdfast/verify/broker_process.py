@@ -1,0 +1,246 @@
+"""One simulated broker process: the real broker and its maintenance, run as `holdfast serve` does.
+
+Owns the life of the process: start, serve, end when it is told to or when its lanes are lost; and
+the way from a client's question to the broker's own handlers. Must never answer by itself.
+"""
+
+import asyncio
+from typing import Any
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.broker.dispatch import answer
+from holdfast.broker.maintenance import Maintenance
+from holdfast.broker.settings import BrokerSettings
+from holdfast.environment import Environment
+from holdfast.errors import HoldfastError, RetryError, StopError
+from holdfast.lane.entry import Claim
+from holdfast.lane.liveness import ProcessIdentity
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.message import Message
+from holdfast.protocol.messages import (
+    create_topics,
+    delete_records,
+    delete_topics,
+    fetch,
+    list_offsets,
+    produce,
+)
+from holdfast.store.interface import Store
+from holdfast.verify.history import Deleted, Done, Listed, Partition, Produced, Which
+from holdfast.verify.virtual_loop import VirtualLoop
+from holdfast.verify.workload import FetchedBatches, Refused
+
+PRODUCE_VERSION = 11
+FETCH_VERSION = 12
+LIST_OFFSETS_VERSION = 9
+ADMIN_VERSION = 2
+CREATE_TOPICS_VERSION = 7
+DELETE_TOPICS_VERSION = 5
+FETCH_BYTES_MAX = 400
+FETCH_WAIT_MS = 300
+REQUEST_TIMEOUT_MS = 3_000
+TIMESTAMPS = {Which.LATEST: -1, Which.EARLIEST: -2}
+
+
+class NotUp(RetryError):
+    """The process does not serve yet, or no longer: its port is closed."""
+
+
+class Machines:
+    """Which processes ran on which machine: what /proc would show there."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.loop = loop
+        self.processes: dict[tuple[str, int], str] = {}
+
+
+class SimulatedLiveness:
+    """What a process sees of others on its own machine, and of no others."""
+
+    def __init__(self, machines: Machines, machine: str, process: str, number: int) -> None:
+        self._machines = machines
+        self._machine = machine
+        self._number = number
+        machines.processes[machine, number] = process
+
+    def identity(self) -> ProcessIdentity:
+        return ProcessIdentity(self._machine, self._number, 0)
+
+    def has_ended(self, claim: Claim) -> bool:
+        process = self._machines.processes.get((claim.machine, claim.process))
+        here = claim.machine == self._machine
+        return here and process is not None and not self._machines.loop.is_alive(process)
+
+
+class BrokerProcess:
+    """One broker process, from its start to its end."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        environment: Environment,
+        settings: BrokerSettings,
+        liveness: SimulatedLiveness,
+    ) -> None:
+        self.store = store
+        self.environment = environment
+        self.settings = settings
+        self.liveness = liveness
+        self.crashes: list[str] = []
+        self.is_ready = False
+        self.has_ended = False
+        self._broker: Broker | None = None
+        self._stopping = asyncio.Event()
+
+    # Its life, as in `holdfast serve`.
+
+    def make_broker(self) -> Broker:
+        return Broker(
+            store=self.store,
+            environment=self.environment,
+            settings=self.settings,
+            liveness=self.liveness,
+        )
+
+    def make_maintenance(self, broker: Broker) -> Maintenance:
+        return Maintenance(broker)
+
+    async def run(self) -> None:
+        """Serve until told to stop, or until another broker has the lanes."""
+        try:
+            await self._serve()
+        except StopError as error:
+            self.crashes.append(f"broker {self.settings.broker_id}: {error!r}")
+        except HoldfastError:
+            pass  # it could not start, or was overtaken while it did: the process ends
+        finally:
+            self.is_ready = False
+            self.has_ended = True
+
+    async def _serve(self) -> None:
+        broker = self._broker = self.make_broker()
+        starting = asyncio.ensure_future(broker.start())
+        await self._first(starting)
+        if not starting.done():
+            starting.cancel()
+            return
+        starting.result()
+        maintenance = self.make_maintenance(broker)
+        maintenance.start()
+        self.is_ready = True
+        await self._first(broker.lost)
+        self.is_ready = False
+        lost = broker.lost.result() if broker.lost.done() else None
+        if isinstance(lost, StopError):
+            self.crashes.append(f"broker {self.settings.broker_id}: {lost!r}")
+        await maintenance.stop()
+        await broker.stop(release=lost is None)
+
+    async def _first(self, future: "asyncio.Future[Any]") -> None:
+        waiter = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((future, waiter), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiter.cancel()
+
+    def stop(self) -> None:
+        """As SIGTERM."""
+        self._stopping.set()
+
+    # What clients ask.
+
+    async def ask(self, message: Message, version: int) -> Any:
+        if self._broker is None or not self.is_ready:
+            raise NotUp("connection refused")
+        return await answer(self._broker, message, RequestContext(api_version=version))
+
+    async def produce(self, partition: Partition, batch: bytes) -> Produced | Refused:
+        topic, number = _split(partition)
+        data = produce.PartitionProduceData(index=number, records=memoryview(bytearray(batch)))
+        request = produce.ProduceRequest(
+            acks=-1,
+            timeout_ms=REQUEST_TIMEOUT_MS,
+            topic_data=[produce.TopicProduceData(name=topic, partition_data=[data])],
+        )
+        response: produce.ProduceResponse = await self.ask(request, PRODUCE_VERSION)
+        told = response.responses[0].partition_responses[0]
+        return _refusal(told.error_code) or Produced(told.base_offset, told.log_start_offset)
+
+    async def fetch(self, partition: Partition, offset: int) -> FetchedBatches | Refused:
+        topic, number = _split(partition)
+        wanted = fetch.FetchPartition(
+            partition=number, fetch_offset=offset, partition_max_bytes=FETCH_BYTES_MAX
+        )
+        request = fetch.FetchRequest(
+            max_wait_ms=FETCH_WAIT_MS,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES_MAX,
+            topics=[fetch.FetchTopic(topic=topic, partitions=[wanted])],
+        )
+        response: fetch.FetchResponse = await self.ask(request, FETCH_VERSION)
+        told = response.responses[0].partitions[0]
+        return _refusal(told.error_code) or FetchedBatches(
+            b"".join(told.records or ()), told.high_watermark, told.log_start_offset
+        )
+
+    async def list_offsets(self, partition: Partition, which: Which) -> Listed | Refused:
+        topic, number = _split(partition)
+        wanted = list_offsets.ListOffsetsPartition(
+            partition_index=number, timestamp=TIMESTAMPS[which]
+        )
+        request = list_offsets.ListOffsetsRequest(
+            replica_id=-1,
+            topics=[list_offsets.ListOffsetsTopic(name=topic, partitions=[wanted])],
+        )
+        response: list_offsets.ListOffsetsResponse = await self.ask(request, LIST_OFFSETS_VERSION)
+        told = response.topics[0].partitions[0]
+        return _refusal(told.error_code) or Listed(told.offset)
+
+    async def delete_records(self, partition: Partition, before: int) -> Deleted | Refused:
+        topic, number = _split(partition)
+        wanted = delete_records.DeleteRecordsPartition(partition_index=number, offset=before)
+        request = delete_records.DeleteRecordsRequest(
+            timeout_ms=REQUEST_TIMEOUT_MS,
+            topics=[delete_records.DeleteRecordsTopic(name=topic, partitions=[wanted])],
+        )
+        response: delete_records.DeleteRecordsResponse = await self.ask(request, ADMIN_VERSION)
+        told = response.topics[0].partitions[0]
+        return _refusal(told.error_code) or Deleted(told.low_watermark)
+
+    async def create_topic(
+        self, topic: str, partitions: int, configs: dict[str, str]
+    ) -> Done | Refused:
+        wanted = create_topics.CreatableTopic(
+            name=topic,
+            num_partitions=partitions,
+            replication_factor=1,
+            configs=[
+                create_topics.CreatableTopicConfig(name=name, value=value)
+                for name, value in configs.items()
+            ],
+        )
+        request = create_topics.CreateTopicsRequest(topics=[wanted], timeout_ms=REQUEST_TIMEOUT_MS)
+        response: create_topics.CreateTopicsResponse = await self.ask(
+            request, CREATE_TOPICS_VERSION
+        )
+        return _refusal(response.topics[0].error_code) or Done()
+
+    async def delete_topic(self, topic: str) -> Done | Refused:
+        request = delete_topics.DeleteTopicsRequest(
+            topic_names=[topic], timeout_ms=REQUEST_TIMEOUT_MS
+        )
+        response: delete_topics.DeleteTopicsResponse = await self.ask(
+            request, DELETE_TOPICS_VERSION
+        )
+        return _refusal(response.responses[0].error_code) or Done()
+
+
+def _split(partition: Partition) -> tuple[str, int]:
+    topic, _, number = partition.rpartition("/")
+    return topic, int(number)
+
+
+def _refusal(code: int) -> Refused | None:
+    return Refused(ErrorCode(code).name) if code else None

@@ -1,0 +1,144 @@
+"""What goes wrong in a simulation: drawn once from the seed, then done at its time.
+
+Owns the plan and its doing. Each seed has only some kinds of fault, at its own rates: a run with
+all of them at once would mostly wait. Must never decide anything from what the brokers do.
+"""
+
+import asyncio
+import enum
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from holdfast.environment import Environment
+from holdfast.store.faulty import Fault, FaultPlan
+from holdfast.verify.history import MarkerKind, Recorder
+from holdfast.verify.network import NetworkPlan
+from holdfast.verify.virtual_loop import VirtualLoop
+
+STORE_CHANCES = (0.0, 0.0, 0.002, 0.01, 0.04)
+LATENCIES = ((0.0, 0.0), (0.001, 0.01), (0.005, 0.05), (0.02, 0.3))
+
+
+class Act(enum.Enum):
+    """What the adversary does to a broker process."""
+
+    KILL = "kill"
+    """kill -9; the supervisor starts another process after a while."""
+    PAUSE = "pause"
+    RELEASE = "release"
+    """A planned hand-off: the process lets go of its lanes and ends."""
+    CLAIM = "claim"
+    """Rivals start, though the owner lives."""
+    CUT = "cut"
+    """The process loses the store for a while."""
+
+
+class Strike(NamedTuple):
+    """One act at one time."""
+
+    at: float
+    act: Act
+    seconds: float
+    target: float
+    """Which process, as a share of those that there are."""
+
+
+class Plan(NamedTuple):
+    """All that will go wrong in one seed."""
+
+    store: FaultPlan
+    network: NetworkPlan
+    strikes: tuple[Strike, ...]
+
+
+def draw_plan(environment: Environment, seconds: float) -> Plan:
+    """A seed's own mixture of faults."""
+    chance = environment.random()
+    chances = {
+        fault: STORE_CHANCES[int(chance.random() * len(STORE_CHANCES))]
+        for fault in Fault
+        if fault is not Fault.BURST
+    }
+    chances[Fault.BURST] = 0.002 if chance.random() < 0.3 else 0.0
+    # A broker rightly stops after a few bad reads of one object in a row: keep that out of reach.
+    for fault in (Fault.BIT_FLIP, Fault.SHORT_READ):
+        chances[fault] = min(chances[fault], 0.002)
+    store = FaultPlan(
+        chances=chances,
+        late_seconds=(0.05, 12.0),
+        slow_seconds=(0.05, 3.0),
+        burst_seconds=(0.2, 3.0),
+        timeout_seconds=1.5,
+        latency_seconds=LATENCIES[int(chance.random() * len(LATENCIES))],
+    )
+    losses = (0.0, 0.0, 0.01, 0.05)
+    network = NetworkPlan(
+        request_lost=losses[int(chance.random() * len(losses))],
+        reply_lost=losses[int(chance.random() * len(losses))],
+    )
+    acts = [act for act in Act if chance.random() < 0.6] or [Act.KILL]
+    strikes = tuple(
+        sorted(
+            Strike(
+                0.3 + chance.random() * (seconds - 0.3),
+                acts[int(chance.random() * len(acts))],
+                (0.05 + chance.random() ** 3 * 20.0),
+                chance.random(),
+            )
+            for _ in range(2 + int(chance.random() * 6))
+        )
+    )
+    return Plan(store, network, strikes)
+
+
+class Victims(Protocol):
+    """The broker processes, as the adversary sees them."""
+
+    def alive(self) -> list[str]: ...
+
+    def release(self, process: str) -> None:
+        """Ask a process to hand over what it owns, and to end."""
+        ...
+
+    def race(self) -> None:
+        """Start processes that claim what others own."""
+        ...
+
+    def cut(self, process: str, seconds: float) -> None:
+        """Keep a process from the store for a while."""
+        ...
+
+
+async def strike_all(
+    plan: Plan,
+    *,
+    loop: VirtualLoop,
+    victims: Victims,
+    recorder: Recorder,
+    is_over: Callable[[], bool],
+) -> None:
+    """Do what was planned, each act at its time."""
+    for strike in sorted(plan.strikes, key=lambda strike: strike.at):
+        await asyncio.sleep(max(0.0, strike.at - loop.time()))
+        alive = victims.alive()
+        if is_over():
+            return
+        if not alive:
+            continue
+        process = alive[int(strike.target * len(alive))]
+        at = loop.time()
+        match strike.act:
+            case Act.KILL:
+                loop.kill(process)
+                recorder.mark(MarkerKind.KILL, process, at)
+            case Act.PAUSE:
+                loop.pause(process, strike.seconds)
+                recorder.mark(MarkerKind.PAUSE, process, at, f"{strike.seconds:.3f} s")
+            case Act.RELEASE:
+                recorder.mark(MarkerKind.RELEASE, process, at)
+                victims.release(process)
+            case Act.CLAIM:
+                victims.race()
+            case Act.CUT:
+                recorder.mark(MarkerKind.FAULT, process, at, f"cut {strike.seconds:.3f} s")
+                victims.cut(process, strike.seconds)

@@ -1,0 +1,112 @@
+"""The broker processes of a simulation: who lives, who serves, who is started next.
+
+Owns starting, replacing and stopping processes. It decides who *tries* to own the lanes, which
+affects speed and never safety. Must never touch what a broker answers.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from holdfast.environment import Environment
+from holdfast.store.interface import Store
+from holdfast.verify.broker_process import BrokerProcess, Machines, SimulatedLiveness
+from holdfast.verify.cut_store import CutStore
+from holdfast.verify.history import MarkerKind, Recorder
+from holdfast.verify.skewed_environment import SkewedEnvironment
+from holdfast.verify.virtual_loop import VirtualLoop
+from holdfast.verify.workload import BrokerPort
+
+MakeProcess = Callable[[int, Store, Environment, SimulatedLiveness], BrokerProcess]
+WALL_SKEW_MS_MAX = 600_000
+DRIFT_MAX = 0.02
+BROKER_IDS = 3
+MACHINES = 2
+
+
+class Fleet:
+    """All broker processes, past and present."""
+
+    def __init__(
+        self,
+        *,
+        loop: VirtualLoop,
+        environment: Environment,
+        recorder: Recorder,
+        store: Store,
+        make_process: MakeProcess,
+    ) -> None:
+        self.processes: dict[str, BrokerProcess] = {}
+        """Every process that ever was, by name."""
+        self._loop = loop
+        self._chance = environment.random()
+        self._recorder = recorder
+        self._store = store
+        self._make_process = make_process
+        self._machines = Machines(loop)
+        self._stores: dict[str, CutStore] = {}
+
+    def start(self) -> str:
+        """A new process, which claims all lanes."""
+        number = len(self.processes) + 1
+        broker_id = number % BROKER_IDS
+        name = f"broker-{broker_id}.{number}"
+        environment = SkewedEnvironment(
+            seed=int(self._chance.random() * (1 << 48)),
+            loop=self._loop,
+            monotonic_start=self._chance.random() * 1e6,
+            drift=(self._chance.random() * 2 - 1) * DRIFT_MAX,
+            wall_offset_ms=1_700_000_000_000 + int(self._chance.random() * WALL_SKEW_MS_MAX),
+        )
+        machine = f"machine-{int(self._chance.random() * MACHINES)}"
+        store = self._stores[name] = CutStore(self._store)
+        process = self._make_process(
+            broker_id, store, environment, SimulatedLiveness(self._machines, machine, name, number)
+        )
+        self.processes[name] = process
+        self._recorder.mark(MarkerKind.START, name, self._loop.time(), machine)
+        self._loop.spawn(name, process.run())
+        return name
+
+    def names(self) -> list[str]:
+        return [name for name in self.alive() if self.processes[name].is_ready]
+
+    def port(self, process: str) -> BrokerPort:
+        return self.processes[process]
+
+    def alive(self) -> list[str]:
+        return [
+            name
+            for name, process in self.processes.items()
+            if self._loop.is_alive(name) and not process.has_ended
+        ]
+
+    def release(self, process: str) -> None:
+        self.processes[process].stop()
+
+    def race(self) -> None:
+        """Start rivals of whoever serves."""
+        self.start()
+        if self._chance.random() < 0.4:
+            self.start()
+
+    def cut(self, process: str, seconds: float) -> None:
+        store = self._stores[process]
+        store.is_cut = True
+        self._loop.call_later(seconds, store.heal)
+
+    def heal(self) -> None:
+        for store in self._stores.values():
+            store.heal()
+
+    def stop_all(self) -> None:
+        for process in self.alive():
+            self._loop.kill(process)
+
+    async def supervise(self, is_over: Callable[[], bool]) -> None:
+        """Start a process where none is left, or where all of them stand still."""
+        while not is_over():
+            alive = self.alive()
+            moving = [name for name in alive if not self._loop.is_paused(name)]
+            if not alive or (not moving and self._chance.random() < 0.3):
+                self.start()
+            await asyncio.sleep(0.02 + self._chance.random() * 0.6)

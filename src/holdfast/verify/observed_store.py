@@ -1,0 +1,96 @@
+"""A memory store that tells the history of each lane object that lands in it.
+
+Owns what counts as durable: the moment at which the key is taken. It reads the objects with the
+lane's own parser, but the checkers see only the numbers. Must never change an answer.
+"""
+
+from collections.abc import Callable
+from uuid import UUID
+
+import msgspec
+
+from holdfast.cluster.facts import TopicCreated
+from holdfast.cluster.facts import decode_facts as decode_control_facts
+from holdfast.environment import Environment
+from holdfast.identifiers import CONTROL_LANE
+from holdfast.lane.entry import EntryHeader, EntryKind, facts_of, parse_header
+from holdfast.lane.keys import number_in
+from holdfast.log.facts import Appended, decode_facts
+from holdfast.store.interface import Buffers, CreateAnswer
+from holdfast.store.memory import MemoryStore
+from holdfast.verify.history import Append, History, LandedKind, Recorder
+
+LANES_PREFIX = "lanes/"
+KINDS = {
+    EntryKind.CLAIM: LandedKind.CLAIM,
+    EntryKind.DATA: LandedKind.DATA,
+    EntryKind.RELEASE: LandedKind.RELEASE,
+}
+ValuesOf = Callable[[Appended], tuple[int, ...]]
+
+
+class ObservedStore(MemoryStore):
+    """The one true store of a simulation."""
+
+    def __init__(
+        self, *, environment: Environment, recorder: Recorder, values_of: ValuesOf
+    ) -> None:
+        super().__init__(environment=environment)
+        self._recorder = recorder
+        self._values_of = values_of
+        self.topics: dict[UUID, TopicCreated] = {}
+        """All topics that were ever created durably."""
+
+    async def create(self, key: str, body: Buffers) -> CreateAnswer:
+        answer = await super().create(key, body)
+        if answer is CreateAnswer.CREATED and key.startswith(LANES_PREFIX):
+            self._tell(key, b"".join(body))
+        return answer
+
+    def _tell(self, key: str, body: bytes) -> None:
+        header = parse_header(body, key=key)
+        number = number_in(key)
+        self._recorder.landed(
+            lane=header.lane,
+            number=-1 if number is None else number,
+            kind=KINDS[header.kind],
+            claim=header.claim,
+            writer=header.writer.hex(),
+            previous=header.previous.hex(),
+            digest=header.hash.hex(),
+            appends=self._appends(header, body, key),
+        )
+
+    def _appends(self, header: EntryHeader, body: bytes, key: str) -> tuple[Append, ...]:
+        if header.kind is not EntryKind.DATA:
+            return ()
+        if header.lane == CONTROL_LANE:
+            for fact in decode_control_facts(facts_of(header, body, key=key)):
+                if isinstance(fact, TopicCreated):
+                    self.topics[fact.topic_id] = fact
+            return ()
+        return tuple(
+            Append(
+                f"{fact.partition.topic_id}/{fact.partition.partition}",
+                fact.base_offset,
+                self._values_of(fact),
+            )
+            for fact in decode_facts(facts_of(header, body, key=key))
+            if isinstance(fact, Appended)
+        )
+
+
+def name_partitions(history: History, names: dict[UUID, str]) -> None:
+    """Call the landed partitions by their topics' names, as the clients do."""
+    by_text = {str(topic_id): name for topic_id, name in names.items()}
+
+    def named(append: Append) -> Append:
+        topic_id, _, partition = append.partition.rpartition("/")
+        return append._replace(partition=f"{by_text.get(topic_id, topic_id)}/{partition}")
+
+    history.landings[:] = [
+        msgspec.structs.replace(landing, appends=tuple(map(named, landing.appends)))
+        if landing.appends
+        else landing
+        for landing in history.landings
+    ]

@@ -1,0 +1,212 @@
+"""`python -m holdfast.verify.run`: many seeds of the simulation over all cores, and what they showed.
+
+Owns the report and how seeds are spread over processes. A seed that fails is printed with the one
+command that plays it again. Exit codes: 0 nothing found, 1 a violation, 2 nothing was proved.
+"""
+
+import dataclasses
+import faulthandler
+import gc
+import importlib.util
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import click
+
+from holdfast.environment import SystemEnvironment
+from holdfast.errors import ConfigurationError
+from holdfast.verify.broker_process import BrokerProcess
+from holdfast.verify.history import MarkerKind
+from holdfast.verify.simulation import ProcessType, simulate
+
+PLANTED_FILE = Path("tests/simulation/planted.py")
+SEEDS_AT_ONCE = 20
+STUCK_AFTER_SECONDS = 120
+SHOWN_VIOLATIONS_MAX = 5
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What is kept of one seed."""
+
+    seed: int
+    violations: tuple[str, ...]
+    kinds: frozenset[str]
+    void: str | None
+    liveness: tuple[str, ...]
+    faults: Counter[str]
+    calls: int
+    acked: int
+    hand_offs: int
+    kills: int
+
+
+@dataclasses.dataclass(slots=True)
+class Totals:
+    """What is kept of all seeds."""
+
+    seeds: int = 0
+    calls: int = 0
+    acked: int = 0
+    hand_offs: int = 0
+    kills: int = 0
+    void: int = 0
+    unfinished: int = 0
+    failed: list[int] = dataclasses.field(default_factory=list[int])
+    faults: Counter[str] = dataclasses.field(default_factory=Counter[str])
+    kinds: Counter[str] = dataclasses.field(default_factory=Counter[str])
+
+    def add(self, summary: Summary) -> None:
+        self.seeds += 1
+        self.calls += summary.calls
+        self.acked += summary.acked
+        self.hand_offs += summary.hand_offs
+        self.kills += summary.kills
+        self.void += summary.void is not None
+        self.unfinished += bool(summary.liveness)
+        self.faults.update(summary.faults)
+        self.kinds.update(summary.kinds)
+        if summary.violations:
+            self.failed.append(summary.seed)
+
+    def verdict(self) -> str:
+        """The result with its bound: no failure in N seeds says less than 3/N, at 95 %."""
+        proving = self.seeds - self.void
+        if self.failed:
+            return f"{len(self.failed)} of {self.seeds} seeds FAILED: {dict(self.kinds)}"
+        if not proving:
+            return f"{self.seeds} seeds, all void: nothing was proved"
+        return f"0 failures in {proving} seeds: < {3 / proving:.2g} of all seeds at 95 %"
+
+
+def load_planted(name: str) -> ProcessType:
+    """A broker process with a bug in it, from the tests."""
+    spec = importlib.util.spec_from_file_location("planted", PLANTED_FILE)
+    if spec is None or spec.loader is None or not PLANTED_FILE.exists():
+        raise ConfigurationError(f"{PLANTED_FILE} is not here: run this from the repository's root")
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    planted: dict[str, ProcessType] = module.PLANTED
+    if name not in planted:
+        raise ConfigurationError(f"no planted bug {name!r}; there are {', '.join(sorted(planted))}")
+    return planted[name]
+
+
+def run_seed(seed: int, process_type: ProcessType) -> Summary:
+    """One seed, reduced to what the report needs."""
+    outcome = simulate(seed, process_type=process_type)
+    history = outcome.history
+    return Summary(
+        seed=seed,
+        violations=tuple(str(violation) for violation in outcome.violations),
+        kinds=frozenset(violation.kind.value for violation in outcome.violations),
+        void=outcome.void,
+        liveness=tuple(outcome.liveness),
+        faults=outcome.faults,
+        calls=len(history.calls),
+        acked=outcome.acked,
+        hand_offs=outcome.hand_offs,
+        kills=sum(marker.kind is MarkerKind.KILL for marker in history.markers),
+    )
+
+
+def run_seeds(seeds: Iterable[int], planted: str | None) -> list[Summary]:
+    """Some seeds in this process; one that hangs ends the process with a stack trace."""
+    process_type: ProcessType = load_planted(planted) if planted else BrokerProcess
+    gc.disable()
+    found: list[Summary] = []
+    for seed in seeds:
+        faulthandler.dump_traceback_later(STUCK_AFTER_SECONDS, exit=True)
+        found.append(run_seed(seed, process_type))
+        faulthandler.cancel_dump_traceback_later()
+    gc.enable()
+    gc.collect()
+    return found
+
+
+def run_all(first: int, count: int, jobs: int, planted: str | None) -> Iterator[Summary]:
+    """All seeds, over so many processes, in their order."""
+    chunks = [
+        range(start, min(start + SEEDS_AT_ONCE, first + count))
+        for start in range(first, first + count, SEEDS_AT_ONCE)
+    ]
+    if jobs == 1:
+        for chunk in chunks:
+            yield from run_seeds(chunk, planted)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for summaries in pool.map(run_seeds, chunks, [planted] * len(chunks)):
+            yield from summaries
+
+
+def replay(seed: int, process_type: ProcessType, *, shows_history: bool) -> int:
+    """One seed in full."""
+    outcome = simulate(seed, process_type=process_type)
+    if shows_history:
+        for sequence, line in outcome.history.events():
+            click.echo(f"{sequence:6d} {line}")
+    click.echo(f"seed {seed}: {outcome.steps} steps, {outcome.virtual_seconds:.1f} virtual seconds")
+    click.echo(f"history {outcome.history.digest()}")
+    for text in (*outcome.liveness, *([f"void: {outcome.void}"] if outcome.void else [])):
+        click.echo(text)
+    for violation in outcome.violations:
+        click.echo(f"VIOLATION {violation}")
+    return 1 if outcome.violations else 0
+
+
+def replay_command(seed: int, planted: str | None) -> str:
+    return f"python -m holdfast.verify.run --seed {seed}" + (
+        f" --planted {planted}" if planted else ""
+    )
+
+
+@click.command()
+@click.option("--seeds", default=200, type=click.IntRange(1), help="How many seeds.")
+@click.option("--first", default=0, type=click.IntRange(0), help="The first seed.")
+@click.option("--jobs", default=2, type=click.IntRange(1), help="How many processes.")
+@click.option("--seed", type=click.IntRange(0), help="Play one seed again, with its history.")
+@click.option("--quiet", is_flag=True, help="With --seed: leave the history out.")
+@click.option("--planted", help="A bug of tests/simulation/planted.py to run with.")
+def command(
+    seeds: int, first: int, jobs: int, seed: int | None, quiet: bool, planted: str | None
+) -> None:
+    """Run the simulation of the whole broker, and check every history."""
+    if seed is not None:
+        process_type: ProcessType = load_planted(planted) if planted else BrokerProcess
+        sys.exit(replay(seed, process_type, shows_history=not quiet))
+    clock = SystemEnvironment()
+    started = clock.monotonic()
+    totals = Totals()
+    for summary in run_all(first, seeds, jobs, planted):
+        totals.add(summary)
+        if summary.violations and len(totals.failed) <= SHOWN_VIOLATIONS_MAX:
+            click.echo(f"seed {summary.seed} FAILED; {replay_command(summary.seed, planted)}")
+            for violation in summary.violations[:SHOWN_VIOLATIONS_MAX]:
+                click.echo(f"  {violation}")
+        if totals.seeds % 200 == 0:
+            seconds = clock.monotonic() - started
+            click.echo(f"{totals.seeds} seeds, {totals.seeds / seconds:.1f} a second", err=True)
+    _report(totals, clock.monotonic() - started)
+    proved = totals.seeds > totals.void
+    sys.exit(1 if totals.failed else 0 if proved else 2)
+
+
+def _report(totals: Totals, seconds: float) -> None:
+    click.echo(
+        f"{totals.seeds} seeds in {seconds:.1f} s: {totals.calls} operations, {totals.acked} acked "
+        f"batches, {totals.hand_offs} hand-offs, {totals.kills} kills, {totals.void} void runs"
+    )
+    click.echo("faults: " + ", ".join(f"{k} {n}" for k, n in sorted(totals.faults.items())))
+    click.echo(f"liveness, apart from safety: {totals.unfinished} seeds did not finish their work")
+    if totals.failed:
+        click.echo(f"failed seeds: {', '.join(map(str, totals.failed[:50]))}")
+    click.echo(totals.verdict())
+
+
+if __name__ == "__main__":
+    command()
