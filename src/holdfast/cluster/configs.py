@@ -52,13 +52,16 @@ class ConfigDefinition:
     low: int = 0
     high: int = LONG_MAX
     choices: tuple[str, ...] = ()
+    item_pattern: str = ""
+    """What each item of a LIST looks like, where they cannot be named one by one."""
 
     def problem(self, value: str) -> str | None:
         """What is wrong with a value; None where it is legal."""
         match self.type:
             case ConfigType.BOOLEAN:
-                legal = value.strip().lower() in ("true", "false")
-                return None if legal else f"{self.name}: {value!r} is neither true nor false"
+                legal = value.strip().lower() in (self.choices or ("true", "false"))
+                expected = " or ".join(self.choices or ("true", "false"))
+                return None if legal else f"{self.name}: {value[:80]!r} is not {expected}"
             case ConfigType.INT | ConfigType.LONG:
                 return self._number_problem(value)
             case ConfigType.DOUBLE:
@@ -78,6 +81,10 @@ class ConfigDefinition:
         return None
 
     def _choice_problem(self, value: str) -> str | None:
+        if self.item_pattern:
+            for item in list_items(value):
+                if not re.fullmatch(self.item_pattern, item):
+                    return f"{self.name}: {item[:80]!r} is not of the form {self.item_pattern}"
         if not self.choices:
             return None
         given = list_items(value) if self.type is ConfigType.LIST else [value]
@@ -102,6 +109,8 @@ _B, _S, _I, _L, _D, _T = (
     ConfigType.LIST,
 )
 
+_THROTTLED = r"\*|[0-9]+:[0-9]+"
+
 _TABLE = (
     ConfigDefinition(
         "cleanup.policy",
@@ -110,6 +119,8 @@ _TABLE = (
         "delete: retention applies. compact: every record is kept; compaction by key is not done.",
         choices=("delete", "compact"),
     ),
+    ConfigDefinition("compression.gzip.level", _I, "-1", _NO_EFFECT, low=-1, high=9),
+    ConfigDefinition("compression.lz4.level", _I, "9", _NO_EFFECT, low=1, high=17),
     ConfigDefinition(
         "compression.type",
         _S,
@@ -117,11 +128,14 @@ _TABLE = (
         "Batches are stored as the producer compressed them, whatever is set here.",
         choices=("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
     ),
+    ConfigDefinition("compression.zstd.level", _I, "3", _NO_EFFECT, low=-131072, high=22),
     ConfigDefinition("delete.retention.ms", _L, "86400000", _NO_EFFECT),
     ConfigDefinition("file.delete.delay.ms", _L, "60000", _NO_EFFECT),
     ConfigDefinition("flush.messages", _L, str(LONG_MAX), _NO_EFFECT, low=1),
     ConfigDefinition("flush.ms", _L, str(LONG_MAX), _NO_EFFECT),
-    ConfigDefinition("follower.replication.throttled.replicas", _T, "", _NO_EFFECT),
+    ConfigDefinition(
+        "follower.replication.throttled.replicas", _T, "", _NO_EFFECT, item_pattern=_THROTTLED
+    ),
     ConfigDefinition(
         "holdfast.ack",
         _S,
@@ -130,7 +144,9 @@ _TABLE = (
         choices=("store",),
     ),
     ConfigDefinition("index.interval.bytes", _I, "4096", _NO_EFFECT, high=INT_MAX),
-    ConfigDefinition("leader.replication.throttled.replicas", _T, "", _NO_EFFECT),
+    ConfigDefinition(
+        "leader.replication.throttled.replicas", _T, "", _NO_EFFECT, item_pattern=_THROTTLED
+    ),
     ConfigDefinition("local.retention.bytes", _L, "-2", _NO_EFFECT, low=-2),
     ConfigDefinition("local.retention.ms", _L, "-2", _NO_EFFECT, low=-2),
     ConfigDefinition("max.compaction.lag.ms", _L, str(LONG_MAX), _NO_EFFECT, low=1),
@@ -161,16 +177,22 @@ _TABLE = (
         high=INT_MAX,
     ),
     ConfigDefinition("preallocate", _B, "false", _NO_EFFECT),
-    ConfigDefinition("remote.copy.disable", _B, "false", _NO_EFFECT),
+    ConfigDefinition("remote.log.copy.disable", _B, "false", _NO_EFFECT),
     ConfigDefinition("remote.log.delete.on.disable", _B, "false", _NO_EFFECT),
-    ConfigDefinition("remote.storage.enable", _B, "false", _NO_EFFECT),
+    ConfigDefinition(
+        "remote.storage.enable",
+        _B,
+        "false",
+        "Only false, as on a Kafka without tiered storage: all records are in the store anyway.",
+        choices=("false",),
+    ),
     ConfigDefinition(
         "retention.bytes", _L, "-1", "How much of a partition is kept; -1 is all.", low=-1
     ),
     ConfigDefinition(
         "retention.ms", _L, "604800000", "How long records are kept; -1 is for ever.", low=-1
     ),
-    ConfigDefinition("segment.bytes", _I, "1073741824", _NO_EFFECT, low=14, high=INT_MAX),
+    ConfigDefinition("segment.bytes", _I, "1073741824", _NO_EFFECT, low=1 << 20, high=INT_MAX),
     ConfigDefinition("segment.index.bytes", _I, "10485760", _NO_EFFECT, low=4, high=INT_MAX),
     ConfigDefinition("segment.jitter.ms", _L, "0", _NO_EFFECT),
     ConfigDefinition("segment.ms", _L, "604800000", _NO_EFFECT, low=1),
@@ -190,6 +212,15 @@ def config_problem(name: str, value: str | None) -> str | None:
     if value is None:
         return f"Null value not supported for the topic config {name}"
     return definition.problem(value)
+
+
+def configs_problem(configs: Mapping[str, str]) -> str | None:
+    """What is wrong with configurations together that are right one by one."""
+    shortest = int(effective(configs, "min.compaction.lag.ms"))
+    longest = int(effective(configs, "max.compaction.lag.ms"))
+    if shortest > longest:
+        return f"min.compaction.lag.ms ({shortest}) > max.compaction.lag.ms ({longest})"
+    return None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from holdfast.cluster.configs import (
     TOPIC_CONFIGS,
     ConfigType,
     config_problem,
+    configs_problem,
     effective,
     list_items,
 )
@@ -21,7 +22,7 @@ from holdfast.cluster.state import ControlState, Topic
 from holdfast.identifiers import topic_name_problem
 
 PARTITIONS_MAX = 10_000
-"""Of one topic: a bound on what one request can make the broker hold."""
+"""Of one topic, and of all in one request, as Kafka: a bound on what a request makes us hold."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def decide_create(
         )
     if not 0 < partitions <= PARTITIONS_MAX:
         return TopicRefused(
-            "INVALID_PARTITIONS",
+            "INVALID_PARTITIONS" if partitions <= 0 else "POLICY_VIOLATION",
             f"topic {name}: {partitions} partitions; 1 to {PARTITIONS_MAX} are possible",
         )
     if replication_factor not in (-1, 1):
@@ -163,4 +164,7 @@ def check_configs(name: str, configs: Mapping[str, str | None]) -> dict[str, str
         if problem is not None or value is None:
             return TopicRefused("INVALID_CONFIG", f"topic {name}: {problem}")
         checked[key] = value
+    problem = configs_problem(checked)
+    if problem is not None:
+        return TopicRefused("INVALID_CONFIG", f"topic {name}: {problem}")
     return checked

@@ -104,7 +104,7 @@ async def create(
 async def produce(broker: Broker, name: str, count: int, partition: int = 0) -> int:
     """Append `count` records; returns the offset of the first."""
     now_ms = broker.environment.now_ms()
-    batch = encode_batch([Record(0, now_ms, None, b"value")] * count)
+    batch = encode_batch([Record(0, now_ms, b"key", b"value")] * count)
     data = PartitionProduceData(index=partition, records=memoryview(bytearray(batch)))
     request = ProduceRequest(
         acks=-1,

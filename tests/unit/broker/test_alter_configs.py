@@ -73,6 +73,15 @@ def test_validating_changes_nothing():
         (resource(TOPIC, ""), "INVALID_REQUEST"),
         (resource(TOPIC, "a", no_such="1"), "INVALID_CONFIG"),
         (resource(TOPIC, "a", retention_ms="-2"), "INVALID_CONFIG"),
+        (resource(TOPIC, "a", remote_storage_enable="true"), "INVALID_CONFIG"),
+        (
+            resource(TOPIC, "a", follower_replication_throttled_replicas="0:1,all"),
+            "INVALID_CONFIG",
+        ),
+        (
+            resource(TOPIC, "a", min_compaction_lag_ms="9", max_compaction_lag_ms="5"),
+            "INVALID_CONFIG",
+        ),
         (resource(TOPIC, "a", retention_ms=None), "INVALID_REQUEST"),
         (resource(BROKER, str(BROKER_ID), num_partitions="2"), "INVALID_REQUEST"),
         (resource(BROKER, ""), "INVALID_REQUEST"),

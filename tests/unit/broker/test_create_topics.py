@@ -130,7 +130,7 @@ def test_every_version_creates(version: int):
         (wanted("a_b"), "INVALID_TOPIC_EXCEPTION"),
         (wanted("x", num_partitions=0), "INVALID_PARTITIONS"),
         (wanted("x", num_partitions=-2), "INVALID_PARTITIONS"),
-        (wanted("x", num_partitions=10_001), "INVALID_PARTITIONS"),
+        (wanted("x", num_partitions=10_001), "POLICY_VIOLATION"),
         (wanted("x", replication_factor=0), "INVALID_REPLICATION_FACTOR"),
         (wanted("x", replication_factor=3), "INVALID_REPLICATION_FACTOR"),
         (wanted("x", configs=[CreatableTopicConfig(name="no.such", value="1")]), "INVALID_CONFIG"),
@@ -228,6 +228,7 @@ def test_one_request_makes_a_bounded_number_of_partitions():
             wanted("a", num_partitions=6_000), wanted("b", num_partitions=6_000), wanted("c")
         )
         response = await ask(broker, request, 7)
-        assert names(response.topics) == ["NONE", "POLICY_VIOLATION", "NONE"]
+        assert names(response.topics) == ["POLICY_VIOLATION"] * 3
+        assert not broker.state.names
 
     run(test)

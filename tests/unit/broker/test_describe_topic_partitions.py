@@ -105,11 +105,14 @@ def test_a_cursor_at_a_topic_that_was_deleted_goes_on_with_the_next():
     run(test)
 
 
-def test_a_cursor_at_a_negative_partition_is_refused():
+@pytest.mark.parametrize("cursor", [("a", -1), ("b", 0), ("z", 0)])
+def test_a_cursor_that_no_page_of_these_topics_had_is_refused(cursor: tuple[str, int]):
     async def test(store: GatedStore) -> None:
         broker = await started(store)
         await create(broker, "a")
-        response = await page(broker, "a", cursor=("a", -1))
-        assert names(response.topics) == ["INVALID_REQUEST"]
+        await create(broker, "c")
+        response = await page(broker, "a", "c", cursor=cursor)
+        assert names(response.topics) == ["INVALID_REQUEST"] * 2
+        assert all(topic.partitions == [] for topic in response.topics)
 
     run(test)

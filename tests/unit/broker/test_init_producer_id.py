@@ -36,6 +36,16 @@ def test_a_producer_that_names_its_old_id_gets_a_new_one():
     run(test)
 
 
+@pytest.mark.parametrize(("producer_id", "producer_epoch"), [(5, -1), (-1, 0)])
+def test_an_old_id_without_its_epoch_is_refused(producer_id: int, producer_epoch: int):
+    async def test(store: GatedStore) -> None:
+        broker = await started(store)
+        request = InitProducerIdRequest(producer_id=producer_id, producer_epoch=producer_epoch)
+        assert names([await ask(broker, request, 4)]) == ["INVALID_REQUEST"]
+
+    run(test)
+
+
 @pytest.mark.parametrize(
     ("transactional_id", "error"), [("t", "UNSUPPORTED_VERSION"), ("", "INVALID_REQUEST")]
 )

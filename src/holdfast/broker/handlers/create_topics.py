@@ -40,7 +40,7 @@ async def handle(
     del context
     times = Counter(topic.name for topic in request.topics)
     decided: dict[str, TopicCreated | TopicRefused] = {}
-    partitions = 0
+    too_many = _too_many_partitions(broker, request)
     for topic in request.topics:
         if times[topic.name] > 1:
             decided[topic.name] = TopicRefused(
@@ -48,12 +48,10 @@ async def handle(
                 f"Duplicate topic name: {topic.name} is {times[topic.name]} times in the request",
             )
             continue
-        fact = _decide(broker, topic, partitions)
+        fact = too_many or _decide(broker, topic)
         decided[topic.name] = fact
-        if isinstance(fact, TopicCreated):
-            partitions += len(fact.lanes)
-            if not request.validate_only:
-                broker.control.appender.add(fact)
+        if isinstance(fact, TopicCreated) and not request.validate_only:
+            broker.control.appender.add(fact)
     if not request.validate_only:
         failed = await control_durable(broker, request.timeout_ms)
         if failed is not None:
@@ -71,21 +69,27 @@ async def handle(
     )
 
 
-def _decide(
-    broker: Broker, topic: CreatableTopic, partitions_before: int
-) -> TopicCreated | TopicRefused:
+def _too_many_partitions(broker: Broker, request: CreateTopicsRequest) -> TopicRefused | None:
+    total = sum(
+        len(topic.assignments)
+        or (broker.settings.num_partitions if topic.num_partitions == -1 else topic.num_partitions)
+        for topic in request.topics
+    )
+    if total <= PARTITIONS_MAX:
+        return None
+    return TopicRefused(
+        "POLICY_VIOLATION",
+        f"Excessively large number of partitions per request: {total}; at most {PARTITIONS_MAX}",
+    )
+
+
+def _decide(broker: Broker, topic: CreatableTopic) -> TopicCreated | TopicRefused:
     refused = lane_refusal(broker.control, fenced="NOT_CONTROLLER")
     if refused is not None:
         return refused
     shape = _shape(broker, topic)
     if isinstance(shape, TopicRefused):
         return shape
-    if partitions_before > 0 and partitions_before + shape.partitions > PARTITIONS_MAX:
-        return TopicRefused(
-            "POLICY_VIOLATION",
-            f"topic {topic.name}: {partitions_before} + {shape.partitions} partitions in one"
-            f" request are more than {PARTITIONS_MAX}",
-        )
     return decide_create(
         broker.state,
         topic_id=broker.environment.new_uuid(),

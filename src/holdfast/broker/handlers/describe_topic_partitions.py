@@ -27,9 +27,16 @@ def handle(
     del context
     asked = sorted({topic.name for topic in request.topics})
     cursor = request.cursor
-    if cursor is not None and cursor.partition_index < 0:
+    if cursor is not None and (
+        cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)
+    ):
         return DescribeTopicPartitionsResponse(
-            topics=[_refused(name, "INVALID_REQUEST") for name in asked]
+            topics=[
+                DescribeTopicPartitionsResponseTopic(
+                    error_code=error_code("INVALID_REQUEST"), name=name
+                )
+                for name in asked
+            ]
         )
     names = asked or sorted(name for name in broker.state.names if broker.state.topic_named(name))
     if cursor is not None:
@@ -61,7 +68,9 @@ def _cursor(name: str, partition: int) -> DescribeTopicPartitionsResponseCursor:
 
 
 def _refused(name: str, error: str) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(error_code=error_code(error), name=name)
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=error_code(error), name=name, topic_authorized_operations=TOPIC_OPERATIONS
+    )
 
 
 def _described(

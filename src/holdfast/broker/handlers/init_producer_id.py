@@ -29,6 +29,8 @@ async def handle(
     del context
     if request.transactional_id is not None:
         return _refused("UNSUPPORTED_VERSION" if request.transactional_id else "INVALID_REQUEST")
+    if (request.producer_id == NO_PRODUCER) != (request.producer_epoch == NO_PRODUCER):
+        return _refused("INVALID_REQUEST")
     ended = lane_refusal(broker.control, fenced=RETRY)
     if ended is not None:
         return _refused(ended.error)
