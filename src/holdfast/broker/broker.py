@@ -27,6 +27,7 @@ from holdfast.lane.claim import ClaimedLane, claim_lane
 from holdfast.lane.entry import Claim
 from holdfast.lane.liveness import Liveness, NoProof
 from holdfast.lane.owned import OwnedLane
+from holdfast.lane.recovery import recover
 from holdfast.lane.state import StateKind, StateT
 from holdfast.log.data_lane import DataLane
 from holdfast.log.memory import ReadCache, Tail
@@ -91,6 +92,7 @@ class Broker:
 
     async def start(self) -> None:
         """Own all lanes; when this returns, requests may be answered."""
+        await self._check_lanes()
         control = await self._claim(CONTROL_LANE, ControlStateKind())
         self._control = OwnedLane(
             store=self.store,
@@ -120,6 +122,22 @@ class Broker:
         await self._wait_out_owners(control, *claimed)
         self._serves = True
 
+    async def _check_lanes(self) -> None:
+        """A broker that cannot serve must find out before it takes a lane from one that does."""
+        if self.settings.lanes is not None:
+            recovered = await recover(
+                self.store, self.environment, CONTROL_LANE, ControlStateKind()
+            )
+            self._refuse_other_lanes(recovered.state)
+
+    def _refuse_other_lanes(self, state: ControlState) -> None:
+        wanted = self.settings.lanes
+        if state.cluster_id and wanted is not None and wanted != state.lanes:
+            raise ConfigurationError(
+                f"{self.store.url} was made with {state.lanes} data lanes, and their number never"
+                f" changes: start without --lanes, or with --lanes {state.lanes}"
+            )
+
     async def _claim(self, lane: LaneId, kind: StateKind[StateT]) -> ClaimedLane[StateT]:
         identity = self.liveness.identity()
         claim = Claim(
@@ -131,9 +149,7 @@ class Broker:
             process_start=identity.process_start,
             valid_ms=self.settings.group.claim_valid_ms,
         )
-        claimed = await claim_lane(
-            self.store, self.environment, lane, kind, claim, self.liveness
-        )
+        claimed = await claim_lane(self.store, self.environment, lane, kind, claim, self.liveness)
         log.info(
             "lane_claimed lane=%d number=%d leader_epoch=%d entries_replayed=%d",
             lane,
@@ -145,15 +161,10 @@ class Broker:
 
     def _register(self) -> None:
         state, appender = self.state, self.control.appender
-        wanted = self.settings.lanes
+        self._refuse_other_lanes(state)
         if not state.cluster_id:
             cluster_id = str(self.environment.new_uuid())
-            appender.add(ClusterCreated(cluster_id, wanted or LANES_DEFAULT))
-        elif wanted is not None and wanted != state.lanes:
-            raise ConfigurationError(
-                f"{self.store.url} was made with {state.lanes} data lanes, and their number never"
-                f" changes: start without --lanes, or with --lanes {state.lanes}"
-            )
+            appender.add(ClusterCreated(cluster_id, self.settings.lanes or LANES_DEFAULT))
         registered = BrokerRegistered(
             self.settings.broker_id, self.settings.host, self.settings.port, self.settings.rack
         )
@@ -162,9 +173,7 @@ class Broker:
 
     async def _wait_out_owners(self, *lanes: ClaimedLane[Any]) -> None:
         """An owner that neither released nor is proved dead may answer a little longer."""
-        until = max(
-            lane.claimed_at + lane.owed_ms / 1000 * CLOCK_RATE_MARGIN for lane in lanes
-        )
+        until = max(lane.claimed_at + lane.owed_ms / 1000 * CLOCK_RATE_MARGIN for lane in lanes)
         wait_s = until - self.environment.monotonic()
         if wait_s > 0:
             log.info("waiting_for_the_owner_before seconds=%.1f", wait_s)

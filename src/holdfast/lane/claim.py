@@ -8,6 +8,8 @@ answer of the old one is overtaken, is computed here and kept by the caller.
 import dataclasses
 from typing import Generic
 
+import msgspec
+
 from holdfast.environment import Environment
 from holdfast.errors import CorruptObject, Fenced
 from holdfast.identifiers import LaneId, WriterId
@@ -24,6 +26,7 @@ from holdfast.lane.entry import (
 )
 from holdfast.lane.floor import read_floor
 from holdfast.lane.keys import entry_key
+from holdfast.lane.liveness import Liveness, NoProof
 from holdfast.lane.recovery import follow, read_head, recover
 from holdfast.lane.state import StateKind, StateT
 from holdfast.store.interface import Store
@@ -44,6 +47,8 @@ class ClaimedLane(Generic[StateT]):
     """The owner before, where it said that it will never answer again."""
     taken_from: Claim | None
     """The owner before, where it did not."""
+    owed_ms: int
+    """How long after `claimed_at` earlier owners may still answer: nothing may be served before."""
     claimed_at: float
     """On the monotonic clock, when the claim was known to be in the store."""
     started_at: float
@@ -79,13 +84,16 @@ async def claim_lane(
     lane: LaneId,
     kind: StateKind[StateT],
     claim: Claim,
+    liveness: Liveness | None = None,
 ) -> ClaimedLane[StateT]:
     """Recover the lane and claim it; raises Fenced where others win every time."""
+    liveness = liveness or NoProof()
     writer = environment.new_writer_id()
     recovered = await recover(store, environment, lane, kind)
     for _ in range(TRIES_MAX):
         cursor = recovered.cursor
         owner = await _owner(store, environment, cursor)
+        owed_ms = 0 if owner is None or cursor.released else _owed_ms(owner, liveness)
         entry = seal(
             kind=EntryKind.CLAIM,
             lane=lane,
@@ -93,7 +101,7 @@ async def claim_lane(
             claim=cursor.next_number,
             writer=writer,
             previous=cursor.hash,
-            facts=encode_claim(claim),
+            facts=encode_claim(msgspec.structs.replace(claim, owed_ms=owed_ms)),
             payload=(),
             written_ms=claim.claimed_ms,
         )
@@ -115,6 +123,7 @@ async def claim_lane(
             writer=writer,
             released_by=owner if cursor.released else None,
             taken_from=None if cursor.released else owner,
+            owed_ms=owed_ms,
             claimed_at=environment.monotonic(),
             started_at=started_at,
             entries_read=recovered.entries_read,
@@ -123,6 +132,14 @@ async def claim_lane(
         f"lane {lane}: lost {TRIES_MAX} races for the next number in a row; another broker keeps"
         f" writing to it. Stop the other broker, or try again"
     )
+
+
+def _owed_ms(owner: Claim, liveness: Liveness) -> int:
+    """What an owner that did not release leaves behind: its own answers, and its own debt.
+
+    A dead owner may have died before it had waited for the one before it, which may still answer.
+    """
+    return max(owner.owed_ms, 0 if liveness.has_ended(owner) else owner.valid_ms)
 
 
 async def _owner(store: Store, environment: Environment, cursor: Cursor) -> Claim | None:

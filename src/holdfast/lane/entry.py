@@ -49,6 +49,11 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """Identity of boot and process namespace; empty where the platform has none."""
     process: int = 0
     process_start: int = 0
+    valid_ms: int = 5_000
+    """How long after it last looked this owner may still answer."""
+    owed_ms: int = 0
+    """How long owners before this one may have gone on answering after this claim: a successor
+    cannot know whether that was waited out, unless it finds a release."""
 
 
 class EntryHeader(NamedTuple):
