@@ -155,10 +155,14 @@ def claim_of(broker: int = 1) -> Claim:
     return Claim(broker_id=BrokerId(broker), address="b:9092", claimed_ms=0)
 
 
-def simulate(test: Callable[[World], Coroutine[Any, Any, Any]], seed: int = 1) -> Any:
+def simulate(
+    test: Callable[[Any], Coroutine[Any, Any, Any]],
+    seed: int = 1,
+    world_type: type[World] = World,
+) -> Any:
     """Run a test in virtual time; unhandled errors of tasks fail it."""
     loop = VirtualLoop(seed=seed)
-    world = World(loop)
+    world = world_type(loop)
     try:
         result = loop.run_until_complete(test(world))
     finally:
