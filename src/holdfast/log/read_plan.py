@@ -100,7 +100,7 @@ class Cut:
         if start is not None:
             whole = start == 0 and end == len(buffer)
             self.buffers.append(buffer if whole else memoryview(buffer)[start:end])
-        if self.bytes >= self._bytes_max:
+        if self.buffers and self.bytes >= self._bytes_max:
             self.is_full = True
         return not self.is_full
 
