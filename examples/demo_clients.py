@@ -1,0 +1,236 @@
+"""The clients of the demo: a steady idempotent producer, a live reader, a watch on watermarks.
+
+All on confluent-kafka (librdkafka), as any application would use it. Each runs in a thread and
+keeps what it saw; none of them judges.
+"""
+
+import threading
+import time
+from typing import NamedTuple
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
+
+FLUSH_SECONDS_MAX = 60.0
+READ_SECONDS_MAX = 60.0
+QUICK_AND_QUIET = {
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 200,
+    "log_level": 2,  # a refused connection is no news here
+}
+
+
+class Ack(NamedTuple):
+    """A record that the broker acknowledged."""
+
+    sequence: int
+    partition: int
+    offset: int
+    at: float
+
+
+class Produced(NamedTuple):
+    """What the producer was told."""
+
+    sent: int
+    acks: list[Ack]
+    failed: list[str]
+
+
+class Watched(NamedTuple):
+    """What the broker said of its high watermarks."""
+
+    asked: int
+    rewound: list[str]
+
+
+class Seen(NamedTuple):
+    """A record that a consumer read."""
+
+    partition: int
+    offset: int
+    sequence: int
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, num_partitions=partitions)])[topic].result(30)
+
+
+class Worker(threading.Thread):
+    """A thread that steps until it is stopped."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            self.step()
+        self.finish()
+
+    def step(self) -> None:
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """After the last step, in the thread."""
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self.is_alive():
+            self.join(FLUSH_SECONDS_MAX + 10)
+
+
+class SteadyProducer(Worker):
+    """Sends numbers 0, 1, 2, ... to the partitions in turn."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, rate: int) -> None:
+        super().__init__()
+        settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5}
+        self._producer = Producer({**settings, **QUICK_AND_QUIET})
+        self._topic, self._partitions, self._rate = topic, partitions, rate
+        self._begun = time.monotonic()
+        self._sent = 0
+        self._acks: list[Ack] = []
+        self._failed: list[str] = []
+
+    @property
+    def acked_count(self) -> int:
+        return len(self._acks)
+
+    def step(self) -> None:
+        due = int((time.monotonic() - self._begun) * self._rate)
+        while self._sent < due:
+            number, self._sent = self._sent, self._sent + 1
+            self._producer.produce(
+                self._topic,
+                value=str(number).encode(),
+                partition=number % self._partitions,
+                on_delivery=lambda error, message, n=number: self._delivered(n, error, message),
+            )
+        self._producer.poll(0.005)
+
+    def finish(self) -> None:
+        self._producer.flush(FLUSH_SECONDS_MAX)
+
+    def _delivered(self, number: int, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failed.append(f"record {number}: {error}")
+        else:
+            ack = Ack(number, message.partition(), message.offset(), time.monotonic())
+            self._acks.append(ack)
+
+    def ends(self) -> dict[int, int]:
+        """The offset behind the last acknowledged record of each partition."""
+        ends = dict.fromkeys(range(self._partitions), 0)
+        for ack in self._acks:
+            ends[ack.partition] = max(ends[ack.partition], ack.offset + 1)
+        return ends
+
+    def report(self) -> Produced:
+        return Produced(self._sent, list(self._acks), list(self._failed))
+
+
+def _consumer(bootstrap: str, topic: str, partitions: int) -> Consumer:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "demo",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            **QUICK_AND_QUIET,
+        }
+    )
+    consumer.assign([TopicPartition(topic, i, OFFSET_BEGINNING) for i in range(partitions)])
+    return consumer
+
+
+def _seen(messages: list[Message]) -> list[Seen]:
+    return [
+        Seen(message.partition(), message.offset(), int(message.value()))
+        for message in messages
+        if message.error() is None
+    ]
+
+
+class LiveReader(Worker):
+    """Reads while the producer writes, through the kills."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        super().__init__()
+        self.records: list[Seen] = []
+        self._consumer = _consumer(bootstrap, topic, partitions)
+
+    def step(self) -> None:
+        self.records.extend(_seen(self._consumer.consume(500, timeout=0.1)))
+
+    def finish(self) -> None:
+        self._consumer.close()
+
+    def wait_for(self, ends: dict[int, int]) -> None:
+        """Until it has read up to these offsets, or far too long has passed."""
+        give_up_at = time.monotonic() + READ_SECONDS_MAX
+        wanted = sum(ends.values())
+        while len(self.records) < wanted and time.monotonic() < give_up_at:
+            time.sleep(0.05)
+
+
+class WatermarkWatch(Worker):
+    """Asks for the high watermark of each partition in turn, all the time."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        super().__init__()
+        self._asked = 0
+        self._rewound: list[str] = []
+        self._consumer = _consumer(bootstrap, topic, partitions)
+        self._consumer.pause([TopicPartition(topic, i) for i in range(partitions)])
+        self._topic, self._partitions = topic, partitions
+        self._highest = dict.fromkeys(range(partitions), 0)
+
+    def step(self) -> None:
+        partition = self._asked % self._partitions
+        self._asked += 1
+        try:
+            asked = TopicPartition(self._topic, partition)
+            _, high = self._consumer.get_watermark_offsets(asked, timeout=1.0)
+        except KafkaException:
+            self._stopping.wait(0.02)
+            return
+        if high < self._highest[partition]:
+            self._rewound.append(f"partition {partition}: {self._highest[partition]} -> {high}")
+        self._highest[partition] = max(high, self._highest[partition])
+        self._stopping.wait(0.005)
+
+    def report(self) -> Watched:
+        return Watched(self._asked, list(self._rewound))
+
+    def finish(self) -> None:
+        self._consumer.close()
+
+
+def read_all(bootstrap: str, topic: str, partitions: int, ends: dict[int, int]) -> list[Seen]:
+    """The whole topic, with a consumer that knows nothing of what came before.
+
+    To the end as the broker has it, and at least to where something was acknowledged.
+    """
+    consumer = _consumer(bootstrap, topic, partitions)
+    for i in range(partitions):
+        _, high = consumer.get_watermark_offsets(TopicPartition(topic, i), timeout=30.0)
+        ends[i] = max(ends[i], high)
+    records: list[Seen] = []
+    next_offset = dict.fromkeys(range(partitions), 0)
+    give_up_at = time.monotonic() + READ_SECONDS_MAX
+    while time.monotonic() < give_up_at and any(next_offset[p] < ends[p] for p in ends):
+        for record in _seen(consumer.consume(1000, timeout=0.2)):
+            records.append(record)
+            next_offset[record.partition] = record.offset + 1
+    consumer.close()
+    return records
