@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-SEEDS ?= 2000
+SEEDS ?= 20000
+KILLS ?= 200
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .PHONY: help install demo test check sim chaos bench peers lock clean
@@ -24,9 +25,31 @@ lock: ## write requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --python-version 3.11 \
 	  --group dev --group build pyproject.toml -o requirements.lock
 
+demo: $(STAMP) ## a broker, a producer, two SIGKILLs in the middle, and the count at the end
+	$(BIN)/python -m examples.demo
+
+test: $(STAMP) ## check, then all tests
+	$(MAKE) --no-print-directory check
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup
+
 check: $(STAMP) ## lint, format, types, import layers, tidiness
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 	$(BIN)/pytest tests/test_tidy.py
+
+sim: $(STAMP) ## the deterministic simulation: make sim SEEDS=20000
+	$(BIN)/python -m holdfast.verify.run --seeds $(SEEDS) --jobs $(JOBS)
+
+chaos: $(STAMP) ## real processes: 200 SIGKILLs under load
+	$(BIN)/python -m tests.chaos.sigkill --kills $(KILLS)
+
+bench: $(STAMP) ## against Apache Kafka on this machine, in the same run
+	$(BIN)/python -m benchmarks.broker
+
+peers: $(STAMP) ## fetch Apache Kafka's jars (needs Java 17 and Maven)
+	$(BIN)/python -m tests.peers.jars
+
+clean: ## remove .venv and caches
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache
