@@ -1,0 +1,68 @@
+"""What a benchmark measures: samples, their rows, and the median and spread of repeats.
+
+Pure: it neither measures nor prints.
+"""
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A thing that is measured, and in which direction it is better."""
+
+    name: str
+    unit: str
+    higher_is_better: bool
+
+
+THROUGHPUT = Metric(name="throughput", unit="MB/s", higher_is_better=True)
+BROKER_CPU = Metric(name="broker CPU", unit="s/GB", higher_is_better=False)
+LATENCY = Metric(name="latency", unit="ms", higher_is_better=False)
+START_UP = Metric(name="start-up", unit="s", higher_is_better=False)
+PUTS = Metric(name="object PUTs", unit="per GB", higher_is_better=False)
+FILES = Metric(name="files in the store", unit="per GB", higher_is_better=False)
+METRICS = (THROUGHPUT, BROKER_CPU, LATENCY, START_UP, PUTS, FILES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One value of one row, on one variant, in one repeat."""
+
+    metric: Metric
+    row: str
+    variant: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A row that could not be measured, and why."""
+
+    row: str
+    variant: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The repeats of one row on one variant."""
+
+    median: float
+    low: float
+    high: float
+    repeats: int
+
+
+def summaries(samples: Iterable[Sample]) -> dict[tuple[Metric, str, str], Summary]:
+    """Per metric, row and variant, in the order of first appearance."""
+    values: dict[tuple[Metric, str, str], list[float]] = {}
+    for sample in samples:
+        values.setdefault((sample.metric, sample.row, sample.variant), []).append(sample.value)
+    return {
+        key: Summary(
+            median=statistics.median(group), low=min(group), high=max(group), repeats=len(group)
+        )
+        for key, group in values.items()
+    }

@@ -1,0 +1,66 @@
+"""The brokers that are compared: each is started alone, in a fresh folder, and measured."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.peers.holdfast import HoldfastBroker
+from tests.peers.kafka import KAFKA_DEFAULT_HEAP, KafkaBroker
+
+Broker = KafkaBroker | HoldfastBroker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A broker with its settings; durable says whether a restart finds the log again."""
+
+    name: str
+    title: str
+    open: Callable[[Path], Broker]
+    durable: bool = True
+    start_up: bool = False
+
+
+def _kafka(folder: Path) -> Broker:
+    return KafkaBroker(folder, jvm_options=KAFKA_DEFAULT_HEAP)
+
+
+def _kafka_flush(folder: Path) -> Broker:
+    flush = {"log.flush.interval.messages": "1"}
+    return KafkaBroker(folder, settings=flush, jvm_options=KAFKA_DEFAULT_HEAP)
+
+
+def _holdfast_memory(folder: Path) -> Broker:
+    return HoldfastBroker(folder, store="memory://")
+
+
+VARIANTS = (
+    Variant(
+        name="kafka",
+        title="Kafka as it is (acks from the page cache)",
+        open=_kafka,
+        start_up=True,
+    ),
+    Variant(
+        name="kafka-flush",
+        title="Kafka with log.flush.interval.messages=1",
+        open=_kafka_flush,
+    ),
+    Variant(
+        name="holdfast-directory",
+        title="Holdfast on a directory (fsync)",
+        open=HoldfastBroker,
+        start_up=True,
+    ),
+    Variant(
+        name="holdfast-memory",
+        title="Holdfast on memory://",
+        open=_holdfast_memory,
+        durable=False,
+    ),
+)
+
+
+def variants_named(prefixes: list[str]) -> list[Variant]:
+    """All of them, or those whose name begins with one of the given words."""
+    return [v for v in VARIANTS if not prefixes or v.name.startswith(tuple(prefixes))]
