@@ -4,14 +4,17 @@ Reads only what it must: the index says which stretch, the stretch's headers whi
 that batch is decoded.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import NamedTuple
 
+from holdfast.errors import ObjectNotFound
 from holdfast.log.partition import PartitionLog
 from holdfast.log.read_plan import Buffer, batches_of
 from holdfast.log.reader import LogReader
 from holdfast.records.batch import parse_header
 from holdfast.records.record import first_at_or_after, max_timestamp_record
+
+LOOKS_MAX = 5
 
 
 class TimedOffset(NamedTuple):
@@ -31,6 +34,27 @@ async def offset_for_time(
     reader: LogReader, log: PartitionLog, timestamp: int
 ) -> TimedOffset | None:
     """The first record whose timestamp is not older than the one given."""
+    return await _planned_anew(lambda: _first_since(reader, log, timestamp))
+
+
+async def offset_of_max_timestamp(reader: LogReader, log: PartitionLog) -> TimedOffset | None:
+    """The first record with the greatest timestamp of the partition."""
+    return await _planned_anew(lambda: _newest(reader, log))
+
+
+async def _planned_anew(
+    look: Callable[[], Awaitable[TimedOffset | None]],
+) -> TimedOffset | None:
+    """An index that is gone was merged into another meanwhile: look again."""
+    for _ in range(LOOKS_MAX - 1):
+        try:
+            return await look()
+        except ObjectNotFound:
+            continue
+    return await look()
+
+
+async def _first_since(reader: LogReader, log: PartitionLog, timestamp: int) -> TimedOffset | None:
     async for candidate in _stretches(reader, log):
         if candidate.max_timestamp < timestamp or candidate.last_offset < log.log_start_offset:
             continue
@@ -41,32 +65,38 @@ async def offset_for_time(
     return None
 
 
-async def offset_of_max_timestamp(reader: LogReader, log: PartitionLog) -> TimedOffset | None:
-    """The record with the greatest timestamp of the partition."""
-    best: _Candidate | None = None
-    async for candidate in _stretches(reader, log):
+async def _newest(reader: LogReader, log: PartitionLog) -> TimedOffset | None:
+    candidates = [c async for c in _stretches(reader, log) if c.max_timestamp >= 0]
+    best: TimedOffset | None = None
+    for candidate in sorted(candidates, key=lambda c: (-c.max_timestamp, c.base_offset)):
+        if best is not None and candidate.max_timestamp <= best.timestamp:
+            break
         if candidate.last_offset < log.log_start_offset:
             continue
-        if best is None or candidate.max_timestamp > best.max_timestamp:
-            best = candidate
-    if best is None or best.max_timestamp < 0:
-        return None
-    for batch in await _batches(reader, log, best):
-        if parse_header(batch).max_timestamp == best.max_timestamp:
-            return TimedOffset(*max_timestamp_record(batch))
-    return None
+        batches = await _batches(reader, log, candidate)
+        newest = max(batches, key=lambda b: parse_header(b).max_timestamp, default=None)
+        # It may be below the log start, and the best that is left of this stretch below another's.
+        if newest is not None:
+            found = TimedOffset(*max_timestamp_record(newest))
+            if found.timestamp >= 0 and (best is None or found.timestamp > best.timestamp):
+                best = found
+    return best
 
 
 async def _stretches(reader: LogReader, log: PartitionLog) -> AsyncIterator[_Candidate]:
-    for segment in list(log.segments):
+    """As of one moment: a rewriting moves runs into segments while this goes on."""
+    segments = list(log.segments)
+    runs = zip(log.runs.max_timestamp[:], log.runs.base[:], log.runs.last[:], strict=True)
+    high_watermark = log.high_watermark
+    for segment in segments:
         index = await reader.segment_index(log.partition, segment)
         for i in range(len(index)):
             block = index.block(i)
             yield _Candidate(block.max_timestamp, block.base_offset, block.last_offset)
-    for i in range(len(log.runs)):
-        run = log.runs.get(i)
-        if run.base_offset < log.high_watermark:
-            yield _Candidate(run.max_timestamp, run.base_offset, run.last_offset)
+    for run in runs:
+        candidate = _Candidate(*run)
+        if candidate.base_offset < high_watermark:
+            yield candidate
 
 
 async def _batches(
