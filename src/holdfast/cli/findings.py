@@ -40,6 +40,8 @@ class Findings:
         self.objects = 0
         self.bytes = 0
         self.bytes_expected = 0
+        self.skipped = 0
+        """Objects that a broker replaced again and again before they could be read."""
         self._on_progress = on_progress
 
     def harm(self, key: str, problem: str) -> None:

@@ -105,7 +105,13 @@ def _progress(environment: Environment) -> Any:
 def _as_json(seen: Survey | None, findings: Findings, verify: bool) -> dict[str, Any]:
     return {
         "survey": seen,
-        "verified": {"objects": findings.objects, "bytes": findings.bytes} if verify else None,
+        "verified": {
+            "objects": findings.objects,
+            "bytes": findings.bytes,
+            "skipped": findings.skipped,
+        }
+        if verify
+        else None,
         "harmed": findings.of(Weight.HARM),
         "left_over": findings.of(Weight.LEFT_OVER),
     }
@@ -215,6 +221,8 @@ def _echo_findings(findings: Findings, verify: bool) -> None:
     harmed = findings.of(Weight.HARM)
     for finding in harmed:
         click.echo(f"HARMED: {finding}", err=True)
+    if findings.skipped:
+        click.echo(f"not read: {findings.skipped} objects that a broker replaced meanwhile")
     if verify:
         verdict = f"{len(harmed)} problems" if harmed else "unharmed"
         click.echo(

@@ -12,14 +12,14 @@ from holdfast.cli.findings import Findings
 from holdfast.cli.lane_walk import LaneWalk, StoreMoved
 from holdfast.cluster.state import ControlState
 from holdfast.environment import Environment
-from holdfast.errors import ObjectNotFound, RetryError
+from holdfast.errors import ObjectNotFound, RetryError, StopError
 from holdfast.identifiers import CONTROL_LANE, LaneId, PartitionId
-from holdfast.lane.keys import entry_key
+from holdfast.lane.recovery import recover
 from holdfast.log.audit import segment_problems, tile_problems
 from holdfast.log.facts import SegmentRef
 from holdfast.log.partition import PartitionLog
 from holdfast.log.rewriter import claim_in
-from holdfast.log.state import LogState, partition_prefix, segment_key
+from holdfast.log.state import LogState, LogStateKind, partition_prefix, segment_key
 from holdfast.store.interface import ObjectEntry, Store
 from holdfast.store.patience import patiently
 
@@ -72,10 +72,10 @@ class Verification:
             walk = LaneWalk(self._store, self._environment, lane, self._findings)
             try:
                 await walk.run()
-                await self._check_logs(walk)
             except StoreMoved:
                 self._findings.forget_since(before)
             else:
+                await self._check_logs(walk)
                 return walk
         raise RetryError(
             f"lane {lane}: a broker deleted objects {WALKS_MAX} times while they were to be read;"
@@ -84,32 +84,65 @@ class Verification:
 
     async def _check_logs(self, walk: LaneWalk) -> None:
         """Segments are read even where the lane is harmed: by the last state that is known."""
+        replaced = 0
         if isinstance(walk.state, LogState):
             for log in walk.state.partitions.values():
                 for problem in tile_problems(log):
                     self._findings.harm(partition_prefix(log.partition), problem)
-        if isinstance(walk.last_known, LogState):
-            for log in list(walk.last_known.partitions.values()):
-                for segment in log.segments:
-                    await self._check_segment(walk, log, segment)
+        state, checked = walk.last_known, set[str]()
+        for _ in range(WALKS_MAX):
+            replaced = await self._check_segments(walk.lane, state, checked)
+            if not replaced:
+                return
+            # A broker merged them into others meanwhile: look at those instead.
+            state = (await recover(self._store, self._environment, walk.lane, LogStateKind())).state
+        self._findings.skipped += replaced
 
-    async def _check_segment(self, walk: LaneWalk, log: PartitionLog, segment: SegmentRef) -> None:
+    async def _check_segments(self, lane: LaneId, state: object, checked: set[str]) -> int:
+        """Read all segments that were not read before; returns how many are no longer needed."""
+        replaced = 0
+        logs = list(state.partitions.values()) if isinstance(state, LogState) else []
+        for log in logs:
+            for segment in list(log.segments):
+                key = segment_key(log.partition, segment.name)
+                if key not in checked:
+                    checked.add(key)
+                    replaced += not await self._check_segment(lane, log, segment)
+        return replaced
+
+    async def _check_segment(self, lane: LaneId, log: PartitionLog, segment: SegmentRef) -> bool:
         key = segment_key(log.partition, segment.name)
         try:
             data = await patiently(lambda: self._store.read(key), environment=self._environment)
         except ObjectNotFound:
-            if walk.cursor is not None:
-                following = entry_key(walk.lane, walk.cursor.next_number)
-                if await self._store.size(following) is not None:
-                    raise StoreMoved from None
-            self._findings.harm(
-                key,
-                f"is missing; it holds offsets {segment.base_offset}..{segment.last_offset}",
-            )
-            return
+            if not await self._is_named_still(lane, log.partition, segment):
+                return False
+            offsets = f"{segment.base_offset}..{segment.last_offset}"
+            self._findings.harm(key, f"is missing; it holds offsets {offsets}")
+            return True
         self._findings.read(len(data))
         for problem in segment_problems(log, segment, data, key=key):
             self._findings.harm(key, problem)
+        return True
+
+    async def _is_named_still(
+        self, lane: LaneId, partition: PartitionId, segment: SegmentRef
+    ) -> bool:
+        """Whether the lane of now names the segment, and it is not there.
+
+        A segment goes only after the lane has stopped to name it: so it is looked for between two
+        looks at the lane, and the second one must still name it.
+        """
+        key = segment_key(partition, segment.name)
+        for _ in range(2):
+            try:
+                now = await recover(self._store, self._environment, lane, LogStateKind())
+            except StopError:
+                return True  # the walk has named what is harmed
+            named = {one.name for one in now.state.log_of(partition).segments}
+            if segment.name not in named or await self._store.size(key) is not None:
+                return False
+        return True
 
     def _check_topics(self, control: ControlState, walks: list[LaneWalk]) -> None:
         """Each partition must be in the lane that lane 0 says, and in no other."""
