@@ -46,8 +46,10 @@ def decide_retention(log: PartitionLog, rules: RetentionRules, now_ms: int) -> L
         )
         if not (too_old or too_much) or stretch.last_offset >= log.high_watermark:
             break
-        start = stretch.last_offset + 1
         remaining -= stretch.size_bytes
+        # Without a timestamp nobody knows how old it is: it goes with an old one behind it.
+        if too_much or stretch.max_timestamp >= 0:
+            start = stretch.last_offset + 1
     return LogStartMoved(log.partition, start) if start > log.start_decided else None
 
 
