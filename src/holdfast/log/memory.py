@@ -12,6 +12,8 @@ Buffer = bytes | bytearray | memoryview
 
 SMALL_BUFFER_BYTES = 4096
 """Below this average size, buffers are joined: each costs hundreds of bytes beside its content."""
+PINNED_RATIO_MAX = 2
+"""A view keeps all of the request that it is a part of: above this, the part is copied."""
 
 
 class Payload:
@@ -21,7 +23,8 @@ class Payload:
 
     def __init__(self, buffers: Sequence[Buffer]) -> None:
         size = sum(len(buffer) for buffer in buffers)
-        if len(buffers) > 1 and size < SMALL_BUFFER_BYTES * len(buffers):
+        are_small = len(buffers) > 1 and size < SMALL_BUFFER_BYTES * len(buffers)
+        if are_small or _pinned_bytes(buffers) > PINNED_RATIO_MAX * size:
             buffers = [b"".join(buffers)]
         self.buffers = buffers
         self.size_bytes = size
@@ -45,6 +48,13 @@ class Payload:
             skip = 0
             i += 1
         return found
+
+
+def _pinned_bytes(buffers: Sequence[Buffer]) -> int:
+    """What stays in memory as long as these buffers do."""
+    owners = {id(b.obj): b.obj for b in buffers if isinstance(b, memoryview)}
+    whole = sum(len(b) for b in buffers if not isinstance(b, memoryview))
+    return whole + sum(memoryview(owner).nbytes for owner in owners.values())
 
 
 class Tail:
