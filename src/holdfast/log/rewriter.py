@@ -149,18 +149,20 @@ async def collect(lane: DataLane) -> int:
 async def sweep_segments(lane: DataLane) -> int:
     """Delete segments of this lane's partitions that no fact names: left by a crash or a rival.
 
-    Only those of claims before this one: what such a claim did not name by its end can never be
+    A fact that is decided and not durable may still be undone: what it drops counts as named.
+    Only segments of claims before this one: what such a claim did not name by its end can never be
     named. What a newer claim wrote is not ours to judge, even if we have not heard of it yet.
     """
     swept = 0
     for log in list(lane.state.partitions.values()):
         entries = await _listed(lane, log.partition)
-        named = {segment.name for segment in log.segments}
+        named = {segment_key(log.partition, segment.name) for segment in log.segments}
+        named.update(lane.state.keys_to_drop())
         gone = [
             key
             for key in entries
-            if (name := key.rsplit("/", 1)[-1]) not in named
-            and (claim := claim_in(name)) is not None
+            if key not in named
+            and (claim := claim_in(key.rsplit("/", 1)[-1])) is not None
             and claim < lane.appender.cursor.claim
         ]
         if gone:

@@ -5,7 +5,7 @@ that each partition's batches are one stretch), and the snapshot's encoding.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 import msgspec
@@ -91,6 +91,11 @@ class LogState:
         if gone:
             keys = self._dropped.setdefault(id(fact), [])
             keys.extend(segment_key(partition, segment.name) for segment in gone)
+
+    def keys_to_drop(self) -> Iterator[str]:
+        """Segments that nothing names once the facts under way are durable, and not before."""
+        for keys in self._dropped.values():
+            yield from keys
 
     def layout(self, facts: Sequence[LogFact], payloads: Sequence[Buffer | None]) -> list[Buffer]:
         grouped: dict[PartitionId, list[Buffer]] = {}

@@ -1,0 +1,353 @@
+"""Rewriting: the same bytes at the same offsets, whatever it is interrupted by."""
+
+import asyncio
+
+import pytest
+from tests.unit.lane.world import P0, P1, Hold, World, append, append_all, flush, simulate
+
+from holdfast.errors import Fenced, ObjectNotFound
+from holdfast.identifiers import PartitionId
+from holdfast.lane.recovery import recover
+from holdfast.log.data_lane import DataLane
+from holdfast.log.facts import LogStartMoved, PartitionRemoved
+from holdfast.log.rewriter import (
+    RewriteSettings,
+    claim_in,
+    collect,
+    is_due,
+    purge_removed,
+    rewrite,
+    sweep_segments,
+)
+from holdfast.log.state import LogStateKind
+
+NOW = RewriteSettings(delete_delay_s=0)
+
+
+async def all_bytes(lane: DataLane, partition: PartitionId = P0) -> bytes:
+    """Everything from the log start on, read as a fetch does."""
+    log = lane.log_of(partition)
+    found: list[bytes] = []
+    offset = log.log_start_offset
+    while offset < log.high_watermark:
+        cut = await lane.reader.read(log, offset, 300)
+        assert cut.buffers, f"nothing at offset {offset} of {log.high_watermark}"
+        found.extend(bytes(buffer) for buffer in cut.buffers)
+        offset = cut.next_offset
+    return b"".join(found)
+
+
+async def written(world: World, objects: int = 6) -> DataLane:
+    lane = await world.own()
+    for i in range(objects):
+        append(lane, P0, [b"a%d" % i, b"b%d" % i])
+        append(lane, P1, [b"c%d" % i])
+        append(lane, P0, [b"d%d" % i])
+        await flush(lane)
+    return lane
+
+
+def test_after_rewriting_the_bytes_are_the_same_and_the_lane_objects_are_gone():
+    async def test(world: World) -> None:
+        lane = await written(world)
+        before = [await all_bytes(lane, p) for p in (P0, P1)]
+        await rewrite(lane, NOW)
+        assert [await all_bytes(lane, p) for p in (P0, P1)] == before
+        fresh = await world.own()
+        assert [await all_bytes(fresh, p) for p in (P0, P1)] == before
+        assert await world.keys("lanes/0001/") == [
+            f"lanes/0001/{number:020d}" for number in (0, 7, 8)
+        ]
+
+    simulate(test)
+
+
+def count_of_calls() -> int:
+    """How many calls of the store one rewriting makes."""
+
+    async def test(world: World) -> int:
+        lane = await merged_before(world)
+        before = len(world.store.calls)
+        await rewrite(lane, NOW)
+        return len(world.store.calls) - before
+
+    return simulate(test)
+
+
+async def merged_before(world: World) -> DataLane:
+    """A lane with a segment already, so that the next rewriting merges and collects."""
+    lane = await written(world, 2)
+    await rewrite(lane, NOW)
+    for i in range(4):
+        append(lane, P0, [b"later %d" % i])
+        append(lane, P1, [b"later too"])
+        await flush(lane)
+    return lane
+
+
+def test_a_crash_before_or_after_any_call_of_the_store_loses_nothing_and_moves_nothing():
+    calls = count_of_calls()
+    assert calls > 15
+    for k in range(calls):
+        for moment in ("before", "after"):
+
+            async def test(world: World, k: int = k, moment: str = moment) -> None:
+                lane = await merged_before(world)
+                before = [await all_bytes(lane, p) for p in (P0, P1)]
+                left = k
+
+                async def crash(operation: str, key: str) -> None:
+                    nonlocal left
+                    left -= 1
+                    if left < 0:
+                        await asyncio.Event().wait()
+
+                (world.store.before if moment == "before" else world.store.after).append(crash)
+                dying = asyncio.ensure_future(rewrite(lane, NOW))
+                await asyncio.wait({dying}, timeout=10)
+                world.store.before.clear()
+                world.store.after.clear()
+                for _ in range(2):
+                    fresh = await world.own()
+                    assert [await all_bytes(fresh, p) for p in (P0, P1)] == before
+                    await sweep_segments(fresh)
+                    await fresh.sweep(fresh.state.claims, up_to=fresh.appender.cursor.claim - 1)
+                    assert [await all_bytes(fresh, p) for p in (P0, P1)] == before
+                    await rewrite(fresh, NOW)
+                    assert [await all_bytes(fresh, p) for p in (P0, P1)] == before
+                named = {s.name for log in fresh.state.partitions.values() for s in log.segments}
+                stored = {key.rsplit("/", 1)[-1] for key in await world.keys("topics/")}
+                assert stored == named
+                dying.cancel()
+
+            simulate(test)
+
+
+def test_a_reader_that_planned_before_the_objects_went_finds_the_same_bytes():
+    async def test(world: World) -> None:
+        lane = await written(world)
+        before = await all_bytes(lane)
+        lane.tail.forget(lane.lane)
+        hold = Hold("read", "lanes/0001/00000000000000000001")
+        world.store.before.append(hold)
+        reading = asyncio.ensure_future(all_bytes(lane))
+        await hold.reached.wait()
+        world.store.before.clear()
+        await rewrite(lane, NOW)
+        hold.go.set()
+        assert await reading == before
+
+    simulate(test)
+
+
+def test_records_that_arrive_while_the_lane_is_rewritten_stay_where_they_are():
+    async def test(world: World) -> None:
+        lane = await written(world)
+        hold = Hold("create", "topics/")
+        world.store.before.append(hold)
+        rewriting = asyncio.ensure_future(rewrite(lane, NOW))
+        await hold.reached.wait()
+        append(lane, P0, [b"meanwhile"])
+        await flush(lane)
+        before = await all_bytes(lane)
+        hold.go.set()
+        await rewriting
+        assert await all_bytes(lane) == before
+        assert len(lane.log_of(P0).runs) == 1
+        assert await all_bytes(await world.own()) == before
+
+    simulate(test)
+
+
+def test_a_log_start_that_moves_while_the_lane_is_rewritten_holds_afterwards():
+    async def test(world: World) -> None:
+        lane = await written(world)
+        hold = Hold("create", "topics/")
+        world.store.before.append(hold)
+        rewriting = asyncio.ensure_future(rewrite(lane, NOW))
+        await hold.reached.wait()
+        lane.appender.add(LogStartMoved(P0, 18))
+        lane.appender.add(LogStartMoved(P1, 3))
+        await flush(lane)
+        hold.go.set()
+        await rewriting
+        for owner in (lane, await world.own()):
+            assert owner.log_of(P0).log_start_offset == owner.log_of(P0).high_watermark == 18
+            assert owner.log_of(P0).segments == []
+            assert owner.log_of(P1).log_start_offset == 3
+            assert await all_bytes(owner, P1)
+        await collect(lane)
+        assert not await world.keys(f"topics/{P0.topic_id}/{P0.partition:06d}/")
+
+    simulate(test)
+
+
+def test_a_topic_that_is_deleted_while_it_is_rewritten_leaves_nothing_behind():
+    async def test(world: World) -> None:
+        lane = await written(world)
+        hold = Hold("create", "topics/")
+        world.store.before.append(hold)
+        rewriting = asyncio.ensure_future(rewrite(lane, NOW))
+        await hold.reached.wait()
+        lane.appender.add(PartitionRemoved(P0))
+        hold.go.set()
+        await rewriting
+        await purge_removed(lane)
+        await flush(lane)
+        assert P0 not in lane.state.partitions and P0 not in lane.state.removed
+        assert {key.split("/")[2] for key in await world.keys("topics/")} == {"000001"}
+
+    simulate(test)
+
+
+def test_a_segment_whose_removal_is_decided_but_not_durable_is_not_swept():
+    async def test(world: World) -> None:
+        first = await written(world)
+        await rewrite(first, RewriteSettings(delete_delay_s=0, segment_bytes_max=400))
+        segments = len(first.log_of(P0).segments)
+        assert segments > 1
+        second = await world.own()
+        before = await all_bytes(second)
+        hold = Hold("create", "lanes/0001/")
+        world.store.before.append(hold)
+        second.appender.add(LogStartMoved(P0, second.log_of(P0).segments[0].last_offset + 1))
+        await hold.reached.wait()
+        await sweep_segments(second)
+        third = await world.own(store=world.memory)
+        assert await all_bytes(third) == before
+
+    simulate(test)
+
+
+def test_a_sweep_removes_what_an_earlier_claim_left_and_nothing_of_a_newer_one():
+    async def test(world: World) -> None:
+        first = await written(world)
+        await rewrite(first, NOW)
+        name = first.log_of(P0).segments[0].name
+        prefix = f"topics/{P0.topic_id}/{P0.partition:06d}/"
+        orphan = f"{prefix}{name[:-8]}00000000"
+        await world.memory.create(orphan, [b"left by a crash"])
+        stale = await world.own(broker=2)
+        newest = await world.own(broker=3)
+        append(newest, P0, [b"new"])
+        await flush(newest)
+        await rewrite(newest, RewriteSettings(delete_delay_s=0, segment_bytes_max=1))
+        before = await all_bytes(newest)
+        await world.memory.create(f"{prefix}a-stranger", [b"not ours to judge"])
+        assert await sweep_segments(stale) == 1
+        assert orphan not in await world.keys(prefix)
+        assert f"{prefix}a-stranger" in await world.keys(prefix)
+        assert await all_bytes(newest) == before
+
+    simulate(test)
+
+
+def test_a_fenced_owner_stops_rewriting_before_it_deletes_anything():
+    async def test(world: World) -> None:
+        stale = await written(world)
+        before = await all_bytes(stale)
+        newest = await world.own(broker=2)
+        with pytest.raises(Fenced):
+            await rewrite(stale, NOW)
+        newest.tail.forget(newest.lane)
+        assert await all_bytes(newest) == before
+        assert len(await world.keys("lanes/0001/")) == 8
+
+    simulate(test)
+
+
+def test_a_purge_by_a_fenced_owner_deletes_nothing():
+    async def test(world: World) -> None:
+        stale = await written(world)
+        await rewrite(stale, NOW)
+        newest = await world.own(broker=2)
+        before = await all_bytes(newest)
+        stale.appender.add(PartitionRemoved(P0))
+        with pytest.raises(Fenced):
+            await purge_removed(stale)
+        assert await all_bytes(newest) == before
+
+    simulate(test)
+
+
+def test_small_segments_are_merged_and_their_number_stays_small():
+    async def test(world: World) -> None:
+        lane = await world.own()
+        counts: list[int] = []
+        for _ in range(20):
+            await append_all(lane, 3)
+            await rewrite(lane, NOW)
+            counts.append(len(lane.log_of(P0).segments))
+        assert max(counts) <= 6
+        assert len(await world.keys("topics/")) == counts[-1]
+        cut = await all_bytes(lane)
+        assert cut == await all_bytes(await world.own())
+
+    simulate(test)
+
+
+def test_a_segment_is_never_larger_than_its_bound_where_batches_allow():
+    async def test(world: World) -> None:
+        lane = await written(world)
+        await rewrite(lane, RewriteSettings(delete_delay_s=0, segment_bytes_max=500))
+        assert all(s.size_bytes <= 500 for s in lane.log_of(P0).segments)
+
+    simulate(test)
+
+
+def test_rewriting_is_due_by_objects_by_runs_or_by_bytes():
+    async def test(world: World) -> None:
+        lane = await written(world, 3)
+        assert not is_due(lane, RewriteSettings())
+        assert is_due(lane, RewriteSettings(entries_max=4))
+        assert not is_due(lane, RewriteSettings(entries_max=5))
+        assert is_due(lane, RewriteSettings(runs_max=6))
+        assert is_due(lane, RewriteSettings(bytes_max=100))
+        await rewrite(lane, NOW)
+        assert not is_due(lane, RewriteSettings(entries_max=4, runs_max=1, bytes_max=1))
+
+    simulate(test)
+
+
+def test_a_recovery_that_runs_while_the_lane_is_rewritten_sees_one_of_both_layouts():
+    async def test(world: World) -> None:
+        lane = await written(world)
+        before = await all_bytes(lane)
+        hold = Hold("read", "lanes/0001/00000000000000000001")
+        other = type(world.store)(world.memory)
+        other.before.append(hold)
+        recovering = asyncio.ensure_future(world.own(store=other, broker=2))
+        await hold.reached.wait()
+        await rewrite(lane, NOW)
+        hold.go.set()
+        assert await all_bytes(await recovering) == before
+
+    simulate(test)
+
+
+def test_a_reading_of_a_vanished_object_says_so_in_the_end():
+    async def test(world: World) -> None:
+        lane = await written(world)
+        lane.tail.forget(lane.lane)
+        await world.memory.delete(["lanes/0001/00000000000000000001"])
+        with pytest.raises(ObjectNotFound):
+            await all_bytes(lane)
+
+    simulate(test)
+
+
+def test_the_claim_of_a_segment_is_read_from_its_name():
+    assert claim_in(f"{5:020d}-{9:020d}-{3:020d}-0011aabb") == 3
+    for strange in ("", "a-b-c-d", "5-9", "5-9-3-x-y", "index"):
+        assert claim_in(strange) is None
+
+
+def test_what_was_rewritten_is_recovered_from_the_snapshot_alone():
+    async def test(world: World) -> None:
+        lane = await written(world)
+        await rewrite(lane, NOW)
+        recovered = await recover(world.store, world.environment(), lane.lane, LogStateKind())
+        assert recovered.entries_read == 0
+        assert recovered.state.encode() == lane.state.encode()
+
+    simulate(test)
