@@ -210,6 +210,8 @@ class Broker:
         """A topic's configurations, read once for each change of them."""
         known = self._topic_settings.get(topic.topic_id)
         if known is None or known[0] is not topic.configs:
+            if len(self._topic_settings) > 2 * len(self.state.topics):
+                self._topic_settings.clear()  # mostly those of topics that are gone
             known = (topic.configs, topic_settings(topic.configs))
             self._topic_settings[topic.topic_id] = known
         return known[1]

@@ -56,6 +56,8 @@ class ControlState(msgspec.Struct, kw_only=True):
     next_producer_id: int = 0
     names: dict[str, UUID] = {}
     controller_epoch: int = -1
+    load: dict[int, int] = {}
+    """How many partitions each lane has."""
 
     def topic_named(self, name: str) -> Topic | None:
         """The topic of that name, if clients may use it."""
@@ -81,11 +83,14 @@ class ControlState(msgspec.Struct, kw_only=True):
                     configs=dict(fact.configs),
                 )
                 self.names[fact.name] = fact.topic_id
+                self._count(fact.lanes, 1)
             case PartitionsAdded():
                 self.topics[fact.topic_id].lanes.extend(fact.lanes)
+                self._count(fact.lanes, 1)
             case TopicDeleted():
                 topic = self.topics.pop(fact.topic_id)
                 self.deleted[fact.topic_id] = topic
+                self._count(topic.lanes, -1)
                 if self.names.get(topic.name) == fact.topic_id:
                     del self.names[topic.name]
             case TopicPurged():
@@ -94,6 +99,10 @@ class ControlState(msgspec.Struct, kw_only=True):
                 self.topics[fact.topic_id].configs = dict(fact.configs)
             case ProducerIdsReserved():
                 self.next_producer_id = max(self.next_producer_id, fact.next_producer_id)
+
+    def _count(self, lanes: Sequence[int], change: int) -> None:
+        for lane in lanes:
+            self.load[lane] = self.load.get(lane, 0) + change
 
     def publish(self, facts: Sequence[ControlFact]) -> None:
         for fact in facts:
@@ -119,10 +128,7 @@ class ControlState(msgspec.Struct, kw_only=True):
 
     def spread(self, partitions: int) -> list[int]:
         """A lane for each new partition: always one that has the fewest."""
-        load = dict.fromkeys(range(1, self.lanes + 1), 0)
-        for topic in self.topics.values():
-            for lane in topic.lanes:
-                load[lane] = load.get(lane, 0) + 1
+        load = {lane: self.load.get(lane, 0) for lane in range(1, self.lanes + 1)}
         chosen: list[int] = []
         for _ in range(partitions):
             lane = min(load, key=lambda lane: (load[lane], lane))

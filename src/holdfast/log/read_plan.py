@@ -15,6 +15,10 @@ from holdfast.records.batch import walk
 Buffer = bytes | bytearray | memoryview
 
 
+RUNS_MAX = 1_000
+"""Of one read: tiny ones would keep the loop busy for long before they fill an answer."""
+
+
 class Plan(NamedTuple):
     """Where the records from an offset on are, in order."""
 
@@ -37,7 +41,8 @@ def plan_read(log: PartitionLog, offset: int, bytes_max: int) -> Plan:
         # How much of the first one is before the offset is not known here: let the next one in.
         planned += segment.size_bytes if len(segments) > 1 else 0
     for i in range(log.runs.find(offset), len(log.runs)):
-        if planned >= wanted or log.runs.base[i] >= log.high_watermark:
+        enough = planned >= wanted or len(runs) >= RUNS_MAX
+        if enough or log.runs.base[i] >= log.high_watermark:
             break
         run = log.runs.get(i)
         runs.append(run)

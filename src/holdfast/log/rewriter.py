@@ -13,11 +13,12 @@ from holdfast.identifiers import LaneNumber, PartitionId
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import PartitionPurged, Rewritten, RewrittenPartition, SegmentRef
 from holdfast.log.partition import PartitionLog, Run
-from holdfast.log.read_plan import Buffer
-from holdfast.log.segment import build_segment
+from holdfast.log.segment import SegmentBuilder
 from holdfast.log.state import partition_prefix, segment_key
 from holdfast.store.patience import patiently
 from holdfast.store.put_if_absent import Lost, put_if_absent, same_bytes
+
+LOADS_AT_ONCE = 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,18 +72,22 @@ async def _rewrite_partition(
         return None
     replaced = _segments_to_merge(log, sum(run.size_bytes for run in runs), settings)
     new: list[SegmentRef] = []
-    gathered: list[Buffer] = []
-    gathered_bytes = 0
+    builder = SegmentBuilder(log.partition)
     for segment in replaced:
-        gathered.append(await lane.reader.load_segment(log.partition, segment))
-        gathered_bytes += segment.size_bytes
-    for run in runs:
-        if gathered and gathered_bytes + run.size_bytes > settings.segment_bytes_max:
-            new.append(await _write_segment(lane, log.partition, gathered))
-            gathered, gathered_bytes = [], 0
-        gathered.extend(await lane.reader.load_run(run))
-        gathered_bytes += run.size_bytes
-    new.append(await _write_segment(lane, log.partition, gathered))
+        builder.add([await lane.reader.load_segment(log.partition, segment)])
+    for i in range(0, len(runs), LOADS_AT_ONCE):
+        some = runs[i : i + LOADS_AT_ONCE]
+        stretches = await asyncio.gather(*(lane.reader.load_run(run) for run in some))
+        for run, stretch in zip(some, stretches, strict=True):
+            if (
+                builder.size_bytes
+                and builder.size_bytes + run.size_bytes > settings.segment_bytes_max
+            ):
+                new.append(await _write_segment(lane, builder))
+                builder = SegmentBuilder(log.partition)
+            builder.add(stretch)
+            await asyncio.sleep(0)  # indexing is work for the loop's thread: let others in between
+    new.append(await _write_segment(lane, builder))
     _check_tiles(log.partition, replaced, runs, new)
     return RewrittenPartition(log.partition, [segment.name for segment in replaced], new)
 
@@ -101,21 +106,21 @@ def _segments_to_merge(
     return merged[::-1]
 
 
-async def _write_segment(
-    lane: DataLane, partition: PartitionId, batches: list[Buffer]
-) -> SegmentRef:
+async def _write_segment(lane: DataLane, builder: SegmentBuilder) -> SegmentRef:
     attempt = f"{lane.appender.cursor.claim:020d}-{lane.environment.new_writer_id().hex()[:8]}"
-    built = build_segment(partition, batches, attempt=attempt)
+    built = builder.finish(attempt)
     outcome = await put_if_absent(
         lane.store,
-        segment_key(partition, built.ref.name),
+        segment_key(builder.partition, built.ref.name),
         built.body,
         is_ours=same_bytes(built.body[:1]),
         identify_bytes=built.ref.data_start,
         environment=lane.environment,
     )
     if isinstance(outcome, Lost):
-        raise InvariantViolation(f"{partition}: another segment has the name {built.ref.name}")
+        raise InvariantViolation(
+            f"{builder.partition}: another segment has the name {built.ref.name}"
+        )
     return built.ref
 
 

@@ -76,44 +76,59 @@ class BuiltSegment(NamedTuple):
     body: list[Buffer]
 
 
+class SegmentBuilder:
+    """Takes whole record batches in offset order, and indexes them as they come."""
+
+    def __init__(self, partition: PartitionId) -> None:
+        self.partition = partition
+        self._batches: list[Buffer] = []
+        self._bases, self._positions, self._times = array("q"), array("q"), array("q")
+        self._block_bytes = 0
+        self._last_offset = -1
+        self.size_bytes = 0
+
+    def add(self, batches: Sequence[Buffer]) -> None:
+        for buffer in batches:
+            self._batches.append(buffer)
+            for _, header in walk(buffer):
+                if not self._bases or self._block_bytes >= INDEX_INTERVAL_BYTES:
+                    self._bases.append(header.base_offset)
+                    self._positions.append(self.size_bytes)
+                    self._times.append(-1)
+                    self._block_bytes = 0
+                self._times[-1] = max(self._times[-1], header.max_timestamp)
+                self._last_offset = header.last_offset
+                self.size_bytes += header.size_bytes
+                self._block_bytes += header.size_bytes
+
+    def finish(self, attempt: str) -> BuiltSegment:
+        """The object; `attempt` makes its name unique."""
+        first, max_timestamp = self._bases[0], max(self._times)
+        index = b"".join(_big_endian(c) for c in (self._bases, self._positions, self._times))
+        fields = _FIELDS.pack(
+            MAGIC,
+            self.partition.topic_id.bytes,
+            self.partition.partition,
+            first,
+            self._last_offset,
+            self.size_bytes,
+            max_timestamp,
+            len(self._bases),
+            crc32.iscsi(index),
+        )
+        head = fields + _CRC.pack(crc32.iscsi(fields)) + index
+        name = f"{first:020d}-{self._last_offset:020d}-{attempt}"
+        ref = SegmentRef(first, self._last_offset, self.size_bytes, max_timestamp, name, len(head))
+        return BuiltSegment(ref, [head, *self._batches])
+
+
 def build_segment(
     partition: PartitionId, batches: Sequence[Buffer], *, attempt: str
 ) -> BuiltSegment:
-    """Lay out whole record batches, in offset order; `attempt` makes the name unique."""
-    bases, positions, times = array("q"), array("q"), array("q")
-    position = block_bytes = 0
-    first = last = -1
-    max_timestamp = -1
-    for buffer in batches:
-        for _, header in walk(buffer):
-            if first < 0:
-                first = header.base_offset
-            if not bases or block_bytes >= INDEX_INTERVAL_BYTES:
-                bases.append(header.base_offset)
-                positions.append(position)
-                times.append(-1)
-                block_bytes = 0
-            times[-1] = max(times[-1], header.max_timestamp)
-            max_timestamp = max(max_timestamp, header.max_timestamp)
-            last = header.last_offset
-            position += header.size_bytes
-            block_bytes += header.size_bytes
-    index = b"".join(_big_endian(column) for column in (bases, positions, times))
-    fields = _FIELDS.pack(
-        MAGIC,
-        partition.topic_id.bytes,
-        partition.partition,
-        first,
-        last,
-        position,
-        max_timestamp,
-        len(bases),
-        crc32.iscsi(index),
-    )
-    head = fields + _CRC.pack(crc32.iscsi(fields)) + index
-    name = f"{first:020d}-{last:020d}-{attempt}"
-    ref = SegmentRef(first, last, position, max_timestamp, name, len(head))
-    return BuiltSegment(ref, [head, *batches])
+    """Lay out whole record batches, in offset order."""
+    builder = SegmentBuilder(partition)
+    builder.add(batches)
+    return builder.finish(attempt)
 
 
 def parse_index(
