@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from holdfast.cli.findings import Findings, Weight
-from holdfast.cli.survey import Survey, Wanted, survey
+from holdfast.cli.survey import Survey, TopicRow, Wanted, survey
 from holdfast.cli.tables import echo_json, echo_table, shown_age, shown_bytes
 from holdfast.cli.verification import Verification
 from holdfast.environment import Environment, SystemEnvironment
@@ -193,11 +193,24 @@ def _echo_topics(seen: Survey) -> None:
     click.echo()
     echo_table(
         "TOPICS",
-        ["topic", "id", "partition", "lane", "log start", "high watermark", "segments", "bytes"],
+        ["topic", "id", "partitions", "configs"],
         [
             (
-                f"{topic.name} (deleted)" if topic.deleted else topic.name,
+                _shown_name(topic),
                 topic.topic_id,
+                len(topic.partitions),
+                " ".join(f"{key}={value}" for key, value in sorted(topic.configs.items())),
+            )
+            for topic in seen.topics
+        ],
+    )
+    click.echo()
+    echo_table(
+        "PARTITIONS",
+        ["topic", "partition", "lane", "log start", "high watermark", "segments", "bytes"],
+        [
+            (
+                _shown_name(topic),
                 row.partition,
                 row.lane,
                 row.log_start_offset,
@@ -209,6 +222,10 @@ def _echo_topics(seen: Survey) -> None:
             for row in topic.partitions
         ],
     )
+
+
+def _shown_name(topic: TopicRow) -> str:
+    return f"{topic.name} (deleted)" if topic.deleted else topic.name
 
 
 def _echo_findings(findings: Findings, verify: bool) -> None:
