@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.peers.holdfast import HoldfastBroker
+from tests.peers.kafka import KafkaBroker
 from tests.peers.process import free_port
 
 HOLDFAST = Path(sys.executable).parent / "holdfast"
@@ -131,3 +132,16 @@ def test_a_bootstrap_that_is_no_address_says_what_one_looks_like():
     done = topic("localhost", "list")
     assert done.returncode == 1
     assert "is not host:port" in done.stderr
+
+
+@pytest.mark.peer
+def test_it_works_on_apache_kafka_too(kafka_broker: KafkaBroker):
+    arguments = ("--partitions", "2", "--config", "retention.ms=1000")
+    ok(topic(kafka_broker.bootstrap, "create", "cli.kafka", *arguments))
+    described = json.loads(ok(topic(kafka_broker.bootstrap, "describe", "cli.kafka", "--json")))
+    assert described["configs"] == {"retention.ms": "1000"}
+    assert [(p["earliest"], p["latest"]) for p in described["partitions"]] == [(0, 0), (0, 0)]
+    done = topic(kafka_broker.bootstrap, "create", "cli.kafka")
+    assert "is there already" in done.stderr
+    ok(topic(kafka_broker.bootstrap, "delete", "cli.kafka", "--yes"))
+    assert topic(kafka_broker.bootstrap, "describe", "cli.kafka").returncode == 1
