@@ -17,6 +17,8 @@ from holdfast.verify.virtual_loop import VirtualLoop
 
 STORE_CHANCES = (0.0, 0.0, 0.002, 0.01, 0.04)
 LATENCIES = ((0.0, 0.0), (0.001, 0.01), (0.005, 0.05), (0.02, 0.3))
+STORE_CALLS_OF_A_START = 16
+"""About how many calls, one after the other, lead a new process to its claims."""
 
 
 class Act(enum.Enum):
@@ -29,6 +31,8 @@ class Act(enum.Enum):
     """A planned hand-off: the process lets go of its lanes and ends."""
     CLAIM = "claim"
     """Rivals start, though the owner lives."""
+    STALL = "stall"
+    """A rival starts and stands still somewhere on its way to the claim; the owner goes on."""
     CUT = "cut"
     """The process loses the store for a while."""
 
@@ -100,6 +104,10 @@ class Victims(Protocol):
         """Ask a process to hand over what it owns, and to end."""
         ...
 
+    def start(self) -> str:
+        """Start one more process; returns its name."""
+        ...
+
     def race(self) -> None:
         """Start processes that claim what others own."""
         ...
@@ -139,6 +147,11 @@ async def strike_all(
                 victims.release(process)
             case Act.CLAIM:
                 victims.race()
+            case Act.STALL:
+                rival = victims.start()
+                way_s = STORE_CALLS_OF_A_START * sum(plan.store.latency_seconds) / 2
+                loop.call_later(strike.target * way_s, loop.pause, rival, 3 + strike.seconds)
+                recorder.mark(MarkerKind.PAUSE, rival, at, f"{3 + strike.seconds:.3f} s, soon")
             case Act.CUT:
                 recorder.mark(MarkerKind.FAULT, process, at, f"cut {strike.seconds:.3f} s")
                 victims.cut(process, strike.seconds)

@@ -1,4 +1,4 @@
-"""`python -m holdfast.verify.run`: many seeds of the simulation over all cores, and what they showed.
+"""`python -m holdfast.verify.run`: many seeds of the simulation over all cores, and their report.
 
 Owns the report and how seeds are spread over processes. A seed that fails is printed with the one
 command that plays it again. Exit codes: 0 nothing found, 1 a violation, 2 nothing was proved.

@@ -38,7 +38,7 @@ from holdfast.verify.skewed_environment import SkewedEnvironment
 from holdfast.verify.virtual_loop import Runaway, Schedule, Stalled, VirtualLoop
 from holdfast.verify.workload import Administrator, Clients, Consumer, Deleter, Poller, Producer
 
-WORK_SECONDS = 14.0
+WORK_SECONDS = 10.0
 PATIENCE_SECONDS = 120.0
 STEPS_MAX = 200_000
 LANES = 2
@@ -206,7 +206,7 @@ class Simulation:
                 producer_id=number if chance.random() < 0.8 else -1,
                 in_flight_max=1 + int(chance.random() * 5),
             )
-            batches = 6 + int(chance.random() * 14)
+            batches = 4 + int(chance.random() * 12)
             producing.append(loop.create_task(producer.run(batches, 1.6 * WORK_SECONDS / batches)))
         for number, partition in enumerate(partitions):
             consumer = Consumer(clients, f"consumer-{number}")

@@ -273,6 +273,7 @@ class Producer(Client):
     async def _try(self, produce: Produce, batch: bytes) -> bool:
         broker = await self.guess(self.partition)
         port = self.clients.ports.port(broker)
+        was_behind = self._is_behind(produce)
         call, answer = await self.call(
             self.partition, broker, produce, lambda: port.produce(self.partition, batch)
         )
@@ -286,7 +287,7 @@ class Producer(Client):
                 # A broker that lost its lanes may not know a new topic; a deleted one stays so.
                 self._has_failed = self.partition.rpartition("/")[0] in self.clients.doomed
                 return self._has_failed
-            case Refused(error) if error == OUT_OF_ORDER and self._is_behind(produce):
+            case Refused(error) if error == OUT_OF_ORDER and was_behind:
                 return False
             case Refused(error) if error in DEFINITE_ERRORS:
                 self._has_failed = self.producer_id >= 0

@@ -67,8 +67,12 @@ class PartitionKnowledge:
     """Fetches, list-offsets and delete-records, in the order of their invocation."""
     deletes: list[tuple[int, int]] = dataclasses.field(default_factory=list[tuple[int, int]])
     """(event, offset) of each delete-records that was asked for and may have happened."""
-    is_deleted: bool = False
-    """Somebody asked to delete the topic, and did not hear a definite no."""
+    deleted_at: int = FOR_EVER
+    """When somebody asked to delete the topic, and did not hear a definite no."""
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.deleted_at < FOR_EVER
 
     def see(self, offset: int, value: Value, event: int) -> None:
         self.values_at.setdefault(offset, {}).setdefault(value, event)
@@ -86,7 +90,7 @@ class Knowledge:
         self.history = history
         self.partitions: dict[Partition, PartitionKnowledge] = {}
         self._batches: dict[tuple[Partition, BatchIdentity], Batch] = {}
-        deleted_topics: set[str] = set()
+        deleted_topics: dict[str, int] = {}
         for call in history.calls:
             operation = call.operation
             match operation:
@@ -96,13 +100,15 @@ class Knowledge:
                     self._take_query(call, operation)
                 case DeleteTopic():
                     if call.outcome is not Outcome.FAIL:
-                        deleted_topics.add(operation.topic)
+                        deleted_topics.setdefault(operation.topic, call.invoked)
                 case _:
                     pass
         for partition, cold in history.cold.items():
             self._see_all(partition, cold.records, COLD)
         for partition, known in self.partitions.items():
-            known.is_deleted = partition.rpartition("/")[0] in deleted_topics
+            known.deleted_at = deleted_topics.get(partition.rpartition("/")[0], FOR_EVER)
+            # What a partition says after that is of no interest: its log may begin anew, or end.
+            known.queries = [c for c in known.queries if c.completed < known.deleted_at]
 
     def of(self, partition: Partition) -> PartitionKnowledge:
         known = self.partitions.get(partition)

@@ -1,0 +1,295 @@
+"""Bugs that the simulation must find: each replaces one method or one answer of the real code.
+
+No production code knows of them. A bug is a BrokerProcess whose broker, lanes or store are subtly
+wrong; PLANTED names them all, for the tests and for `--planted`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.broker.broker import Broker
+from holdfast.errors import StoreUnavailable
+from holdfast.identifiers import CONTROL_LANE, PartitionId
+from holdfast.lane.appender import Appender
+from holdfast.lane.keys import entry_key
+from holdfast.log.data_lane import DataLane
+from holdfast.log.facts import Appended, LogStartMoved, Rewritten
+from holdfast.log.partition import PartitionLog
+from holdfast.log.read_plan import batches_of
+from holdfast.log.reader import LogReader
+from holdfast.log.state import LogState, segment_key
+from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry
+from holdfast.verify.broker_process import BrokerProcess
+
+
+class HookedLanes(dict):
+    """A broker's lanes; each that it opens passes through a saboteur."""
+
+    def __init__(self, sabotage: Callable[[DataLane], None]) -> None:
+        super().__init__()
+        self._sabotage = sabotage
+
+    def __setitem__(self, key: Any, lane: DataLane) -> None:
+        self._sabotage(lane)
+        super().__setitem__(key, lane)
+
+
+def lanes(sabotage: Callable[[DataLane], None]) -> type[BrokerProcess]:
+    """A process whose data lanes are sabotaged as they are opened."""
+
+    class Process(BrokerProcess):
+        def make_broker(self) -> Broker:
+            broker = super().make_broker()
+            broker.lanes = HookedLanes(sabotage)
+            return broker
+
+    return Process
+
+
+def appender(bad: type[Appender]) -> type[BrokerProcess]:
+    def sabotage(lane: DataLane) -> None:
+        lane.appender.__class__ = bad
+
+    return lanes(sabotage)
+
+
+def data_lane(bad: type[DataLane]) -> type[BrokerProcess]:
+    def sabotage(lane: DataLane) -> None:
+        lane.__class__ = bad
+
+    return lanes(sabotage)
+
+
+def state(bad: type[LogState]) -> type[BrokerProcess]:
+    def sabotage(lane: DataLane) -> None:
+        lane.state.__class__ = bad
+
+    return lanes(sabotage)
+
+
+def broker(bad: type[Broker]) -> type[BrokerProcess]:
+    class Process(BrokerProcess):
+        def make_broker(self) -> Broker:
+            return bad(
+                store=self.store,
+                environment=self.environment,
+                settings=self.settings,
+                liveness=self.liveness,
+            )
+
+    return Process
+
+
+def store(wrap: Callable[[Any], Any]) -> type[BrokerProcess]:
+    class Process(BrokerProcess):
+        def __init__(self, **parts: Any) -> None:
+            super().__init__(**parts)
+            self.store = wrap(self.store)
+
+    return Process
+
+
+class Wrapped:
+    """A store that does what the one inside does."""
+
+    def __init__(self, inside: Any) -> None:
+        self.inside = inside
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inside, name)
+
+
+# Acknowledgement.
+
+
+class AcksBeforePut(Appender):
+    def barrier(self):
+        return None
+
+
+class FencedWriterAcks(Appender):
+    def _fail(self, error):
+        for group in (self._in_flight, *self._groups):
+            if group is not None and not group.done.done():
+                group.done.set_result(None)
+        super()._fail(error)
+
+
+class ForeignExistsIsOurs(Wrapped):
+    async def create(self, key: str, body: Buffers) -> CreateAnswer:
+        answer = await self.inside.create(key, body)
+        if key.startswith("lanes/") and answer is CreateAnswer.EXISTS:
+            return CreateAnswer.CREATED
+        return answer
+
+
+class UnknownIsSuccess(Wrapped):
+    """A put that timed out is taken for done, and the next number is used."""
+
+    async def create(self, key: str, body: Buffers) -> CreateAnswer:
+        try:
+            return await self.inside.create(key, body)
+        except StoreUnavailable:
+            return CreateAnswer.CREATED
+
+
+class OffsetsNotStamped(Appender):
+    def add(self, fact, payload=None):
+        if payload is not None:
+            payload[:8] = bytes(8)
+        super().add(fact, payload)
+
+
+# Hand-off.
+
+
+class NeverValidates(Appender):
+    def is_valid(self) -> bool:
+        return self.failure is None and not self._released
+
+
+class DoesNotWaitForTheOwner(Broker):
+    async def _wait_out_owners(self, *lanes):
+        return None
+
+
+class ForgetsProducers(Broker):
+    async def _claim(self, lane, kind):
+        claimed = await super()._claim(lane, kind)
+        if lane != CONTROL_LANE:
+            for log in claimed.state.partitions.values():
+                log.producers.clear()
+        return claimed
+
+
+class ForgetsTheLastObject(Broker):
+    async def _claim(self, lane, kind):
+        claimed = await super()._claim(lane, kind)
+        if lane != CONTROL_LANE:
+            for log in claimed.state.partitions.values():
+                forget_last_run(log)
+        return claimed
+
+
+def forget_last_run(log: PartitionLog) -> None:
+    if len(log.runs):
+        last = log.runs.get(len(log.runs) - 1)
+        for column in log.runs.columns():
+            column.pop()
+        log.log_end_offset = log.high_watermark = last.base_offset
+
+
+class NoMemory(dict):
+    def get(self, key, default=None):
+        return default
+
+
+class TakesRetriesForNew(LogState):
+    def log_of(self, partition: PartitionId) -> PartitionLog:
+        log = super().log_of(partition)
+        if not isinstance(log.producers, NoMemory):
+            log.producers = NoMemory(log.producers)
+        return log
+
+
+# What is served before it is durable.
+
+
+class WatermarkRunsAhead(LogState):
+    def apply(self, fact) -> None:
+        super().apply(fact)
+        if isinstance(fact, Appended):
+            self.log_of(fact.partition).high_watermark = fact.last_offset + 1
+
+
+class LogStartRunsAhead(LogState):
+    def apply(self, fact) -> None:
+        super().apply(fact)
+        if isinstance(fact, LogStartMoved):
+            self.log_of(fact.partition).log_start_offset = fact.offset
+
+
+# Snapshots, segments, collection.
+
+
+class SnapshotAheadOfItsNumber(DataLane):
+    """The state is taken when the object is durable, and by then it holds later facts."""
+
+    def sealed(self, cursor, *, is_last: bool) -> None:
+        self._entries_since_snapshot += 1
+
+    def published(self, header, facts, payload) -> None:
+        if self._encoded is None and self._entries_since_snapshot >= self._snapshot_every:
+            self._encoded = (self.appender.cursor, self.state.encode())
+        super().published(header, facts, payload)
+
+
+class SegmentCutShort(Wrapped):
+    async def create(self, key: str, body: Buffers) -> CreateAnswer:
+        whole = b"".join(body)
+        return await self.inside.create(key, [whole[:-20] if key.startswith("topics/") else whole])
+
+
+class DeletesWithoutSnapshotOrFloor(DataLane):
+    async def drop_up_to(self, number: int, keep: Sequence[int]) -> int:
+        numbers = [n for n in range(number + 1) if n not in set(keep)]
+        await self.store.delete([entry_key(self.lane, n) for n in numbers])
+        return len(numbers)
+
+
+class CollectsWhatIsNamed(LogState):
+    def publish(self, facts) -> None:
+        super().publish(facts)
+        for fact in facts:
+            if isinstance(fact, Rewritten):
+                for part in fact.partitions:
+                    keys = [segment_key(part.partition, s.name) for s in part.segments]
+                    self.collectable.extend(keys)
+
+
+class RewriteLosesTheLastBatch(LogReader):
+    """What is loaded to be rewritten or served lacks its last batch, where it has several."""
+
+    async def load_run(self, run):
+        batches = list(batches_of(await super().load_run(run)))
+        return batches[:-1] if len(batches) > 1 else batches
+
+
+def bad_reader(lane: DataLane) -> None:
+    lane.reader.__class__ = RewriteLosesTheLastBatch
+
+
+class SweepsClaims(DataLane):
+    async def sweep(self, keep, *, up_to):
+        del keep
+        return await super().sweep((), up_to=up_to)
+
+
+class FloorIsIgnored(Wrapped):
+    async def list(self, prefix: str, **bounds: Any) -> list[ObjectEntry]:
+        if prefix.startswith("floors/"):
+            return []
+        return await self.inside.list(prefix, **bounds)
+
+
+PLANTED: dict[str, type[BrokerProcess]] = {
+    "ack-before-put": appender(AcksBeforePut),
+    "fenced-writer-acks": appender(FencedWriterAcks),
+    "foreign-exists-is-ours": store(ForeignExistsIsOurs),
+    "unknown-is-success": store(UnknownIsSuccess),
+    "offsets-not-stamped": appender(OffsetsNotStamped),
+    "never-validates": appender(NeverValidates),
+    "does-not-wait-for-the-owner": broker(DoesNotWaitForTheOwner),
+    "forgets-producers": broker(ForgetsProducers),
+    "forgets-the-last-object": broker(ForgetsTheLastObject),
+    "takes-retries-for-new": state(TakesRetriesForNew),
+    "watermark-runs-ahead": state(WatermarkRunsAhead),
+    "log-start-runs-ahead": state(LogStartRunsAhead),
+    "snapshot-ahead-of-its-number": data_lane(SnapshotAheadOfItsNumber),
+    "segment-cut-short": store(SegmentCutShort),
+    "deletes-without-snapshot-or-floor": data_lane(DeletesWithoutSnapshotOrFloor),
+    "collects-what-is-named": state(CollectsWhatIsNamed),
+    "rewrite-loses-the-last-batch": lanes(bad_reader),
+    "sweeps-claims": data_lane(SweepsClaims),
+    "floor-is-ignored": store(FloorIsIgnored),
+}
