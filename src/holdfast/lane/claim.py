@@ -108,7 +108,14 @@ async def claim_lane(
         started_at = environment.monotonic()
         outcome = await put_entry(store, environment, entry)
         if isinstance(outcome, Lost):
-            await follow(store, environment, recovered, kind)
+            try:
+                await follow(store, environment, recovered, kind)
+            except CorruptObject:
+                # The number may have been deleted, and taken again by another stalled claimer.
+                if await read_floor(store, environment, lane) <= cursor.next_number:
+                    raise
+                writer = environment.new_writer_id()
+                recovered = await recover(store, environment, lane, kind)
             continue
         if await read_floor(store, environment, lane) > entry.header.number:
             # We re-created a number that had been deleted: it decides nothing.
