@@ -128,11 +128,15 @@ class PartitionLog:
             )
         self.runs.append(run)
 
-    def move_start(self, offset: int) -> list[SegmentRef]:
+    def move_start(self, offset: int) -> None:
+        """Decide that what is below the offset goes; until that is durable it can still be read."""
+        self.start_decided = max(self.start_decided, offset)
+
+    def publish_start(self, offset: int) -> list[SegmentRef]:
         """Forget what ends below the offset; returns the segments that are no longer reachable."""
-        if offset <= self.start_decided:
+        if offset <= self.log_start_offset:
             return []
-        self.start_decided = offset
+        self.log_start_offset = offset
         gone = [segment for segment in self.segments if segment.last_offset < offset]
         del self.segments[: len(gone)]
         self.runs.drop_first(self.runs.find(offset))
@@ -148,8 +152,8 @@ class PartitionLog:
             self.runs.drop_first(bisect_right(self.runs.number, up_to))
         gone = [segment for segment in self.segments if segment.name in replaced]
         kept = [segment for segment in self.segments if segment.name not in replaced]
-        dead = [s for s in segments if s.last_offset < self.start_decided]
-        self.segments = kept + [s for s in segments if s.last_offset >= self.start_decided]
+        dead = [s for s in segments if s.last_offset < self.log_start_offset]
+        self.segments = kept + [s for s in segments if s.last_offset >= self.log_start_offset]
         for before, after in zip(self.segments, self.segments[1:], strict=False):
             if after.base_offset != before.last_offset + 1:
                 raise InvariantViolation(

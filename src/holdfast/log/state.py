@@ -64,8 +64,7 @@ class LogState:
             case Appended():
                 self._made(fact.partition).append(fact, self.leader_epoch)
             case LogStartMoved():
-                log = self._made(fact.partition)
-                self._drop(fact, fact.partition, log.move_start(fact.offset))
+                self._made(fact.partition).move_start(fact.offset)
             case PartitionRemoved():
                 self.partitions.pop(fact.partition, None)
                 self.removed[fact.partition] = None
@@ -113,7 +112,7 @@ class LogState:
         for partition, batches in grouped.items():
             size = sum(batch.size_bytes for batch in batches)
             log = self.partitions.get(partition)
-            if log is not None and batches[-1].last_offset >= log.start_decided:
+            if log is not None:
                 log.add_run(
                     Run(
                         batches[0].base_offset,
@@ -136,8 +135,8 @@ class LogState:
             self.collectable.extend(self._dropped.pop(id(fact), ()))
             if isinstance(fact, LogStartMoved):
                 log = self.partitions.get(fact.partition)
-                if log is not None:
-                    log.log_start_offset = max(log.log_start_offset, fact.offset)
+                gone = log.publish_start(fact.offset) if log is not None else []
+                self.collectable.extend(segment_key(fact.partition, s.name) for s in gone)
 
     def claimed(self, header: EntryHeader, leader_epoch: int) -> None:
         self.leader_epoch = leader_epoch
@@ -204,24 +203,30 @@ def _encode_state(state: LogState) -> bytes:
             state.leader_epoch,
             _column_bytes(state.claims),
             state.rewritten_up_to,
-            [
-                _StoredPartition(
-                    log.partition.topic_id,
-                    log.partition.partition,
-                    log.start_decided,
-                    log.log_end_offset,
-                    [_column_bytes(column) for column in log.runs.columns()],
-                    log.segments,
-                    log.epochs,
-                    [
-                        _StoredProducer(producer_id, p.epoch, p.last_ms, p.batches)
-                        for producer_id, p in log.producers.items()
-                    ],
-                )
-                for log in state.partitions.values()
-            ],
+            [_stored_partition(log) for log in state.partitions.values()],
             list(state.removed),
         )
+    )
+
+
+def _stored_partition(log: PartitionLog) -> _StoredPartition:
+    start = log.start_decided
+    first_run = log.runs.find(start)
+    first_epoch = 0
+    while first_epoch + 1 < len(log.epochs) and log.epochs[first_epoch + 1].start_offset <= start:
+        first_epoch += 1
+    return _StoredPartition(
+        log.partition.topic_id,
+        log.partition.partition,
+        start,
+        log.log_end_offset,
+        [_column_bytes(column[first_run:]) for column in log.runs.columns()],
+        [segment for segment in log.segments if segment.last_offset >= start],
+        log.epochs[first_epoch:],
+        [
+            _StoredProducer(producer_id, producer.epoch, producer.last_ms, producer.batches)
+            for producer_id, producer in log.producers.items()
+        ],
     )
 
 
