@@ -56,7 +56,7 @@ async def handle(
         failed = await control_durable(broker, request.timeout_ms)
         if failed is not None:
             decided = {
-                name: failed if isinstance(fact, TopicCreated) else fact
+                name: failed if _hangs_on_the_store(fact) else fact
                 for name, fact in decided.items()
             }
     return CreateTopicsResponse(
@@ -67,6 +67,12 @@ async def handle(
             for name, fact in decided.items()
         ]
     )
+
+
+def _hangs_on_the_store(fact: TopicCreated | TopicRefused) -> bool:
+    """Whether the answer is true only if what was decided becomes durable: a topic that is said
+    to exist may have been decided a moment ago, and nothing more."""
+    return isinstance(fact, TopicCreated) or fact.error == "TOPIC_ALREADY_EXISTS"
 
 
 def _too_many_partitions(broker: Broker, request: CreateTopicsRequest) -> TopicRefused | None:
