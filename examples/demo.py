@@ -132,6 +132,9 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="holdfast-demo-"))
     try:
         code = run(folder, options.seconds, options.rate)
+    except KeyboardInterrupt:
+        print("stopped")
+        return 130
     finally:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)

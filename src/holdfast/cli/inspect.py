@@ -5,6 +5,7 @@ Owns the options, the tables and the exit code: 2 where an object is harmed, whi
 
 import asyncio
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -49,7 +50,7 @@ async def _inspect(store_url: str, wanted: Wanted, *, verify: bool, as_json: boo
     environment = SystemEnvironment()
     store = open_read_only(store_url, environment=environment)
     try:
-        findings = Findings(_progress(environment) if verify else None)
+        findings = Findings(progress_lines(environment) if verify else None)
         seen = await _survey(store, environment, wanted, findings)
         if verify:
             await Verification(store, environment, findings, lane=wanted.lane).run()
@@ -83,7 +84,7 @@ def _split(message: str) -> tuple[str, str]:
     return key, problem
 
 
-def _progress(environment: Environment) -> Any:
+def progress_lines(environment: Environment) -> Callable[[Findings], None]:
     """A line now and then on stderr, for a person who waits."""
     said_at = environment.monotonic()
 

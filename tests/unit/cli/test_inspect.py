@@ -9,10 +9,12 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.unit.cli.stores import StoreBuilder, build_store
 
+from holdfast.cli.findings import Findings
+from holdfast.cli.inspect import progress_lines
 from holdfast.cli.main import cli
-from holdfast.environment import SystemEnvironment
+from holdfast.environment import SeededEnvironment, SystemEnvironment, VirtualClock
 from holdfast.errors import CallError, ConfigurationError, HoldfastError
-from holdfast.identifiers import LaneId
+from holdfast.identifiers import LaneId, LaneNumber
 from holdfast.lane.owned import raise_floor
 from holdfast.store.directory import DirectoryStore
 from holdfast.store.read_only import open_read_only
@@ -207,12 +209,26 @@ def test_a_harmed_control_lane_is_named_and_the_rest_still_verified(
     assert ("verified" in result.output) == bool(arguments)
 
 
+def test_long_work_says_how_far_it_is_but_not_all_the_time(capsys: pytest.CaptureFixture[str]):
+    clock = VirtualClock()
+    findings = Findings(progress_lines(SeededEnvironment(seed=1, clock=clock)))
+    findings.bytes_expected = 4096
+    for seconds in range(12):
+        clock.seconds = seconds
+        findings.read(256)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "verified 1.5 KiB in 6 objects (38%), 0 problems",
+        "verified 2.8 KiB in 11 objects (69%), 0 problems",
+    ]
+
+
 def test_a_floor_above_all_objects_is_harm(built: Path, tmp_path: Path):
     folder = Path(shutil.copytree(built, tmp_path / "store"))
 
     async def lift() -> None:
         store = DirectoryStore(str(folder), sync=False)
-        await raise_floor(store, SystemEnvironment(), LaneId(1), 100)  # type: ignore[arg-type]
+        await raise_floor(store, SystemEnvironment(), LaneId(1), LaneNumber(100))
         await store.close()
 
     asyncio.run(lift())
