@@ -30,6 +30,9 @@ from holdfast.store.put_if_absent import Lost
 
 PROBE_PATIENCE_S = 2.0
 """How long a probe of the next number is tried before those who wait for it are told."""
+PROBE_PAUSE_S = 0.5
+"""For so long after a probe that failed the next ones fail too, without asking: a request for many
+partitions waits for the store once."""
 CLOSE_PATIENCE_S = 20.0
 """How long a lane that closes waits for the store; what is then open is as after a crash."""
 
@@ -112,6 +115,7 @@ class Appender(Generic[F]):
         self._closing = False
         self._released = False
         self._probe: asyncio.Task[None] | None = None
+        self._probe_failed_at = float("-inf")
         self._failed: asyncio.Future[None] | None = None
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -182,14 +186,16 @@ class Appender(Generic[F]):
             if self.failure is not None or self._released:
                 raise self.failure or Fenced(f"lane {self.lane}: released by this broker")
             if self._probe is None:
+                if self._environment.monotonic() - self._probe_failed_at < PROBE_PAUSE_S:
+                    raise StoreUnavailable(f"lane {self.lane}: the store did not answer just now")
                 self._probe = asyncio.get_running_loop().create_task(self._look())
                 self._probe.add_done_callback(self._looked)
             await asyncio.shield(self._probe)
 
     def _looked(self, probe: asyncio.Task[None]) -> None:
         self._probe = None
-        if not probe.cancelled():
-            probe.exception()
+        if not probe.cancelled() and probe.exception() is not None:
+            self._probe_failed_at = self._environment.monotonic()
 
     async def _look(self) -> None:
         started = self._environment.monotonic()

@@ -1,8 +1,8 @@
 """Fetch (1), versions 4 to 18.
 
 Deviations: only whole record batches are sent, never a part of one. While the store cannot be
-reached, records that are known to be durable are still served, with a high watermark of -1
-(unknown) instead of one that a newer owner may have passed.
+reached, records that are known to be durable are still served, with a high watermark and a log
+start of -1 (unknown) instead of ones that a newer owner may have passed.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from holdfast.protocol.messages.fetch import (
 )
 
 TOPIC_IDS_SINCE = 13
-UNKNOWN_WATERMARK = -1
+UNKNOWN_OFFSET = -1
 
 
 @dataclasses.dataclass(slots=True)
@@ -41,6 +41,8 @@ class _Budget:
     left: int
     taken: int = 0
     has_error: bool = False
+    is_store_away: bool = False
+    """One partition found out already: the others are served from memory, without waiting."""
 
 
 async def handle(broker: Broker, request: FetchRequest, context: RequestContext) -> FetchResponse:
@@ -107,17 +109,20 @@ async def _read(
     problem = epoch_problem(led.lane, epoch)
     if problem is not None:
         return _refuse(wanted, problem, budget)
+    budget.is_store_away = budget.is_store_away or unproven is not None
     log = led.lane.log_of(led.partition)
     offset = wanted.partition.fetch_offset
     if not log.log_start_offset <= offset <= log.high_watermark:
-        return _refuse(wanted, unproven or ErrorCode.OFFSET_OUT_OF_RANGE, budget, log)
+        if unproven is None:
+            return _refuse(wanted, ErrorCode.OFFSET_OUT_OF_RANGE, budget, log)
+        return _refuse(wanted, unproven, budget)
     if unproven is not None and offset == log.high_watermark:
         return _refuse(wanted, unproven, budget)
     answer = PartitionData(
         partition_index=wanted.partition.partition,
-        high_watermark=log.high_watermark if unproven is None else UNKNOWN_WATERMARK,
-        last_stable_offset=log.high_watermark if unproven is None else UNKNOWN_WATERMARK,
-        log_start_offset=log.log_start_offset,
+        high_watermark=log.high_watermark if unproven is None else UNKNOWN_OFFSET,
+        last_stable_offset=log.high_watermark if unproven is None else UNKNOWN_OFFSET,
+        log_start_offset=log.log_start_offset if unproven is None else UNKNOWN_OFFSET,
         aborted_transactions=None,
         records=[],
     )
@@ -130,11 +135,23 @@ async def _with_records(
     led: Led, log: PartitionLog, wanted: Wanted, answer: PartitionData, budget: _Budget
 ) -> PartitionData:
     bytes_max = min(wanted.partition.partition_max_bytes, budget.left)
+    offset = wanted.partition.fetch_offset
     try:
-        cut = await led.lane.reader.read(log, wanted.partition.fetch_offset, bytes_max)
+        if budget.is_store_away:
+            async with asyncio.timeout(0):  # what is in memory comes without waiting
+                cut = await led.lane.reader.read(log, offset, bytes_max)
+        else:
+            cut = await led.lane.reader.read(log, offset, bytes_max)
     except ObjectNotFound:
-        return _refuse(wanted, ErrorCode.OFFSET_OUT_OF_RANGE, budget, log)
-    except (CorruptObject, RetryError):
+        if offset < log.log_start_offset:
+            return _refuse(wanted, ErrorCode.OFFSET_OUT_OF_RANGE, budget, log)
+        # Out of range would make a consumer skip what may well be there for a newer owner.
+        led.lane.appender.doubt()
+        return _refuse(wanted, ErrorCode.KAFKA_STORAGE_ERROR, budget)
+    except (RetryError, TimeoutError):
+        budget.is_store_away = True
+        return _refuse(wanted, ErrorCode.KAFKA_STORAGE_ERROR, budget)
+    except CorruptObject:
         return _refuse(wanted, ErrorCode.KAFKA_STORAGE_ERROR, budget)
     if cut.bytes > bytes_max and budget.taken > 0:
         return answer  # the first batch is larger than what is left: it comes first another time
@@ -157,7 +174,7 @@ def _refuse(
     return PartitionData(
         partition_index=wanted.partition.partition,
         error_code=error,
-        high_watermark=UNKNOWN_WATERMARK,
+        high_watermark=UNKNOWN_OFFSET,
         log_start_offset=log.log_start_offset if log is not None else -1,
         aborted_transactions=None,
         current_leader=LeaderIdAndEpoch() if error is ErrorCode.NOT_LEADER_OR_FOLLOWER else None,
