@@ -19,6 +19,7 @@ class Machine:
     commit: str
     cores: int
     memory_gib: float
+    load_at_start: float
     system: str
     disk_sync_ms: float
     disk_mb_per_second: float
@@ -26,6 +27,7 @@ class Machine:
 
 def describe_machine(folder: Path, *, disk_writes: int) -> Machine:
     """Everything that a reader needs to judge a figure, with the disk measured in this folder."""
+    load_at_start = os.getloadavg()[0]
     sync_ms = _disk_sync_ms(folder, disk_writes)
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Machine(
@@ -33,6 +35,7 @@ def describe_machine(folder: Path, *, disk_writes: int) -> Machine:
         commit=_commit(),
         cores=os.cpu_count() or 0,
         memory_gib=round(memory_bytes / 2**30, 1),
+        load_at_start=round(load_at_start, 1),
         system=f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         disk_sync_ms=round(sync_ms, 2),
         disk_mb_per_second=round(MIB / 1e6 / (sync_ms / 1000), 1),

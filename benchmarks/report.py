@@ -58,6 +58,7 @@ def _machine_table(machine: Machine, repeats: int) -> str:
         "date": machine.date,
         "commit": machine.commit,
         "machine": f"{machine.cores} cores, {machine.memory_gib} GiB, {machine.system}",
+        "load average when it began": _load(machine),
         "the disk's own limit": (
             f"1 MiB + fdatasync: {machine.disk_sync_ms} ms, {machine.disk_mb_per_second} MB/s"
         ),
@@ -65,6 +66,13 @@ def _machine_table(machine: Machine, repeats: int) -> str:
     }
     lines = [f"| {name} | {value} |" for name, value in rows.items()]
     return "\n".join(["| | |", "| --- | --- |", *lines, ""])
+
+
+def _load(machine: Machine) -> str:
+    load = f"{machine.load_at_start}"
+    if machine.load_at_start > machine.cores / 2:
+        return f"{load}: other work was running, so read no figure here as the broker's own"
+    return load
 
 
 def _legend(samples: Sequence[Sample]) -> str:

@@ -146,19 +146,21 @@ class Workload:
             yield self._sample(metric, row, value)
 
     def _warm_up(self) -> Iterator[Sample]:
-        topic = self._topic("warm-up")
-        run = librdkafka_client.produce(
-            self._bootstrap,
-            topic,
-            partitions=PARTITIONS,
-            record_bytes=100,
-            codec="none",
-            records_max=self._sizes.bytes_max // 500,
-            seconds_max=self._sizes.seconds_max,
-        )
-        librdkafka_client.consume(
-            self._bootstrap, topic, partitions=PARTITIONS, records=run.records
-        )
+        """Every kind of work once, unmeasured: a JVM's first 200 MB cost it several times more."""
+        for shape in self._sizes.shapes:
+            topic = self._topic(f"warm-up {shape.name}")
+            run = librdkafka_client.produce(
+                self._bootstrap,
+                topic,
+                partitions=PARTITIONS,
+                record_bytes=shape.record_bytes,
+                codec=shape.codec,
+                records_max=self._sizes.bytes_max // shape.record_bytes,
+                seconds_max=self._sizes.seconds_max,
+            )
+            librdkafka_client.consume(
+                self._bootstrap, topic, partitions=PARTITIONS, records=run.records
+            )
         return iter(())
 
     def _librdkafka(self, shape: Shape) -> Iterator[Sample]:
