@@ -18,7 +18,7 @@ from holdfast.log.partition import PartitionLog
 from holdfast.log.read_plan import batches_of
 from holdfast.log.reader import LogReader
 from holdfast.log.state import LogState, segment_key
-from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry
+from holdfast.store.interface import Buffers, CreateAnswer
 from holdfast.verify.broker_process import BrokerProcess
 
 
@@ -265,13 +265,6 @@ class SweepsClaims(DataLane):
         return await super().sweep((), up_to=up_to)
 
 
-class FloorIsIgnored(Wrapped):
-    async def list(self, prefix: str, **bounds: Any) -> list[ObjectEntry]:
-        if prefix.startswith("floors/"):
-            return []
-        return await self.inside.list(prefix, **bounds)
-
-
 PLANTED: dict[str, type[BrokerProcess]] = {
     "ack-before-put": appender(AcksBeforePut),
     "fenced-writer-acks": appender(FencedWriterAcks),
@@ -291,5 +284,4 @@ PLANTED: dict[str, type[BrokerProcess]] = {
     "collects-what-is-named": state(CollectsWhatIsNamed),
     "rewrite-loses-the-last-batch": lanes(bad_reader),
     "sweeps-claims": data_lane(SweepsClaims),
-    "floor-is-ignored": store(FloorIsIgnored),
 }

@@ -213,9 +213,9 @@ class Simulation:
             others.append(loop.create_task(consumer.run(partition, 1.5)))
             poller = Poller(clients, f"poller-{number}")
             others.append(loop.create_task(poller.run(partition, 1.5)))
-            if chance.random() < 0.3:
+            if chance.random() < 0.45:
                 deleter = Deleter(clients, f"deleter-{number}")
-                others.append(loop.create_task(deleter.run(partition, 6.0)))
+                others.append(loop.create_task(deleter.run(partition, 2.5)))
         for topic in self._topics:
             if topic.is_doomed:
                 deleter = Administrator(clients, "administrator")
