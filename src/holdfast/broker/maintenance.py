@@ -50,7 +50,8 @@ class Maintenance:
                     await lane.sweep(lane.state.claims, up_to=LaneNumber(claim - 1))
                     swept = True
                 self._remove_deleted(lane)
-                if self._broker.environment.monotonic() >= retention_due:
+                is_settled = self._broker.control.appender.barrier() is None
+                if is_settled and self._broker.environment.monotonic() >= retention_due:
                     retention_due += settings.retention_check_interval_s
                     self._retain(lane)
                 await purge_removed(lane)
@@ -63,9 +64,14 @@ class Maintenance:
                 return
             except HoldfastError as error:
                 log.warning("maintenance_failed lane=%d error=%s", lane.lane, error)
+            except Exception:
+                log.exception("maintenance_failed lane=%d", lane.lane)
 
     def _retain(self, lane: DataLane) -> None:
-        """Move log starts by the topics' settings, and forget producers that are long silent."""
+        """Move log starts by the topics' settings, and forget producers that are long silent.
+
+        Only while all settings are durable: what they delete does not come back with the old ones.
+        """
         now_ms = self._broker.environment.now_ms()
         for partition_log in list(lane.state.partitions.values()):
             topic = self._broker.state.usable(partition_log.partition.topic_id)
