@@ -57,7 +57,7 @@ class ControlState(msgspec.Struct, kw_only=True):
     names: dict[str, UUID] = {}
     controller_epoch: int = -1
     load: dict[int, int] = {}
-    """How many partitions each lane has."""
+    """How many partitions each lane has; derived from the topics."""
 
     def topic_named(self, name: str) -> Topic | None:
         """The topic of that name, if clients may use it."""
@@ -83,14 +83,14 @@ class ControlState(msgspec.Struct, kw_only=True):
                     configs=dict(fact.configs),
                 )
                 self.names[fact.name] = fact.topic_id
-                self._count(fact.lanes, 1)
+                self.count(fact.lanes, 1)
             case PartitionsAdded():
                 self.topics[fact.topic_id].lanes.extend(fact.lanes)
-                self._count(fact.lanes, 1)
+                self.count(fact.lanes, 1)
             case TopicDeleted():
                 topic = self.topics.pop(fact.topic_id)
                 self.deleted[fact.topic_id] = topic
-                self._count(topic.lanes, -1)
+                self.count(topic.lanes, -1)
                 if self.names.get(topic.name) == fact.topic_id:
                     del self.names[topic.name]
             case TopicPurged():
@@ -100,7 +100,8 @@ class ControlState(msgspec.Struct, kw_only=True):
             case ProducerIdsReserved():
                 self.next_producer_id = max(self.next_producer_id, fact.next_producer_id)
 
-    def _count(self, lanes: Sequence[int], change: int) -> None:
+    def count(self, lanes: Sequence[int], change: int) -> None:
+        """Note that partitions came to lanes, or left them."""
         for lane in lanes:
             self.load[lane] = self.load.get(lane, 0) + change
 
@@ -149,8 +150,10 @@ class ControlStateKind:
 
     def decode(self, data: bytes) -> ControlState:
         state = _decoder.decode(data)
+        state.load = {}
         for topic in state.topics.values():
             topic.partitions = len(topic.lanes)  # a snapshot counts only when it is durable
+            state.count(topic.lanes, 1)
         return state
 
     def encode_facts(self, facts: Sequence[ControlFact]) -> bytes:

@@ -23,6 +23,7 @@ from holdfast.identifiers import LaneId, LaneNumber, WriterId
 from holdfast.lane.claim import ClaimedLane, put_entry
 from holdfast.lane.cursor import Cursor
 from holdfast.lane.entry import Buffer, EntryHeader, EntryKind, SealedEntry, seal
+from holdfast.lane.floor import read_floor
 from holdfast.lane.recovery import EntryHead, read_head
 from holdfast.lane.state import F, LaneState
 from holdfast.store.interface import Store
@@ -200,12 +201,22 @@ class Appender(Generic[F]):
     async def _look(self) -> None:
         started = self._environment.monotonic()
         number = self.cursor.next_number
+        tried = self._in_flight is not None
         while (head := await self._read_ahead(number)) is not None:
             if head.header.writer != self.writer:
                 self._fail(self._fenced_by(number, head.header))
                 return
             number = LaneNumber(number + 1)  # our own put, whose answer is still on its way
+            tried = True
+        # A number that we never tried can only have been taken by a claim, and claims stay. One
+        # that we did try may have landed, been taken over, rewritten and deleted by a successor.
+        if (tried or self._in_flight is not None) and await self._is_below_floor(number):
+            self._fail(self._fenced_by(number, None))
+            return
         self.validated_at = max(self.validated_at, started)
+
+    async def _is_below_floor(self, number: LaneNumber) -> bool:
+        return await read_floor(self._store, self._environment, self.lane) > number
 
     async def _read_ahead(self, number: LaneNumber) -> EntryHead | None:
         return await read_head(
@@ -307,6 +318,10 @@ class Appender(Generic[F]):
         if isinstance(outcome, Lost):
             head = await read_head(self._store, self._environment, self.lane, entry.header.number)
             self._fail(self._fenced_by(entry.header.number, head.header if head else None))
+            return
+        if outcome.attempts > 1 and await self._is_below_floor(entry.header.number):
+            # An earlier try had landed, and a successor deleted it: this number is dead.
+            self._fail(self._fenced_by(entry.header.number, None))
             return
         if self.failure is not None:
             return  # it landed, but a probe saw a newer claim: it is the next owner's to tell
