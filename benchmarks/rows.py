@@ -146,7 +146,7 @@ class Workload:
             yield self._sample(metric, row, value)
 
     def _warm_up(self) -> Iterator[Sample]:
-        """Every kind of work once, unmeasured: a JVM's first 200 MB cost it several times more."""
+        """Every kind of work once, unmeasured, so that a JVM is not measured while it compiles."""
         for shape in self._sizes.shapes:
             topic = self._topic(f"warm-up {shape.name}")
             run = librdkafka_client.produce(
