@@ -126,16 +126,18 @@ class World:
         settings: GroupSettings | None = None,
         snapshot_every: int = 1_000_000,
         tail_bytes: int = 1 << 30,
+        cache_bytes: int = 1 << 26,
+        lane_type: type[DataLane] = DataLane,
     ) -> DataLane:
         store = store or self.store
         claimed = await self.claim(store, broker)
-        return DataLane(
+        return lane_type(
             store=store,
             environment=self.environment(),
             claimed=claimed,
             settings=settings or GroupSettings(),
             tail=Tail(tail_bytes),
-            cache=ReadCache(1 << 26),
+            cache=ReadCache(cache_bytes),
             on_lost=self.lost.append,
             snapshot_every=snapshot_every,
         )
