@@ -1,4 +1,4 @@
-"""Short chaos: the same runs as `python -m tests.chaos.sigkill` and `takeover`, with fewer kills."""
+"""Short chaos: the runs of `python -m tests.chaos.sigkill` and `takeover`, with fewer kills."""
 
 import pytest
 from tests.chaos import sigkill, takeover

@@ -1,0 +1,1 @@
+"""Named bad inputs through a real broker process: a clear error or a closed connection, each."""

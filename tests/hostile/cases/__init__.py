@@ -1,0 +1,1 @@
+"""The tables of bad inputs, one module for each family."""
