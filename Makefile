@@ -49,7 +49,7 @@ bench: $(STAMP) ## against Apache Kafka on this machine, in the same run
 	$(BIN)/python -m benchmarks.broker
 
 peers: $(STAMP) ## fetch Apache Kafka's jars (needs Java 17 and Maven)
-	$(BIN)/python -m tests.peers.jars
+	$(BIN)/python -m tests.peers.kafka fetch
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from holdfast.identifiers import WRITER_ID_BYTES, WriterId
 
-
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 """Counts while the machine is suspended, too: a claim must grow old then as well."""
 

@@ -14,7 +14,7 @@ class RetryError(HoldfastError):
 
 
 class StoreUnavailable(RetryError):
-    """The store did not answer, or answered that it cannot now; the outcome of a write is unknown."""
+    """The store did not answer, or cannot now; the outcome of a write is unknown."""
 
 
 class Overloaded(RetryError):

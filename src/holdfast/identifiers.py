@@ -1,4 +1,4 @@
-"""The names of things: topics, partitions, lanes, brokers and writers, as types that cannot be mixed.
+"""The names of things: topics, partitions, lanes, brokers and writers, as types of their own.
 
 Pure. Owns what a legal topic name is. Must never import anything of Holdfast.
 """

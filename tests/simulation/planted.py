@@ -250,8 +250,8 @@ class CollectsWhatIsNamed(LogState):
 class RewriteLosesTheLastBatch(LogReader):
     """What is loaded to be rewritten or served lacks its last batch, where it has several."""
 
-    async def load_run(self, run):
-        batches = list(batches_of(await super().load_run(run)))
+    async def load_run(self, log, run):
+        batches = list(batches_of(await super().load_run(log, run)))
         return batches[:-1] if len(batches) > 1 else batches
 
 

@@ -125,7 +125,7 @@ class ControlState(msgspec.Struct, kw_only=True):
         self.controller_epoch = leader_epoch
 
     def encode(self) -> bytes:
-        return _encoder.encode(self)
+        return _encoder.encode(msgspec.structs.replace(self, load={}))
 
     def spread(self, partitions: int) -> list[int]:
         """A lane for each new partition: always one that has the fewest."""

@@ -5,7 +5,6 @@ store wants to know how much is harmed. Must never repair, and never trust one p
 """
 
 import itertools
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from fastcrc import crc32
 from holdfast.errors import CorruptObject
 from holdfast.identifiers import PartitionId
 from holdfast.log.facts import Appended, SegmentRef
-from holdfast.log.partition import EpochStart, PartitionLog
+from holdfast.log.partition import PartitionLog, leader_epoch_at
 from holdfast.log.segment import parse_index
 from holdfast.records.batch import CRC_START, BatchHeader, walk
 
@@ -99,12 +98,6 @@ def _batch_problems(batch: memoryview, base_offset: int, leader_epoch: int | Non
         yield f"the CRC of the record batch at offset {header.base_offset} is wrong"
     if leader_epoch is not None and header.leader_epoch != leader_epoch:
         yield f"it says leader epoch {header.leader_epoch}; it was appended under {leader_epoch}"
-
-
-def leader_epoch_at(epochs: Sequence[EpochStart], offset: int) -> int | None:
-    """Under which leader epoch an offset was appended; None where the log does not say."""
-    i = bisect_right(epochs, offset, key=lambda epoch: epoch.start_offset) - 1
-    return epochs[i].leader_epoch if i >= 0 else None
 
 
 def tile_problems(log: PartitionLog) -> Iterator[str]:

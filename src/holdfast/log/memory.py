@@ -102,6 +102,10 @@ class ReadCache:
         self._found.move_to_end((key, position))
         return data
 
+    def has(self, key: str, position: int) -> bool:
+        """Whether it is here; asking does not count as a use."""
+        return (key, position) in self._found
+
     def add(self, key: str, position: int, data: bytes) -> None:
         old = self._found.pop((key, position), None)
         self.bytes += len(data) - (len(old) if old is not None else 0)

@@ -7,6 +7,7 @@ the object that moves them is durable; log_end_offset and start_decided run ahea
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.errors import InvariantViolation
@@ -178,3 +179,9 @@ class PartitionLog:
     def stored_bytes(self) -> int:
         """The size of the record batches that the partition holds."""
         return sum(self.runs.size) + sum(segment.size_bytes for segment in self.segments)
+
+
+def leader_epoch_at(epochs: Sequence[EpochStart], offset: int) -> int | None:
+    """Under which leader epoch an offset was appended; None where the log does not say."""
+    i = bisect_right(epochs, offset, key=lambda epoch: epoch.start_offset) - 1
+    return epochs[i].leader_epoch if i >= 0 else None

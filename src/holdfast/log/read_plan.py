@@ -15,6 +15,7 @@ from holdfast.records.batch import walk
 Buffer = bytes | bytearray | memoryview
 
 
+NO_END = 1 << 62
 RUNS_MAX = 1_000
 """Of one read: tiny ones would keep the loop busy for long before they fill an answer."""
 
@@ -26,23 +27,27 @@ class Plan(NamedTuple):
     runs: list[Run]
 
 
-def plan_read(log: PartitionLog, offset: int, bytes_max: int) -> Plan:
-    """Enough of the index to serve about bytes_max from the offset; empty at the end of the log."""
+def plan_read(log: PartitionLog, offset: int, bytes_max: int, end_offset: int = NO_END) -> Plan:
+    """Enough of the index to serve about bytes_max from the offset, and nothing from end_offset on.
+
+    The end is the high watermark that the answer will tell; the log's own may have moved since.
+    """
     wanted = max(1, bytes_max)
     segments: list[SegmentRef] = []
     runs: list[Run] = []
     planned = 0
-    if offset >= log.high_watermark:
+    end = min(end_offset, log.high_watermark)
+    if offset >= end:
         return Plan(segments, runs)
     for segment in log.segments[_first_segment(log.segments, offset) :]:
-        if planned >= wanted:
+        if planned >= wanted or segment.base_offset >= end:
             return Plan(segments, runs)
         segments.append(segment)
         # How much of the first one is before the offset is not known here: let the next one in.
         planned += segment.size_bytes if len(segments) > 1 else 0
     for i in range(log.runs.find(offset), len(log.runs)):
         enough = planned >= wanted or len(runs) >= RUNS_MAX
-        if enough or log.runs.base[i] >= log.high_watermark:
+        if enough or log.runs.base[i] >= end:
             break
         run = log.runs.get(i)
         runs.append(run)
@@ -62,20 +67,22 @@ def _first_segment(segments: Sequence[SegmentRef], offset: int) -> int:
 
 
 class Cut:
-    """Collects whole batches from an offset on until a bound on bytes."""
+    """Collects whole batches from an offset on until a bound on bytes, or an end."""
 
-    def __init__(self, offset: int, bytes_max: int) -> None:
+    def __init__(self, offset: int, bytes_max: int, end_offset: int = NO_END) -> None:
         self.next_offset = offset
         self.bytes = 0
         self.buffers: list[Buffer] = []
         self.is_full = False
         self._bytes_max = bytes_max
+        self._end_offset = end_offset
 
     def add_stretch(self, buffers: Sequence[Buffer], last_offset: int, size_bytes: int) -> None:
         """Take a stretch whose last offset and size are known; whole, where all of it fits."""
         if self.is_full or last_offset < self.next_offset:
             return
-        if self.buffers and self.bytes + size_bytes <= self._bytes_max:
+        fits = self.bytes + size_bytes <= self._bytes_max and last_offset < self._end_offset
+        if self.buffers and fits:
             self.buffers.extend(buffers)
             self.bytes += size_bytes
             self.next_offset = last_offset + 1
@@ -95,7 +102,8 @@ class Cut:
                     f"offset {header.base_offset} follows where {self.next_offset} is next"
                 )
             is_first = not self.buffers and start is None
-            if not is_first and self.bytes + header.size_bytes > self._bytes_max:
+            too_much = not is_first and self.bytes + header.size_bytes > self._bytes_max
+            if too_much or header.base_offset >= self._end_offset:
                 self.is_full = True
                 break
             start = position if start is None else start

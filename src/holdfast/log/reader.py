@@ -6,7 +6,7 @@ CRC before anybody sees it. Must never change a log.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from fastcrc import crc32
 
@@ -17,8 +17,8 @@ from holdfast.lane.entry import HEADER_BYTES, parse_header
 from holdfast.lane.keys import entry_key
 from holdfast.log.facts import SegmentRef
 from holdfast.log.memory import ReadCache, Tail
-from holdfast.log.partition import PartitionLog, Run
-from holdfast.log.read_plan import Buffer, Cut, Plan, plan_read
+from holdfast.log.partition import EpochStart, PartitionLog, Run, leader_epoch_at
+from holdfast.log.read_plan import NO_END, Buffer, Cut, Plan, plan_read
 from holdfast.log.segment import Block, SegmentIndex, parse_index
 from holdfast.log.state import segment_key
 from holdfast.records.batch import CRC_START, walk
@@ -31,6 +31,16 @@ INDEXES_MAX = 1024
 PAYLOAD_STARTS_MAX = 65_536
 LOADS_AT_ONCE = 16
 READ_AHEAD_BLOCKS = 4
+
+
+class _Stretch(NamedTuple):
+    """Whole batches inside an object, and what the log knows of them."""
+
+    key: str
+    position: int
+    size_bytes: int
+    base_offset: int
+    epochs: Sequence[EpochStart]
 
 
 class LogReader:
@@ -56,10 +66,12 @@ class LogReader:
         self._payload_starts: dict[int, int] = {}
         self._loading: dict[tuple[str, int], asyncio.Task[bytes]] = {}
 
-    def read_from_memory(self, log: PartitionLog, offset: int, bytes_max: int) -> Cut | None:
+    def read_from_memory(
+        self, log: PartitionLog, offset: int, bytes_max: int, end_offset: int = NO_END
+    ) -> Cut | None:
         """What is in the tail from the offset on; None where the first bytes are not there."""
-        plan = plan_read(log, offset, bytes_max)
-        cut = Cut(offset, bytes_max)
+        plan = plan_read(log, offset, bytes_max, end_offset)
+        cut = Cut(offset, bytes_max, end_offset)
         if plan.segments:
             return None
         for run in plan.runs:
@@ -72,75 +84,78 @@ class LogReader:
                 break
         return cut
 
-    async def read(self, log: PartitionLog, offset: int, bytes_max: int) -> Cut:
-        """The records from an offset on, at least one batch where the log has one.
+    async def read(
+        self, log: PartitionLog, offset: int, bytes_max: int, end_offset: int = NO_END
+    ) -> Cut:
+        """The records from an offset up to an end, at least one batch where the log has one.
 
         An object that is gone was rewritten or dropped meanwhile: the read is planned anew.
         """
         for attempt in range(5):
-            cut = self.read_from_memory(log, offset, bytes_max)
+            cut = self.read_from_memory(log, offset, bytes_max, end_offset)
             if cut is not None:
                 return cut
-            plan = plan_read(log, offset, bytes_max)
+            plan = plan_read(log, offset, bytes_max, end_offset)
             try:
-                return await self._load(log.partition, plan, Cut(offset, bytes_max))
+                return await self._load(log, plan, Cut(offset, bytes_max, end_offset))
             except ObjectNotFound:
                 self._payload_starts.clear()
                 if attempt == 4 or offset < log.log_start_offset:
                     raise
         raise ObjectNotFound(f"{log.partition}: offset {offset}")
 
-    async def _load(self, partition: PartitionId, plan: Plan, cut: Cut) -> Cut:
+    async def _load(self, log: PartitionLog, plan: Plan, cut: Cut) -> Cut:
         for segment in plan.segments:
-            await self._load_segment(partition, segment, cut)
+            await self._load_segment(log, segment, cut)
             if cut.is_full:
                 return cut
         for i in range(0, len(plan.runs), LOADS_AT_ONCE):
             runs = plan.runs[i : i + LOADS_AT_ONCE]
-            stretches = await asyncio.gather(*(self.load_run(run) for run in runs))
+            stretches = await asyncio.gather(*(self.load_run(log, run) for run in runs))
             for run, stretch in zip(runs, stretches, strict=True):
                 cut.add_stretch(stretch, run.last_offset, run.size_bytes)
             if cut.is_full:
                 return cut
         return cut
 
-    async def _load_segment(self, partition: PartitionId, segment: SegmentRef, cut: Cut) -> None:
-        index = await self.segment_index(partition, segment)
-        key = segment_key(partition, segment.name)
+    async def _load_segment(self, log: PartitionLog, segment: SegmentRef, cut: Cut) -> None:
+        index = await self.segment_index(log.partition, segment)
+        key = segment_key(log.partition, segment.name)
         first = index.find(cut.next_offset)
         for i in range(first, len(index)):
-            self._read_ahead(key, index, i)
+            self._read_ahead(key, index, i, log.epochs)
             block = index.block(i)
-            data = await self._load_block(key, block)
+            data = await self._load_stretch(_stretch_of(key, block, log.epochs))
             cut.add_stretch([data], block.last_offset, block.size_bytes)
             if cut.is_full:
                 return
 
-    def _read_ahead(self, key: str, index: SegmentIndex, i: int) -> None:
+    def _read_ahead(
+        self, key: str, index: SegmentIndex, i: int, epochs: Sequence[EpochStart]
+    ) -> None:
         """Start loading the blocks after this one: a reader of old data goes on in order."""
         for j in range(i + 1, min(len(index), i + 1 + READ_AHEAD_BLOCKS)):
-            block = index.block(j)
-            known = (key, block.position) in self._loading
-            if not known and self._cache.get(key, block.position) is None:
-                self._start_load(key, block.position, block.size_bytes, block.base_offset)
+            stretch = _stretch_of(key, index.block(j), epochs)
+            known = (key, stretch.position) in self._loading
+            if not known and not self._cache.has(key, stretch.position):
+                self._start_load(stretch)
 
-    async def _load_block(self, key: str, block: Block) -> bytes:
-        return await self._load_range(key, block.position, block.size_bytes, block.base_offset)
-
-    async def load_run(self, run: Run) -> Sequence[Buffer]:
+    async def load_run(self, log: PartitionLog, run: Run) -> Sequence[Buffer]:
         """The batches of one run, from the tail or the store."""
         payload = self._tail.get(self._lane, run.number)
         if payload is not None:
             return payload.slice(run.position, run.size_bytes)
         key = entry_key(self._lane, run.number)
         start = await self._payload_start(run.number)
-        return [await self._load_range(key, start + run.position, run.size_bytes, run.base_offset)]
+        position = start + run.position
+        stretch = _Stretch(key, position, run.size_bytes, run.base_offset, log.epochs)
+        return [await self._load_stretch(stretch)]
 
-    async def load_segment(self, partition: PartitionId, segment: SegmentRef) -> bytes:
+    async def load_segment(self, log: PartitionLog, segment: SegmentRef) -> bytes:
         """All batches of a segment, past the cache: for the rewriter."""
-        key = segment_key(partition, segment.name)
+        key = segment_key(log.partition, segment.name)
         return await self._read_checked(
-            key, segment.data_start, segment.size_bytes, segment.base_offset
+            _Stretch(key, segment.data_start, segment.size_bytes, segment.base_offset, log.epochs)
         )
 
     async def segment_index(self, partition: PartitionId, segment: SegmentRef) -> SegmentIndex:
@@ -175,34 +190,33 @@ class LogReader:
             self._payload_starts[number] = start
         return start
 
-    async def _load_range(self, key: str, position: int, size: int, base_offset: int) -> bytes:
-        data = self._cache.get(key, position)
+    async def _load_stretch(self, stretch: _Stretch) -> bytes:
+        data = self._cache.get(stretch.key, stretch.position)
         if data is not None:
             return data
-        task = self._start_load(key, position, size, base_offset)
-        return await asyncio.shield(task)
+        return await asyncio.shield(self._start_load(stretch))
 
-    def _start_load(
-        self, key: str, position: int, size: int, base_offset: int
-    ) -> asyncio.Task[bytes]:
+    def _start_load(self, stretch: _Stretch) -> asyncio.Task[bytes]:
         """One load for all who want the same stretch."""
-        task = self._loading.get((key, position))
+        where = (stretch.key, stretch.position)
+        task = self._loading.get(where)
         if task is None:
-            load = self._read_checked(key, position, size, base_offset)
-            task = asyncio.get_running_loop().create_task(load)
-            self._loading[key, position] = task
-            task.add_done_callback(lambda done: self._loaded(key, position, done))
+            task = asyncio.get_running_loop().create_task(self._read_checked(stretch))
+            self._loading[where] = task
+            task.add_done_callback(lambda done: self._loaded(stretch, done))
         return task
 
-    def _loaded(self, key: str, position: int, task: asyncio.Task[bytes]) -> None:
-        self._loading.pop((key, position), None)
+    def _loaded(self, stretch: _Stretch, task: asyncio.Task[bytes]) -> None:
+        self._loading.pop((stretch.key, stretch.position), None)
         if not task.cancelled() and task.exception() is None:
-            self._cache.add(key, position, task.result())
+            self._cache.add(stretch.key, stretch.position, task.result())
 
-    async def _read_checked(self, key: str, position: int, size: int, base_offset: int) -> bytes:
+    async def _read_checked(self, stretch: _Stretch) -> bytes:
         async def attempt() -> bytes:
-            data = await self._store.read(key, start=position, length=size)
-            check_batches(data, size, base_offset, where=f"{key} at {position}")
+            data = await self._store.read(
+                stretch.key, start=stretch.position, length=stretch.size_bytes
+            )
+            check_batches(data, stretch)
             return data
 
         return await self._patiently(attempt)
@@ -213,16 +227,30 @@ class LogReader:
         )
 
 
-def check_batches(data: bytes, size: int, base_offset: int, *, where: str) -> None:
-    """Raise where bytes from the store are not the whole, unharmed batches that were asked for."""
-    if len(data) != size:
-        raise CorruptObject(f"{where}: {len(data)} bytes came where {size} were asked for")
+def check_batches(data: bytes, stretch: _Stretch) -> None:
+    """Raise where bytes from the store are not the whole, unharmed batches that were asked for.
+
+    A batch's CRC does not cover its offset and leader epoch: those the log itself knows.
+    """
+    where = f"{stretch.key} at {stretch.position}"
+    if len(data) != stretch.size_bytes:
+        raise CorruptObject(f"{where}: {len(data)} bytes came, {stretch.size_bytes} were asked for")
     view = memoryview(data)
-    expected = base_offset
+    expected = stretch.base_offset
     for position, header in walk(data):
         if header.base_offset != expected:
             raise CorruptObject(f"{where}: offset {header.base_offset} where {expected} is next")
         body = view[position + CRC_START : position + header.size_bytes]
         if crc32.iscsi(body) != header.crc:
             raise CorruptObject(f"{where}: the batch at offset {header.base_offset} is harmed")
+        leader_epoch = leader_epoch_at(stretch.epochs, header.base_offset)
+        if leader_epoch is not None and header.leader_epoch != leader_epoch:
+            raise CorruptObject(
+                f"{where}: the batch at offset {header.base_offset} has leader epoch"
+                f" {header.leader_epoch}, not {leader_epoch}"
+            )
         expected = header.last_offset + 1
+
+
+def _stretch_of(key: str, block: Block, epochs: Sequence[EpochStart]) -> _Stretch:
+    return _Stretch(key, block.position, block.size_bytes, block.base_offset, epochs)

@@ -74,10 +74,10 @@ async def _rewrite_partition(
     new: list[SegmentRef] = []
     builder = SegmentBuilder(log.partition)
     for segment in replaced:
-        builder.add([await lane.reader.load_segment(log.partition, segment)])
+        builder.add([await lane.reader.load_segment(log, segment)])
     for i in range(0, len(runs), LOADS_AT_ONCE):
         some = runs[i : i + LOADS_AT_ONCE]
-        stretches = await asyncio.gather(*(lane.reader.load_run(run) for run in some))
+        stretches = await asyncio.gather(*(lane.reader.load_run(log, run) for run in some))
         for run, stretch in zip(some, stretches, strict=True):
             if (
                 builder.size_bytes

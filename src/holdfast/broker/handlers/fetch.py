@@ -136,12 +136,13 @@ async def _with_records(
 ) -> PartitionData:
     bytes_max = min(wanted.partition.partition_max_bytes, budget.left)
     offset = wanted.partition.fetch_offset
+    end_offset = log.high_watermark  # what the answer tells: the log may grow while it is read
     try:
         if budget.is_store_away:
             async with asyncio.timeout(0):  # what is in memory comes without waiting
-                cut = await led.lane.reader.read(log, offset, bytes_max)
+                cut = await led.lane.reader.read(log, offset, bytes_max, end_offset)
         else:
-            cut = await led.lane.reader.read(log, offset, bytes_max)
+            cut = await led.lane.reader.read(log, offset, bytes_max, end_offset)
     except ObjectNotFound:
         if offset < log.log_start_offset:
             return _refuse(wanted, ErrorCode.OFFSET_OUT_OF_RANGE, budget, log)
