@@ -1,0 +1,125 @@
+"""The probe that proves a claim: what it must not believe, and that it always gives way."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast.environment import SeededEnvironment, VirtualClock
+from holdfast.errors import Fenced, HoldfastError
+from holdfast.identifiers import BrokerId, LaneId
+from holdfast.lane.appender import Appender, GroupSettings, Listener
+from holdfast.lane.claim import ClaimedLane, claim_lane
+from holdfast.lane.entry import Claim
+from holdfast.lane.keys import entry_key
+from holdfast.log.facts import LogFact, ProducersExpired
+from holdfast.log.state import LogState, LogStateKind, encode_facts
+from holdfast.store.interface import Buffers, CreateAnswer
+from holdfast.store.memory import MemoryStore
+from holdfast.verify.run import hang_detector
+from holdfast.verify.virtual_loop import VirtualLoop
+
+LANE = LaneId(1)
+LONG_SECONDS = 100.0
+
+
+class GatedStore(MemoryStore):
+    """Holds the answers of creates, or of reads, back while their gate is closed."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self.creates = asyncio.Event()
+        self.reads = asyncio.Event()
+        self.creates.set()
+        self.reads.set()
+
+    async def create(self, key: str, body: Buffers) -> CreateAnswer:
+        answer = await super().create(key, body)
+        await self.creates.wait()
+        return answer
+
+    async def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        try:
+            return await super().read(key, start=start, length=length)
+        finally:
+            await self.reads.wait()
+
+
+class World:
+    """A store, a clock, and lanes claimed on them."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.environment = SeededEnvironment(seed=1, clock=self.clock)
+        self.store = GatedStore(environment=self.environment)
+
+    async def claim(self) -> ClaimedLane[LogState]:
+        who = Claim(broker_id=BrokerId(1), address="", claimed_ms=0)
+        return await claim_lane(self.store, self.environment, LANE, LogStateKind(), who)
+
+    async def appender(self) -> Appender[LogFact]:
+        return Appender(
+            store=self.store,
+            environment=self.environment,
+            lane=await self.claim(),
+            encode_facts=encode_facts,
+            settings=GroupSettings(),
+            listener=Listener[LogFact](),
+        )
+
+    async def wait_for(self, number: int) -> None:
+        for _ in range(1000):
+            if await self.store.size(entry_key(LANE, number)) is not None:
+                return
+        raise AssertionError(f"number {number} never came")
+
+
+def run(main: Any, seed: int) -> None:
+    loop = VirtualLoop(seed=seed)
+    try:
+        with hang_detector():
+            loop.run_until_complete(main())
+    finally:
+        loop.close()
+
+
+def test_a_probe_is_not_fooled_when_its_own_landed_object_was_rewritten_and_deleted():
+    async def main() -> None:
+        world = World()
+        old = await world.appender()
+        world.store.creates.clear()
+        old.add(ProducersExpired(0))
+        await world.wait_for(1)
+        world.store.creates.set()
+        newer = asyncio.ensure_future(world.claim())
+        await world.wait_for(2)
+        world.store.creates.clear()
+        await world.store.delete([entry_key(LANE, 1)])
+        world.clock.seconds += LONG_SECONDS
+        with pytest.raises(Fenced):
+            await old.validate()
+        world.store.creates.set()
+        await newer
+
+    run(main, 1)
+
+
+def test_a_probe_that_took_longer_than_the_claim_is_valid_does_not_stop_the_loop():
+    async def main() -> None:
+        world = World()
+        appender = await world.appender()
+        world.clock.seconds += LONG_SECONDS
+        world.store.reads.clear()
+        waiting = [asyncio.ensure_future(appender.validate())]
+        await asyncio.sleep(1)
+        world.clock.seconds += LONG_SECONDS
+        world.store.reads.set()
+        for _ in range(20):
+            waiting.append(asyncio.ensure_future(appender.validate()))
+            await asyncio.sleep(0)
+        for outcome in await asyncio.gather(*waiting, return_exceptions=True):
+            assert outcome is None or isinstance(outcome, HoldfastError)
+        assert appender.is_valid()
+
+    for seed in range(20):
+        run(main, seed)

@@ -1,0 +1,26 @@
+"""Seeds of the simulation that once failed, by what they found. See docs/how-to/replay-a-seed.md.
+
+The schedule of a seed changes when the code under it does, so each of these bugs is also held by
+a test of its own near the code; the seeds stay because they cost little.
+"""
+
+import pytest
+
+from holdfast.verify.simulation import simulate
+
+FOUND = {
+    14: "a fetch skipped records below a log start that was decided but not durable",
+    38: "a fetch skipped records below a log start that was decided but not durable",
+    216: "a probe took a deleted number of its own for proof that the claim was the newest",
+    277: "a stale owner answered out of range for a record that was there",
+    492: "a probe took a deleted number of its own for proof that the claim was the newest",
+    1642: "records were served above the high watermark of the same answer",
+    1997: "records were served above the high watermark of the same answer",
+    2787: "records were served above the high watermark of the same answer",
+}
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_a_seed_that_once_failed_does_not_fail_again(seed: int):
+    outcome = simulate(seed)
+    assert not outcome.violations, (FOUND[seed], outcome.violations)
