@@ -9,6 +9,7 @@ import pytest
 from holdfast.verify.simulation import simulate
 
 FOUND = {
+    1: "a waiter that was cancelled took the group's future with it, and the writer ended",
     14: "a fetch skipped records below a log start that was decided but not durable",
     38: "a fetch skipped records below a log start that was decided but not durable",
     216: "a probe took a deleted number of its own for proof that the claim was the newest",
@@ -16,7 +17,10 @@ FOUND = {
     492: "a probe took a deleted number of its own for proof that the claim was the newest",
     1642: "records were served above the high watermark of the same answer",
     1997: "records were served above the high watermark of the same answer",
+    11040: "a deleted topic came back empty for a broker whose control claim was out of date",
     2787: "records were served above the high watermark of the same answer",
+    10188: "a finished probe that proved nothing was awaited for ever, without giving way",
+    10979: "a probe took a deleted number of its own for proof that the claim was the newest",
 }
 
 

@@ -34,6 +34,7 @@ from holdfast.log.memory import ReadCache, Tail
 from holdfast.log.state import LogStateKind
 from holdfast.protocol.messages.api_versions import ApiVersion
 from holdfast.store.interface import Store
+from holdfast.store.patience import patiently
 
 log = logging.getLogger("holdfast.broker")
 
@@ -119,8 +120,19 @@ class Broker:
                 snapshot_every=self.settings.snapshot_every,
             )
         await self.flush_control()
+        await self._prove_control()
         await self._wait_out_owners(control, *claimed)
         self._serves = True
+
+    async def _prove_control(self) -> None:
+        """Look at the control lane once more, now that the data lanes are ours.
+
+        Else a topic may have been deleted, and its partitions dropped from a lane, between our two
+        claims: we would take it for an empty topic, and hand out its offsets again.
+        """
+        appender = self.control.appender
+        appender.doubt()
+        await patiently(appender.validate, environment=self.environment)
 
     async def _check_lanes(self) -> None:
         """A broker that cannot serve must find out before it takes a lane from one that does."""
