@@ -189,14 +189,19 @@ class Appender(Generic[F]):
             if self._probe is None:
                 if self._environment.monotonic() - self._probe_failed_at < PROBE_PAUSE_S:
                     raise StoreUnavailable(f"lane {self.lane}: the store did not answer just now")
-                self._probe = asyncio.get_running_loop().create_task(self._look())
-                self._probe.add_done_callback(self._looked)
+                self._probe = asyncio.get_running_loop().create_task(self._look_once())
+                self._probe.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.shield(self._probe)
 
-    def _looked(self, probe: asyncio.Task[None]) -> None:
-        self._probe = None
-        if not probe.cancelled() and probe.exception() is not None:
+    async def _look_once(self) -> None:
+        """One probe for all who wait; it takes itself away before anybody can wait for it again."""
+        try:
+            await self._look()
+        except HoldfastError:
             self._probe_failed_at = self._environment.monotonic()
+            raise
+        finally:
+            self._probe = None
 
     async def _look(self) -> None:
         started = self._environment.monotonic()
@@ -210,13 +215,20 @@ class Appender(Generic[F]):
             tried = True
         # A number that we never tried can only have been taken by a claim, and claims stay. One
         # that we did try may have landed, been taken over, rewritten and deleted by a successor.
-        if (tried or self._in_flight is not None) and await self._is_below_floor(number):
+        if (tried or self._in_flight is not None) and await self._is_below_floor(
+            number, give_up_after_s=PROBE_PATIENCE_S
+        ):
             self._fail(self._fenced_by(number, None))
             return
         self.validated_at = max(self.validated_at, started)
 
-    async def _is_below_floor(self, number: LaneNumber) -> bool:
-        return await read_floor(self._store, self._environment, self.lane) > number
+    async def _is_below_floor(
+        self, number: LaneNumber, *, give_up_after_s: float | None = None
+    ) -> bool:
+        floor = await read_floor(
+            self._store, self._environment, self.lane, give_up_after_s=give_up_after_s
+        )
+        return floor > number
 
     async def _read_ahead(self, number: LaneNumber) -> EntryHead | None:
         return await read_head(

@@ -14,9 +14,15 @@ from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
 
 
-async def read_floor(store: Store, environment: Environment, lane: LaneId) -> LaneNumber:
+async def read_floor(
+    store: Store, environment: Environment, lane: LaneId, *, give_up_after_s: float | None = None
+) -> LaneNumber:
     """The lowest number that may still be there; 0 where nothing was ever deleted."""
-    entries = await patiently(lambda: store.list(floor_prefix(lane)), environment=environment)
+    entries = await patiently(
+        lambda: store.list(floor_prefix(lane)),
+        environment=environment,
+        give_up_after_s=give_up_after_s,
+    )
     numbers = [number for entry in entries if (number := number_in(entry.key)) is not None]
     return max(numbers, default=LaneNumber(0))
 
