@@ -15,6 +15,8 @@ FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 EPOCHS = 1 << 31
 NO_SESSION = 0
+PARTITIONS_MAX = 200_000
+"""Over all sessions: about 100 MiB. One request can name millions, and a session keeps them."""
 
 
 class TopicKey(NamedTuple):
@@ -83,8 +85,10 @@ class Opened(NamedTuple):
 class FetchSessions:
     """All sessions of a broker."""
 
-    def __init__(self, sessions_max: int) -> None:
+    def __init__(self, sessions_max: int, partitions_max: int = PARTITIONS_MAX) -> None:
         self._sessions_max = sessions_max
+        self._partitions_max = partitions_max
+        self.partitions = 0
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._last_id = 0
 
@@ -94,12 +98,12 @@ class FetchSessions:
     def open(self, request: FetchRequest) -> Opened | SessionProblem:
         """The partitions that a fetch is about."""
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            self._end(request.session_id)
             if request.session_epoch == FINAL_EPOCH:
                 return Opened(_wanted_by(request), None, False)
             session = self._new_session()
-            if session is not None:
-                session.update(request)
+            if session is not None and not self._update(session, request):
+                session = None
             return Opened(_wanted_by(request), session, False)
         session = self._sessions.get(request.session_id)
         if session is None:
@@ -107,16 +111,31 @@ class FetchSessions:
         if request.session_epoch != session.next_epoch:
             return SessionProblem.INVALID_FETCH_SESSION_EPOCH
         session.next_epoch = session.next_epoch + 1 if session.next_epoch < EPOCHS - 1 else 1
-        session.update(request)
         self._sessions.move_to_end(session.session_id)
+        if not self._update(session, request):
+            return SessionProblem.FETCH_SESSION_ID_NOT_FOUND
         wanted = [Wanted(key[0], partition) for key, partition in session.wanted.items()]
         return Opened(wanted, session, True)
+
+    def _update(self, session: FetchSession, request: FetchRequest) -> bool:
+        """Take in a request; False where the session is too large to be kept, and has ended."""
+        before = len(session.wanted)
+        session.update(request)
+        self.partitions += len(session.wanted) - before
+        while self.partitions > self._partitions_max:
+            self._end(next(iter(self._sessions)))
+        return session.session_id in self._sessions
+
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self.partitions -= len(session.wanted)
 
     def _new_session(self) -> FetchSession | None:
         if self._sessions_max <= 0:
             return None
         while len(self._sessions) >= self._sessions_max:
-            self._sessions.popitem(last=False)
+            self._end(next(iter(self._sessions)))
         self._last_id = self._last_id % (EPOCHS - 1) + 1
         session = FetchSession(self._last_id)
         self._sessions[session.session_id] = session

@@ -72,6 +72,28 @@ def test_the_oldest_session_makes_room_and_a_bound_of_zero_means_none():
     assert opened(FetchSessions(0), request(0, 0, 1)).session is None
 
 
+def test_sessions_hold_a_bounded_number_of_partitions_in_all():
+    sessions = FetchSessions(100, partitions_max=10)
+    first = opened(sessions, request(0, 0, *range(6))).session
+    second = opened(sessions, request(0, 0, *range(6))).session
+    assert first is not None and second is not None
+    assert (len(sessions), sessions.partitions) == (1, 6)
+    gone = sessions.open(request(first.session_id, 1))
+    assert gone is SessionProblem.FETCH_SESSION_ID_NOT_FOUND
+    whole = opened(sessions, request(0, 0, *range(11)))
+    assert whole.session is None and len(whole.wanted) == 11
+    assert (len(sessions), sessions.partitions) == (0, 0)
+
+
+def test_a_session_that_grows_past_the_bound_ends():
+    sessions = FetchSessions(100, partitions_max=10)
+    session = opened(sessions, request(0, 0, *range(6))).session
+    assert session is not None
+    grown = sessions.open(request(session.session_id, 1, *range(6, 12)))
+    assert grown is SessionProblem.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(sessions), sessions.partitions) == (0, 0)
+
+
 def test_a_final_epoch_ends_the_session():
     sessions = FetchSessions(10)
     session = opened(sessions, request(0, 0, 1)).session
