@@ -7,16 +7,17 @@ import pytest
 
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.errors import Fenced, HoldfastError
-from holdfast.identifiers import BrokerId, LaneId
+from holdfast.identifiers import BrokerId, LaneId, LaneNumber
 from holdfast.lane.appender import Appender, GroupSettings, Listener
 from holdfast.lane.claim import ClaimedLane, claim_lane
 from holdfast.lane.entry import Claim
+from holdfast.lane.floor import raise_floor
 from holdfast.lane.keys import entry_key
 from holdfast.log.facts import LogFact, ProducersExpired
 from holdfast.log.state import LogState, LogStateKind, encode_facts
 from holdfast.store.interface import Buffers, CreateAnswer
 from holdfast.store.memory import MemoryStore
-from holdfast.verify.run import hang_detector
+from holdfast.verify.run import Hung, hang_detector
 from holdfast.verify.virtual_loop import VirtualLoop
 
 LANE = LaneId(1)
@@ -24,18 +25,19 @@ LONG_SECONDS = 100.0
 
 
 class GatedStore(MemoryStore):
-    """Holds the answers of creates, or of reads, back while their gate is closed."""
+    """Holds back the answers of reads, or of the create of one key."""
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
-        self.creates = asyncio.Event()
+        self.held_key = ""
+        self.answers = asyncio.Event()
         self.reads = asyncio.Event()
-        self.creates.set()
         self.reads.set()
 
     async def create(self, key: str, body: Buffers) -> CreateAnswer:
         answer = await super().create(key, body)
-        await self.creates.wait()
+        if key == self.held_key:
+            await self.answers.wait()
         return answer
 
     async def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
@@ -77,8 +79,10 @@ class World:
 def run(main: Any, seed: int) -> None:
     loop = VirtualLoop(seed=seed)
     try:
-        with hang_detector():
+        with hang_detector(2.0):
             loop.run_until_complete(main())
+    except Hung:
+        pytest.fail("a step did not give way to the loop")
     finally:
         loop.close()
 
@@ -87,23 +91,23 @@ def test_a_probe_is_not_fooled_when_its_own_landed_object_was_rewritten_and_dele
     async def main() -> None:
         world = World()
         old = await world.appender()
-        world.store.creates.clear()
+        world.store.held_key = entry_key(LANE, 1)
         old.add(ProducersExpired(0))
         await world.wait_for(1)
-        world.store.creates.set()
-        newer = asyncio.ensure_future(world.claim())
-        await world.wait_for(2)
-        world.store.creates.clear()
-        await world.store.delete([entry_key(LANE, 1)])
+        await world.claim()
+        await raise_floor(world.store, world.environment, LANE, LaneNumber(2))
+        await world.store.delete([world.store.held_key])
         world.clock.seconds += LONG_SECONDS
         with pytest.raises(Fenced):
             await old.validate()
-        world.store.creates.set()
-        await newer
 
     run(main, 1)
 
 
+@pytest.mark.xfail(
+    strict=True,
+    reason="Appender.validate awaits a finished probe until _looked has run, and never gives way",
+)
 def test_a_probe_that_took_longer_than_the_claim_is_valid_does_not_stop_the_loop():
     async def main() -> None:
         world = World()

@@ -105,14 +105,14 @@ class Hung(KeyboardInterrupt):
 
 
 @contextlib.contextmanager
-def hang_detector() -> Generator[None]:
+def hang_detector(processor_seconds: float = HUNG_AFTER_SECONDS) -> Generator[None]:
     """Raise Hung inside code that spins; only in a main thread."""
 
     def interrupt(*_: object) -> None:
         raise Hung
 
     before = signal.signal(signal.SIGVTALRM, interrupt)
-    signal.setitimer(signal.ITIMER_VIRTUAL, HUNG_AFTER_SECONDS)
+    signal.setitimer(signal.ITIMER_VIRTUAL, processor_seconds)
     try:
         yield
     finally:
