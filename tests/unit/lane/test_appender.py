@@ -21,6 +21,7 @@ from holdfast.lane.keys import entry_key
 from holdfast.lane.recovery import read_head
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import Appended, decode_facts
+from holdfast.log.rewriter import RewriteSettings, rewrite
 
 
 async def batches_of_each_object(world: World) -> list[int]:
@@ -277,6 +278,49 @@ def test_a_probe_gives_up_on_a_store_that_is_away_and_the_lane_lives_on():
         world.store.before.clear()
         await append_all(lane, 1)
         assert lane.appender.is_valid()
+
+    simulate(test)
+
+
+def test_a_probe_gives_up_also_where_the_store_goes_away_in_the_middle_of_it():
+    async def test(world: World) -> None:
+        mine = HookedStore(world.memory)
+        lane = await world.own(store=mine)
+        hold = Hold("create", "lanes/0001/")
+        mine.before.append(hold)
+        append(lane)
+        await hold.reached.wait()
+
+        async def lists_fail(operation: str, key: str) -> None:
+            if operation == "list":
+                raise StoreUnavailable(key)
+
+        mine.before.append(lists_fail)
+        lane.appender.doubt()
+        with pytest.raises(StoreUnavailable):
+            await lane.appender.validate()
+        assert world.loop.time() < 10
+
+    simulate(test)
+
+
+def test_a_number_that_landed_unheard_of_and_was_deleted_is_no_proof():
+    async def test(world: World) -> None:
+        mine = HookedStore(world.memory)
+        old = await world.own(store=mine)
+        await append_all(old, 1)
+        hold = Hold("create", "lanes/0001/")
+        mine.after.append(hold)
+        append(old)
+        await hold.reached.wait()
+        new = await world.own(broker=2)
+        await append_all(new, 2)
+        await rewrite(new, RewriteSettings(delete_delay_s=0))
+        assert await world.memory.size(entry_key(LANE, 2)) is None
+        old.appender.doubt()
+        with pytest.raises(Fenced):
+            await old.appender.validate()
+        hold.go.set()
 
     simulate(test)
 
