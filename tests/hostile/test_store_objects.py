@@ -156,10 +156,6 @@ def _stranger(store: DamagedStore, key: str) -> Path:
     return path
 
 
-NOT_YET = {"a missing object in the middle of a lane"}
-"""A lane with a hole is taken for a lane that ends there: the log is shorter than what was told."""
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
     """What a broker made of one harmed store."""
@@ -203,8 +199,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Trials:
 
 
 def _case(verdict: str, name: str):
-    marks = [pytest.mark.xfail(strict=True)] if name in NOT_YET else []
-    return pytest.param(verdict, name, id=name.replace(" ", "-"), marks=marks)
+    return pytest.param(verdict, name, id=name.replace(" ", "-"))
 
 
 @pytest.mark.parametrize(

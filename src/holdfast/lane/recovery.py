@@ -142,7 +142,10 @@ async def follow(
     recovered: Recovered[StateT],
     kind: StateKind[StateT],
 ) -> None:
-    """Apply all objects that are there after the cursor: many at once, then probe for the next."""
+    """Apply all objects that are there after the cursor: many at once, then probe for the next.
+
+    A hole is corruption, unless the floor has moved over it meanwhile: that is for the caller.
+    """
     lane = recovered.cursor.lane
     after = (
         entry_key(lane, recovered.cursor.next_number - 1) if recovered.cursor.next_number else ""
@@ -151,6 +154,7 @@ async def follow(
         lambda: store.list(entry_prefix(lane), after=after), environment=environment
     )
     expected = len(listed)
+    last = max((n for entry in listed if (n := number_in(entry.key)) is not None), default=-1)
     while True:
         first = recovered.cursor.next_number
         count = max(1, min(READS_AT_ONCE, expected))
@@ -159,6 +163,12 @@ async def follow(
         )
         for head in heads:
             if head is None:
+                number = recovered.cursor.next_number
+                if number < last:
+                    raise CorruptObject(
+                        f"{entry_key(lane, number)}: is missing, though the lane goes on to"
+                        f" number {last}"
+                    )
                 return
             apply_head(recovered, head, kind)
         expected -= len(heads)
