@@ -92,7 +92,7 @@ async def take(lane: DataLane, step: tuple[str, int, int]) -> None:
             await lane.snapshot_now()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(steps=STEPS, seed=st.integers(0, 1 << 16))
 def test_the_state_recovered_at_each_number_is_the_state_that_was_held_there(
     steps: list[tuple[str, int, int]], seed: int
