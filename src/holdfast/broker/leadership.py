@@ -1,10 +1,16 @@
 """May this broker speak for a partition now? The claim-validity rule, as handlers use it."""
 
+import asyncio
+from collections.abc import Iterable
+
 from holdfast.errors import Fenced, HoldfastError
+from holdfast.identifiers import LaneId
 from holdfast.log.data_lane import DataLane
 from holdfast.protocol.api import ErrorCode
 
 NO_LEADER_EPOCH = -1
+PROOF_WAIT_S = 3.0
+"""How long a request waits for a proof; a store that stalls would else hold it for its own time."""
 
 
 async def prove_claim(
@@ -20,12 +26,40 @@ async def prove_claim(
     if appender.is_valid():
         return None
     try:
-        await appender.validate()
+        async with asyncio.timeout(PROOF_WAIT_S):
+            await appender.validate()
     except Fenced:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    except HoldfastError:
+    except (HoldfastError, TimeoutError):
         return ErrorCode.KAFKA_STORAGE_ERROR
     return None
+
+
+class Proofs:
+    """What one request has found out: a store that is away costs it one wait, not one for each of
+    its partitions.
+    """
+
+    def __init__(self) -> None:
+        self._failed: dict[LaneId, ErrorCode] = {}
+
+    async def prove_all(self, lanes: Iterable[DataLane]) -> None:
+        """Look at several lanes at the same time."""
+        stale = {lane.lane: lane for lane in lanes if not lane.appender.is_valid()}
+        if len(stale) > 1:
+            await asyncio.gather(*(self.prove(lane) for lane in stale.values()))
+
+    async def prove(
+        self, lane: DataLane, current_leader_epoch: int = NO_LEADER_EPOCH
+    ) -> ErrorCode | None:
+        """As prove_claim; what failed once for this request is not tried again for it."""
+        failed = self._failed.get(lane.lane)
+        if failed is not None and not lane.appender.is_valid():
+            return failed
+        error = await prove_claim(lane, current_leader_epoch)
+        if error is not None:
+            self._failed[lane.lane] = error
+        return error
 
 
 def epoch_problem(lane: DataLane, current_leader_epoch: int) -> ErrorCode | None:

@@ -108,12 +108,21 @@ class Maintenance:
         control = self._broker.control
         while control.appender.is_open:
             await asyncio.sleep(self._broker.settings.maintenance_interval_s)
+            await self._look_at_control()
             lanes = list(self._broker.lanes.values())
             if any(lane.appender.barrier() is not None for lane in lanes):
                 continue
             for topic in list(self._broker.state.deleted.values()):
                 if control.appender.is_open and not self._is_left(topic, lanes):
                     control.appender.add(TopicPurged(topic.topic_id))
+
+    async def _look_at_control(self) -> None:
+        """Notice that another broker has the control lane, also where nothing is written to it:
+        who does not know the topics any more must not go on serving them."""
+        try:
+            await self._broker.control.appender.validate()
+        except HoldfastError as error:
+            log.warning("control_claim_not_proved error=%s", error)
 
     def _is_left(self, topic: Topic, lanes: list[DataLane]) -> bool:
         return any(

@@ -18,7 +18,7 @@ from holdfast.broker.fetch_sessions import (
     TopicKey,
     Wanted,
 )
-from holdfast.broker.leadership import epoch_problem, prove_claim
+from holdfast.broker.leadership import Proofs, epoch_problem
 from holdfast.errors import CorruptObject, ObjectNotFound, RetryError
 from holdfast.log.partition import PartitionLog
 from holdfast.protocol.api import ErrorCode
@@ -103,9 +103,11 @@ async def _read(
     if led is None:
         return _refuse(wanted, _unknown(broker, wanted, context), budget)
     epoch = wanted.partition.current_leader_epoch
-    unproven = await prove_claim(led.lane, epoch)
+    unproven = await budget.proofs.prove(led.lane, epoch)
     if unproven is ErrorCode.NOT_LEADER_OR_FOLLOWER:
         return _refuse(wanted, unproven, budget)
+    if broker.state.usable(led.topic.topic_id) is None:  # deleted while we waited
+        return _refuse(wanted, _unknown(broker, wanted, context), budget)
     problem = epoch_problem(led.lane, epoch)
     if problem is not None:
         return _refuse(wanted, problem, budget)

@@ -53,6 +53,8 @@ async def _list(
     if led is None:
         return _refuse(wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     error = await prove_claim(led.lane, wanted.current_leader_epoch)
+    if error is None and broker.state.usable(led.topic.topic_id) is None:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # deleted while we waited
     if error is None:
         error = epoch_problem(led.lane, wanted.current_leader_epoch)
     if error is not None:
