@@ -1,7 +1,7 @@
 """May this broker speak for a partition now? The claim-validity rule, as handlers use it."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import LaneId
@@ -36,30 +36,30 @@ async def prove_claim(
 
 
 class Proofs:
-    """What one request has found out: a store that is away costs it one wait, not one for each of
-    its partitions.
+    """What one request has found out: a store that is away costs it one wait, for all its lanes
+    at once, and not one for each of its partitions.
     """
 
-    def __init__(self) -> None:
-        self._failed: dict[LaneId, ErrorCode] = {}
-
-    async def prove_all(self, lanes: Iterable[DataLane]) -> None:
-        """Look at several lanes at the same time."""
-        stale = {lane.lane: lane for lane in lanes if not lane.appender.is_valid()}
-        if len(stale) > 1:
-            await asyncio.gather(*(self.prove(lane) for lane in stale.values()))
+    def __init__(self, lanes: Callable[[], Iterable[DataLane]]) -> None:
+        self._lanes = lanes
+        self._failed: dict[LaneId, ErrorCode] | None = None
 
     async def prove(
         self, lane: DataLane, current_leader_epoch: int = NO_LEADER_EPOCH
     ) -> ErrorCode | None:
-        """As prove_claim; what failed once for this request is not tried again for it."""
-        failed = self._failed.get(lane.lane)
-        if failed is not None and not lane.appender.is_valid():
-            return failed
-        error = await prove_claim(lane, current_leader_epoch)
-        if error is not None:
-            self._failed[lane.lane] = error
-        return error
+        """As prove_claim; what could not be proved once for this request is not tried again."""
+        if not lane.appender.is_valid():
+            if self._failed is None:
+                self._failed = await self._prove_all()
+            failed = self._failed.get(lane.lane)
+            if failed is not None and not lane.appender.is_valid():
+                return failed
+        return await prove_claim(lane, current_leader_epoch)
+
+    async def _prove_all(self) -> dict[LaneId, ErrorCode]:
+        stale = {lane.lane: lane for lane in self._lanes() if not lane.appender.is_valid()}
+        errors = await asyncio.gather(*(prove_claim(lane) for lane in stale.values()))
+        return {lane: error for lane, error in zip(stale, errors, strict=True) if error is not None}
 
 
 def epoch_problem(lane: DataLane, current_leader_epoch: int) -> ErrorCode | None:

@@ -20,6 +20,7 @@ from holdfast.broker.fetch_sessions import (
 )
 from holdfast.broker.leadership import Proofs, epoch_problem
 from holdfast.errors import CorruptObject, ObjectNotFound, RetryError
+from holdfast.log.data_lane import DataLane
 from holdfast.log.partition import PartitionLog
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.fetch import (
@@ -39,6 +40,7 @@ class _Budget:
     """How many bytes one answer may still take."""
 
     left: int
+    proofs: Proofs
     taken: int = 0
     has_error: bool = False
     is_store_away: bool = False
@@ -54,7 +56,8 @@ async def handle(broker: Broker, request: FetchRequest, context: RequestContext)
     watched: list[Led] = []
     try:
         while True:
-            budget = _Budget(min(request.max_bytes, broker.settings.fetch_bytes_max))
+            proofs = Proofs(lambda: _lanes(broker, opened.wanted, context))
+            budget = _Budget(min(request.max_bytes, broker.settings.fetch_bytes_max), proofs)
             answers = [await _read(broker, wanted, context, budget) for wanted in opened.wanted]
             wait_s = deadline - broker.environment.monotonic()
             if budget.has_error or budget.taken >= request.min_bytes or wait_s <= 0:
@@ -85,6 +88,10 @@ def _find(broker: Broker, wanted: Wanted, context: RequestContext) -> Led | None
     key = wanted.topic
     topic = broker.state.usable(key.topic_id) if by_id else broker.state.topic_named(key.name)
     return broker.led(topic, wanted.partition.partition)
+
+
+def _lanes(broker: Broker, wanted: list[Wanted], context: RequestContext) -> list[DataLane]:
+    return [led.lane for item in wanted if (led := _find(broker, item, context)) is not None]
 
 
 def _watch(

@@ -7,8 +7,9 @@ and latest tiered is unknown (-1).
 
 from holdfast.broker.broker import Broker, Led
 from holdfast.broker.context import RequestContext
-from holdfast.broker.leadership import epoch_problem, prove_claim
+from holdfast.broker.leadership import Proofs, epoch_problem
 from holdfast.errors import HoldfastError
+from holdfast.log.data_lane import DataLane
 from holdfast.log.times import offset_for_time, offset_of_max_timestamp
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.list_offsets import (
@@ -32,12 +33,13 @@ _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDIN
 async def handle(
     broker: Broker, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse:
+    proofs = Proofs(lambda: _lanes(broker, request))
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    await _list(broker, topic.name, partition, context)
+                    await _list(broker, topic.name, partition, context, proofs)
                     for partition in topic.partitions
                 ],
             )
@@ -46,13 +48,26 @@ async def handle(
     )
 
 
+def _lanes(broker: Broker, request: ListOffsetsRequest) -> list[DataLane]:
+    return [
+        led.lane
+        for topic in request.topics
+        for wanted in topic.partitions
+        if (led := broker.led(broker.state.topic_named(topic.name), wanted.partition_index))
+    ]
+
+
 async def _list(
-    broker: Broker, name: str, wanted: ListOffsetsPartition, context: RequestContext
+    broker: Broker,
+    name: str,
+    wanted: ListOffsetsPartition,
+    context: RequestContext,
+    proofs: Proofs,
 ) -> ListOffsetsPartitionResponse:
     led = broker.led(broker.state.topic_named(name), wanted.partition_index)
     if led is None:
         return _refuse(wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    error = await prove_claim(led.lane, wanted.current_leader_epoch)
+    error = await proofs.prove(led.lane, wanted.current_leader_epoch)
     if error is None and broker.state.usable(led.topic.topic_id) is None:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # deleted while we waited
     if error is None:
