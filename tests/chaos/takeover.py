@@ -16,6 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.chaos.asking import fetch_at, list_at, produce_at
 from tests.chaos.brokers import ChaosBroker
 from tests.chaos.cold_read import read_cold
 from tests.chaos.ledger import NUMBER_BITS, identity_of, value_of
@@ -32,24 +33,6 @@ from holdfast.client.produce import IdempotentProducer
 from holdfast.client.refusals import Refused
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import HoldfastError
-from holdfast.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
-from holdfast.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
-from holdfast.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
 from holdfast.records.record import Record, encode_batch
 from holdfast.verify.checkers import check
 from holdfast.verify.history import (
@@ -70,9 +53,6 @@ PARTITIONS = 4
 CLAIM_VALID_MS = 800
 PRODUCER = 7
 WRITES = 6
-PRODUCE_VERSION = 11
-FETCH_VERSION = 12
-LIST_OFFSETS_VERSION = 9
 EXIT_SECONDS_MAX = 30.0
 
 
@@ -207,11 +187,13 @@ class Takeovers:
                 call = self.recorder.invoke("sleeper", broker, Produce(where, values), self._now())
         try:
             if kind == "list":
-                code, result = await _list_at(connection, partition)
+                code, result = await list_at(connection, TOPIC, partition)
             elif kind == "fetch":
-                code, result = await _fetch_at(connection, partition)
+                code, result = await fetch_at(connection, TOPIC, partition, 0)
             else:
-                code, result = await _produce_at(connection, partition, encode_batch(records))
+                code, result = await produce_at(
+                    connection, TOPIC, partition, encode_batch(records), timeout_ms=20_000
+                )
         except HoldfastError as error:
             self._count_answer(f"{kind}: {type(error).__name__}")
             self.recorder.info(call, str(error), self._now())
@@ -245,44 +227,6 @@ class Takeovers:
             )
         self.figures.problems += [str(violation) for violation in check(self.recorder.history)]
         self.figures.problems += verify_store(self.store)
-
-
-async def _list_at(connection: Connection, partition: int) -> tuple[int, Listed | None]:
-    wanted = ListOffsetsPartition(partition_index=partition, timestamp=-1)
-    request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=[wanted])]
-    )
-    answer = await connection.request(request, ListOffsetsResponse, version=LIST_OFFSETS_VERSION)
-    row = answer.topics[0].partitions[0]
-    return row.error_code, None if row.error_code else Listed(row.offset)
-
-
-async def _fetch_at(connection: Connection, partition: int) -> tuple[int, Fetched | None]:
-    wanted = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 20)
-    request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=1 << 20,
-        session_epoch=-1,
-        topics=[FetchTopic(topic=TOPIC, partitions=[wanted])],
-    )
-    answer = await connection.request(request, FetchResponse, version=FETCH_VERSION)
-    row = answer.responses[0].partitions[0]
-    return row.error_code, None if row.error_code else Fetched((), row.high_watermark)
-
-
-async def _produce_at(
-    connection: Connection, partition: int, batch: bytes
-) -> tuple[int, Produced | None]:
-    data = PartitionProduceData(index=partition, records=memoryview(batch))
-    request = ProduceRequest(
-        acks=-1,
-        timeout_ms=20_000,
-        topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])],
-    )
-    answer = await connection.request(request, ProduceResponse, version=PRODUCE_VERSION)
-    row = answer.responses[0].partition_responses[0]
-    return row.error_code, None if row.error_code else Produced(row.base_offset)
 
 
 async def _rounds(takeovers: Takeovers, rounds: int) -> ChaosBroker:
