@@ -39,6 +39,9 @@ class EntryKind(enum.IntEnum):
     """Its writer will never write, nor answer, again: the next claim need not wait."""
 
 
+KINDS = frozenset(int(kind) for kind in EntryKind)
+
+
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """Who claims a lane, and how another process on the same machine can see that it is dead."""
 
@@ -156,6 +159,8 @@ def parse_header(data: Buffer, *, key: str) -> EntryHeader:
     fields = _FIELDS.unpack_from(head)
     _, kind, lane, number, claim, writer, previous = fields[:7]
     facts_bytes, payload_bytes, facts_crc, payload_crc, written_ms = fields[7:]
+    if kind not in KINDS:
+        raise CorruptObject(f"{key}: has the unknown kind {kind}; a newer release may know it")
     return EntryHeader(
         EntryKind(kind),
         LaneId(lane),

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 BACKOFF_FIRST_S = 0.05
 BACKOFF_LAST_S = 5.0
-CORRUPT_READS_MAX = 3
+CORRUPT_READS_MAX = 8
 """A mangled answer is read again this often before the object itself is held to be corrupt."""
 
 

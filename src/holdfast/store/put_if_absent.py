@@ -18,9 +18,7 @@ from dataclasses import dataclass
 from holdfast.environment import Environment
 from holdfast.errors import CorruptObject, ObjectNotFound, StoreUnavailable
 from holdfast.store.interface import Buffers, CreateAnswer, Store
-
-CORRUPT_READS_MAX = 8
-"""Read-backs in a row that may fail their checksum before the object itself is held corrupt."""
+from holdfast.store.patience import CORRUPT_READS_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
