@@ -22,9 +22,15 @@ TOPIC = "orders"
 class Silence:
     """No answer; the connection stays open."""
 
+    def __repr__(self) -> str:
+        return "silence"
+
 
 class HangUp:
     """The connection is closed in place of an answer."""
+
+    def __repr__(self) -> str:
+        return "a hang-up"
 
 
 Answer = Message | bytes | Silence | HangUp
