@@ -1,9 +1,10 @@
 """SIGSTOP a broker, let a second one take its lanes, wake the first: it must end, and say nothing.
 
-`python -m tests.chaos.takeover --rounds 20`. In each round the serving broker is stopped with
-requests in its socket buffers, a second process claims the same store on another port and serves,
-then the first one goes on. It must exit with code 3 and name the lane; it must neither ack what was
-sent to it nor answer with an old watermark. The second one is the first of the next round.
+`python -m tests.chaos.takeover --rounds 20`. In each round a second process claims the store of
+the serving one, on another port. The first one is stopped before that with requests in its socket
+buffers (asked), or stopped with nothing to do (quiet), or not stopped at all (live). It must exit
+with code 3 and name the lane; it must neither ack what was sent to it while it was stopped nor
+answer with an old watermark. The second one is the first of the next round.
 """
 
 import argparse
@@ -33,6 +34,7 @@ from holdfast.client.produce import IdempotentProducer
 from holdfast.client.refusals import Refused
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import HoldfastError
+from holdfast.protocol.api import ErrorCode
 from holdfast.records.record import Record, encode_batch
 from holdfast.verify.checkers import check
 from holdfast.verify.history import (
@@ -50,6 +52,7 @@ from holdfast.verify.history import (
 
 TOPIC = "taken"
 PARTITIONS = 4
+KINDS = ("asked", "live", "quiet")
 CLAIM_VALID_MS = 800
 PRODUCER = 7
 WRITES = 6
@@ -61,7 +64,8 @@ class Figures:
     rounds: int = 0
     acked: int = 0
     asked_while_stopped: int = 0
-    answered_after_wake: dict[str, int] = dataclasses.field(default_factory=dict)
+    told_after_wake: dict[str, int] = dataclasses.field(default_factory=dict)
+    told_by_live: dict[str, int] = dataclasses.field(default_factory=dict)
     takeover_ms: list[float] = dataclasses.field(default_factory=list)
     exit_ms: list[float] = dataclasses.field(default_factory=list)
     problems: list[str] = dataclasses.field(default_factory=list)
@@ -94,33 +98,45 @@ class Takeovers:
             f"127.0.0.1:{broker.port}", environment=self.environment, request_timeout_ms=10_000
         )
 
-    async def round(self, old: ChaosBroker) -> ChaosBroker:
+    async def round(self, old: ChaosBroker, kind: str) -> ChaosBroker:
         """Returns the broker that serves now."""
         new = self.warm()
         async with self.cluster(old) as cluster:
             await self.use(cluster, old.name)
-            sleeper = await Connection.open(
-                Address("127.0.0.1", old.port), timeout_ms=int(EXIT_SECONDS_MAX * 1000)
-            )
+        connection = await Connection.open(
+            Address("127.0.0.1", old.port), timeout_ms=int(EXIT_SECONDS_MAX * 1000)
+        )
+        asked: list[asyncio.Future[None]] = []
+        if kind == "live":
+            asked.append(asyncio.ensure_future(self._ask_until_it_ends(connection, old.name)))
+        else:
             old.signal(signal.SIGSTOP)
             self.recorder.mark(MarkerKind.PAUSE, old.name, self._now())
-            asked = [
-                asyncio.ensure_future(self._ask_sleeper(sleeper, old.name, p, kind))
+        if kind == "asked":
+            asked += [
+                asyncio.ensure_future(self._ask_old(connection, old.name, p, what))
                 for p in range(PARTITIONS)
-                for kind in ("list", "fetch", "produce")
+                for what in ("list", "fetch", "produce")
             ]
             self.figures.asked_while_stopped += len(asked)
-            await self._take_over(new)
+        await self._take_over(new)
         async with self.cluster(new) as cluster:
             await self.use(cluster, new.name)
             old.signal(signal.SIGCONT)
             woken = time.monotonic()
             await asyncio.gather(*asked)
             await self.use(cluster, new.name)
-        await sleeper.close()
-        self._expect_end(old, woken)
+        await connection.close()
+        await asyncio.to_thread(self._expect_end, old, woken)
         self.figures.rounds += 1
         return new
+
+    async def _ask_until_it_ends(self, connection: Connection, broker: str) -> None:
+        """A broker that was never stopped: what it says before it is overtaken counts as said."""
+        while connection.is_open:
+            for partition in range(PARTITIONS):
+                for what in ("list", "fetch", "produce"):
+                    await self._ask_old(connection, broker, partition, what, may_answer=True)
 
     async def _take_over(self, new: ChaosBroker) -> None:
         begun = time.monotonic()
@@ -170,10 +186,16 @@ class Takeovers:
         values = tuple(PRODUCER << NUMBER_BITS | number for number in numbers)
         return values, [Record(0, -1, None, value_of(PRODUCER, number)) for number in numbers]
 
-    async def _ask_sleeper(
-        self, connection: Connection, broker: str, partition: int, kind: str
+    async def _ask_old(
+        self,
+        connection: Connection,
+        broker: str,
+        partition: int,
+        kind: str,
+        *,
+        may_answer: bool = False,
     ) -> None:
-        """Sent while it is stopped, so invoked then; an answer after the wake-up is recorded."""
+        """In the history from when it is sent; a stopped broker answers after its wake-up."""
         where = f"{TOPIC}/{partition}"
         match kind:
             case "list":
@@ -195,18 +217,22 @@ class Takeovers:
                     connection, TOPIC, partition, encode_batch(records), timeout_ms=20_000
                 )
         except HoldfastError as error:
-            self._count_answer(f"{kind}: {type(error).__name__}")
+            self._count_answer(kind, type(error).__name__, may_answer)
             self.recorder.info(call, str(error), self._now())
             return
-        self._count_answer(f"{kind}: {code}")
+        self._count_answer(kind, ErrorCode(code).name, may_answer)
         if result is None:
             self.recorder.info(call, str(code), self._now())
             return
         self.recorder.ok(call, result, self._now())
-        self.figures.problems.append(f"{broker} was fenced and answered {kind} with {result}")
+        if isinstance(result, Produced):
+            self.figures.acked += 1
+        if not may_answer:
+            self.figures.problems.append(f"{broker} was fenced and answered {kind} with {result}")
 
-    def _count_answer(self, what: str) -> None:
-        told = self.figures.answered_after_wake
+    def _count_answer(self, kind: str, code: str, is_live: bool) -> None:
+        told = self.figures.told_by_live if is_live else self.figures.told_after_wake
+        what = f"{kind}: {code}"
         told[what] = told.get(what, 0) + 1
 
     def _now(self) -> float:
@@ -238,8 +264,8 @@ async def _rounds(takeovers: Takeovers, rounds: int) -> ChaosBroker:
             await admin.create_topics(cluster, [admin.NewTopic(TOPIC, PARTITIONS)])
         except Refused as refused:
             raise AssertionError(str(refused)) from None
-    for _ in range(rounds):
-        broker = await takeovers.round(broker)
+    for number in range(rounds):
+        broker = await takeovers.round(broker, KINDS[number % len(KINDS)])
     return broker
 
 
