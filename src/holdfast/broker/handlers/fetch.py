@@ -53,7 +53,7 @@ async def handle(broker: Broker, request: FetchRequest, context: RequestContext)
         return FetchResponse(error_code=opened.value)
     deadline = broker.environment.monotonic() + max(0, request.max_wait_ms) / 1000
     arrived = asyncio.Event()
-    watched: list[Led] = []
+    watched: list[Led] | None = None
     try:
         while True:
             proofs = Proofs(lambda: _lanes(broker, opened.wanted, context))
@@ -62,7 +62,7 @@ async def handle(broker: Broker, request: FetchRequest, context: RequestContext)
             wait_s = deadline - broker.environment.monotonic()
             if budget.has_error or budget.taken >= request.min_bytes or wait_s <= 0:
                 break
-            if not watched:
+            if watched is None:
                 watched = _watch(broker, opened.wanted, context, arrived)
                 continue  # what arrived between the read and the watch
             try:
@@ -72,7 +72,7 @@ async def handle(broker: Broker, request: FetchRequest, context: RequestContext)
                 pass
             arrived.clear()
     finally:
-        for led in watched:
+        for led in watched or ():
             led.lane.unwatch(led.partition, arrived)
     pairs = list(zip(opened.wanted, answers, strict=True))
     if opened.session is not None:
