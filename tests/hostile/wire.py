@@ -105,8 +105,8 @@ def batch(
 class Peer:
     """One connection that sends anything at all."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=REPLY_SECONDS_MAX)
+    def __init__(self, port: int, *, seconds_max: float = REPLY_SECONDS_MAX) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=seconds_max)
 
     def __enter__(self) -> "Peer":
         return self

@@ -2,7 +2,8 @@
 
 from uuid import UUID
 
-from tests.hostile.case import Case, one_of, told
+from tests.hostile.case import Case, Target, one_of, still_there, told
+from tests.hostile.wire import Peer, request
 
 from holdfast.protocol.messages.fetch import (
     FetchPartition,
@@ -83,6 +84,16 @@ def epoch_end(leader_epoch: int, *, topic: str = "target", partition: int = 0):
     )
 
 
+def _others_are_served_meanwhile(peer: Peer, target: Target) -> None:
+    for waiting in (
+        FetchRequest(max_wait_ms=3_600_000, min_bytes=1, topics=[]),
+        fetch(times=0, max_wait_ms=3_600_000, min_bytes=1),
+    ):
+        peer.send(request(waiting, FETCH))
+    with Peer(target.port, seconds_max=5) as another:
+        still_there(another)
+
+
 _TOPICS = ("nobody-made-it", "../x", "..", "", "x" * 20_000, "a\x00b")
 _FETCHES: list[Case] = [
     *(
@@ -149,6 +160,12 @@ _FETCHES: list[Case] = [
     told("a fetch as another replica", FETCH, fetch(replica_id=5)),
     one_of("an isolation level of 9", FETCH, fetch(isolation_level=9), "NONE", "INVALID_REQUEST"),
     told("a fetch of nothing", FETCH, fetch(times=0)),
+    told(
+        "a fetch of nothing that waits for something",
+        FETCH,
+        fetch(times=0, max_wait_ms=300, min_bytes=1),
+    ),
+    Case("a fetch of nothing that waits for an hour", _others_are_served_meanwhile),
     told("a fetch of one partition 2,000 times", FETCH, fetch(times=2_000)),
     told(
         "a fetch of 10,000 unknown partitions",
