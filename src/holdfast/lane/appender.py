@@ -231,9 +231,14 @@ class Appender(Generic[F]):
         return floor > number
 
     async def _read_ahead(self, number: LaneNumber) -> EntryHead | None:
-        return await read_head(
-            self._store, self._environment, self.lane, number, give_up_after_s=PROBE_PATIENCE_S
-        )
+        try:
+            async with asyncio.timeout(PROBE_PATIENCE_S):
+                return await read_head(self._store, self._environment, self.lane, number)
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"lane {self.lane}: the store did not say within {PROBE_PATIENCE_S:g} s whether"
+                f" number {number} is taken"
+            ) from None
 
     def stop_adding(self) -> None:
         """Let nothing more be decided, and what waits for company go at once."""

@@ -56,8 +56,6 @@ async def read_head(
     environment: Environment,
     lane: LaneId,
     number: int,
-    *,
-    give_up_after_s: float | None = None,
 ) -> EntryHead | None:
     """The header and facts of one object, checked; None where there is no such object."""
     key = entry_key(lane, number)
@@ -72,7 +70,7 @@ async def read_head(
             return None
         return EntryHead(header, facts_of(header, data, key=key))
 
-    return await patiently(attempt, environment=environment, give_up_after_s=give_up_after_s)
+    return await patiently(attempt, environment=environment)
 
 
 async def recover(

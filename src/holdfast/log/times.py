@@ -7,7 +7,7 @@ that batch is decoded.
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from holdfast.errors import ObjectNotFound
+from holdfast.errors import CorruptObject, ObjectNotFound
 from holdfast.log.partition import PartitionLog
 from holdfast.log.read_plan import Buffer, batches_of
 from holdfast.log.reader import LogReader
@@ -15,6 +15,8 @@ from holdfast.records.batch import parse_header
 from holdfast.records.record import first_at_or_after, max_timestamp_record
 
 LOOKS_MAX = 5
+UNCOMPRESSED_BYTES_MAX = 16 * 1024 * 1024
+"""Of one batch that is opened to find a time: the answer may be its start instead."""
 
 
 class TimedOffset(NamedTuple):
@@ -59,10 +61,42 @@ async def _first_since(reader: LogReader, log: PartitionLog, timestamp: int) -> 
         if candidate.max_timestamp < timestamp or candidate.last_offset < log.log_start_offset:
             continue
         for batch in await _batches(reader, log, candidate):
-            found = first_at_or_after(batch, timestamp, from_offset=log.log_start_offset)
-            if found is not None and found[0] < log.high_watermark:
-                return TimedOffset(*found)
+            found = _first_in(batch, timestamp, log.log_start_offset)
+            if found is not None and found.offset < log.high_watermark:
+                return found
     return None
+
+
+def _first_in(batch: memoryview, timestamp: int, log_start_offset: int) -> TimedOffset | None:
+    """The record itself, or the start of its batch where the batch cannot be opened.
+
+    Its CRC is right, so a producer compressed garbage, or a bomb. A reader that starts a little
+    early misses nothing, and one bad batch must not end lookups by time for good.
+    """
+    try:
+        found = first_at_or_after(
+            batch,
+            timestamp,
+            from_offset=log_start_offset,
+            uncompressed_bytes_max=UNCOMPRESSED_BYTES_MAX,
+        )
+    except CorruptObject:
+        return _start_of(batch, log_start_offset)
+    return TimedOffset(*found) if found is not None else None
+
+
+def _start_of(batch: memoryview, log_start_offset: int) -> TimedOffset:
+    header = parse_header(batch)
+    return TimedOffset(max(header.base_offset, log_start_offset), header.max_timestamp)
+
+
+def _newest_in(batch: memoryview, log_start_offset: int) -> TimedOffset:
+    try:
+        return TimedOffset(
+            *max_timestamp_record(batch, uncompressed_bytes_max=UNCOMPRESSED_BYTES_MAX)
+        )
+    except CorruptObject:
+        return _start_of(batch, log_start_offset)
 
 
 async def _newest(reader: LogReader, log: PartitionLog) -> TimedOffset | None:
@@ -77,7 +111,7 @@ async def _newest(reader: LogReader, log: PartitionLog) -> TimedOffset | None:
         newest = max(batches, key=lambda b: parse_header(b).max_timestamp, default=None)
         # It may be below the log start, and the best that is left of this stretch below another's.
         if newest is not None:
-            found = TimedOffset(*max_timestamp_record(newest))
+            found = _newest_in(newest, log.log_start_offset)
             if found.timestamp >= 0 and (best is None or found.timestamp > best.timestamp):
                 best = found
     return best

@@ -198,7 +198,11 @@ def append(
     **more: Any,
 ) -> int:
     """Decide one batch on a lane, as the produce handler does; returns its base offset."""
-    data = batch(values, **more)
+    return append_batch(lane, batch(values, **more), partition)
+
+
+def append_batch(lane: DataLane, data: bytearray, partition: PartitionId = P0) -> int:
+    """The same for a batch that is there already."""
     log = lane.log_of(partition)
     rules = AppendRules(timestamp_after_max_ms=1 << 62)
     decision = decide_append(log, parse_header(data), rules, lane.environment.now_ms())

@@ -3,12 +3,16 @@
 import asyncio
 
 import pytest
-from tests.unit.lane.world import P0, Hold, World, append, flush, simulate
+from fastcrc import crc32
+from tests.unit.lane.world import P0, Hold, World, append, append_batch, flush, simulate
 
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import LogStartMoved
 from holdfast.log.rewriter import RewriteSettings, rewrite
 from holdfast.log.times import TimedOffset, offset_for_time, offset_of_max_timestamp
+from holdfast.records.batch import CRC_START, HEADER_BYTES
+from holdfast.records.compression import Codec
+from holdfast.records.record import Record, encode_batch
 
 NOW = RewriteSettings(delete_delay_s=0)
 
@@ -104,5 +108,28 @@ def test_a_lookup_that_runs_while_the_log_is_rewritten_misses_nothing(delay_s: f
         hold.go.set()
         assert await first == TimedOffset(3, 40)
         assert await newest == TimedOffset(4, 50)
+
+    simulate(test)
+
+
+def poisoned(timestamp: int) -> bytearray:
+    """A batch whose CRC is right and whose compressed records are garbage."""
+    record = Record(0, timestamp, None, b"value" * 100)
+    data = bytearray(encode_batch([record, record], codec=Codec.ZSTD))
+    data[HEADER_BYTES:] = b"\xff" * (len(data) - HEADER_BYTES)
+    data[CRC_START - 4 : CRC_START] = crc32.iscsi(data[CRC_START:]).to_bytes(4, "big")
+    return data
+
+
+def test_a_batch_that_cannot_be_opened_is_found_by_its_start_and_hides_nothing():
+    async def test(world: World) -> None:
+        lane = await timed(world, 10)
+        append_batch(lane, poisoned(20))
+        append(lane, timestamp=30)
+        await flush(lane)
+        log = lane.log_of(P0)
+        assert await offset_for_time(lane.reader, log, 15) == TimedOffset(1, 20)
+        assert await offset_for_time(lane.reader, log, 25) == TimedOffset(3, 30)
+        assert await offset_of_max_timestamp(lane.reader, log) == TimedOffset(3, 30)
 
     simulate(test)
