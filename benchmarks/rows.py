@@ -57,8 +57,8 @@ class Shape:
 SHAPES = tuple(Shape(record_bytes=b, codec=c) for b in (100, 1024) for c in ("none", "lz4"))
 
 FULL = Sizes(
-    bytes_max=200_000_000,
-    seconds_max=3.0,
+    bytes_max=300_000_000,
+    seconds_max=4.0,
     latency_seconds=8,
     start_up_bytes=2_000_000_000,
     disk_writes=60,
@@ -221,7 +221,7 @@ class Workload:
         """As many as the time allows, by a short trial: Kafka's tool counts records, not time."""
         key = f"{self._variant.name} {shape.name}"
         if key not in self._java_records:
-            trial_records = min(4_000_000, self._sizes.bytes_max // 8) // shape.record_bytes
+            trial_records = self._sizes.bytes_max // 8 // shape.record_bytes
             trial = java_client.produce(
                 self._bootstrap,
                 self._topic(f"java trial {shape.name}"),
@@ -230,8 +230,8 @@ class Workload:
                 codec=shape.codec,
                 warm_up_records=trial_records // 2,
             )
-            # The trial is still part of the client's warm-up: the true rate is higher.
-            possible = int(trial.records_per_second * self._sizes.seconds_max * 2)
+            # The trial is still part of the client's warm-up: the true rate is far higher.
+            possible = int(trial.records_per_second * self._sizes.seconds_max * 3)
             records_max = self._sizes.bytes_max // shape.record_bytes
             self._java_records[key] = max(trial_records, min(possible, records_max))
         return self._java_records[key]

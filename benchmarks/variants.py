@@ -62,5 +62,11 @@ VARIANTS = (
 
 
 def variants_named(prefixes: list[str]) -> list[Variant]:
-    """All of them, or those whose name begins with one of the given words."""
-    return [v for v in VARIANTS if not prefixes or v.name.startswith(tuple(prefixes))]
+    """All of them, or those of the given names; a word that is no name stands for its beginning."""
+    names = {v.name for v in VARIANTS}
+    return [
+        v
+        for v in VARIANTS
+        if not prefixes
+        or any(v.name == p if p in names else v.name.startswith(p) for p in prefixes)
+    ]

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.broker.fetch_sessions import FetchSessions
-from holdfast.broker.settings import LANES_DEFAULT, BrokerSettings
+from holdfast.broker.settings import BrokerSettings
 from holdfast.cluster.configs import TopicSettings, topic_settings
 from holdfast.cluster.facts import (
     BrokerRegistered,
@@ -176,7 +176,9 @@ class Broker:
         self._refuse_other_lanes(state)
         if not state.cluster_id:
             cluster_id = str(self.environment.new_uuid())
-            appender.add(ClusterCreated(cluster_id, self.settings.lanes or LANES_DEFAULT))
+            appender.add(
+                ClusterCreated(cluster_id, self.settings.lanes or self.settings.lanes_of_new_store)
+            )
         registered = BrokerRegistered(
             self.settings.broker_id, self.settings.host, self.settings.port, self.settings.rack
         )

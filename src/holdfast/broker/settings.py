@@ -18,7 +18,9 @@ class BrokerSettings:
     port: int
     rack: str | None = None
     lanes: int | None = None
-    """For a new store; an existing one says itself how many it has."""
+    """What a person asked for; a store that was made with another number is refused."""
+    lanes_of_new_store: int = LANES_DEFAULT
+    """Where nobody asked; an existing store says itself how many it has."""
     auto_create_topics_enable: bool = True
     num_partitions: int = 1
     group: GroupSettings = dataclasses.field(default_factory=GroupSettings)

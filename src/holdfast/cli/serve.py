@@ -31,6 +31,12 @@ from holdfast.store.counting import CountingStore
 MIB = 1024 * 1024
 REMOTE_LINGER_MS = 100
 """A put to a remote store costs money and tens of milliseconds: let a group gather."""
+LOCAL_LANES = 1
+REMOTE_LANES = 4
+"""Of a new store. Lanes hide the latency of a remote store; on a directory each one more only makes
+more and smaller objects (docs/adr/0005-one-lane-on-a-directory.md)."""
+SWITCH_INTERVAL_S = 0.000_5
+"""How long the loop may keep a thread that comes back from the disk waiting for the interpreter."""
 LOCAL_LINGER_MS = 5
 LOCAL_LINGER_BYTES_MIN = 16 * 1024
 """On a directory only a busy lane lingers: each put costs CPU, and a quiet one wants its answer."""
@@ -70,7 +76,11 @@ def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
 @_option("--listen", default="127.0.0.1:9092", help="HOST:PORT for clients; port 0 picks one.")
 @_option("--advertise", help="HOST:PORT that clients are told, where it is not --listen.")
 @_option("--id", "broker_id", default=0, type=click.IntRange(0), help="This broker's node id.")
-@_option("--lanes", type=click.IntRange(1, 1000), help="Data lanes of a new store (else 4).")
+@_option(
+    "--lanes",
+    type=click.IntRange(1, 1000),
+    help="Data lanes of a new store (else 1 on a directory, 4 on a remote store).",
+)
 @_option("--rack", help="broker.rack")
 @_option(
     "--linger-ms",
@@ -111,6 +121,7 @@ def command(log_level: str, **options: Any) -> None:
 
 
 def _run(work: Coroutine[Any, Any, int]) -> int:
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         import uvloop
     except ImportError:
@@ -225,6 +236,7 @@ def _settings(
         port=advertised[1],
         rack=options.rack,
         lanes=options.lanes,
+        lanes_of_new_store=REMOTE_LANES if is_remote else LOCAL_LANES,
         auto_create_topics_enable=options.auto_create_topics,
         num_partitions=options.num_partitions,
         group=group,
