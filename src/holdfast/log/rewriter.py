@@ -8,6 +8,7 @@ objects that nothing names, and `sweep_segments` removes those.
 import asyncio
 import dataclasses
 
+from holdfast.environment import Environment
 from holdfast.errors import InvariantViolation
 from holdfast.identifiers import LaneNumber, PartitionId
 from holdfast.log.data_lane import DataLane
@@ -19,6 +20,21 @@ from holdfast.store.patience import patiently
 from holdfast.store.put_if_absent import Lost, put_if_absent, same_bytes
 
 LOADS_AT_ONCE = 16
+RESTS = 2
+"""A rewrite rests this many times as long as it works, so that the disk, and the loop, stay free
+for producers: at full speed it made a quiet producer wait for seconds."""
+
+
+class Pace:
+    """Lets background work rest between its steps."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._since = environment.monotonic()
+
+    async def rest(self) -> None:
+        await asyncio.sleep(RESTS * (self._environment.monotonic() - self._since))
+        self._since = self._environment.monotonic()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +64,9 @@ async def rewrite(lane: DataLane, settings: RewriteSettings) -> int:
     up_to = LaneNumber(lane.appender.cursor.next_number - 1)
     parts: list[RewrittenPartition] = []
     written = 0
+    pace = Pace(lane.environment)
     for log in list(lane.state.partitions.values()):
-        part = await _rewrite_partition(lane, log, up_to, settings)
+        part = await _rewrite_partition(lane, log, up_to, settings, pace)
         if part is not None:
             parts.append(part)
             written += sum(segment.size_bytes for segment in part.segments)
@@ -65,7 +82,7 @@ async def rewrite(lane: DataLane, settings: RewriteSettings) -> int:
 
 
 async def _rewrite_partition(
-    lane: DataLane, log: PartitionLog, up_to: int, settings: RewriteSettings
+    lane: DataLane, log: PartitionLog, up_to: int, settings: RewriteSettings, pace: Pace
 ) -> RewrittenPartition | None:
     runs = [run for i in range(len(log.runs)) if (run := log.runs.get(i)).number <= up_to]
     if not runs:
@@ -86,7 +103,7 @@ async def _rewrite_partition(
                 new.append(await _write_segment(lane, builder))
                 builder = SegmentBuilder(log.partition)
             builder.add(stretch)
-            await asyncio.sleep(0)  # indexing is work for the loop's thread: let others in between
+        await pace.rest()
     new.append(await _write_segment(lane, builder))
     _check_tiles(log.partition, replaced, runs, new)
     return RewrittenPartition(log.partition, [segment.name for segment in replaced], new)
