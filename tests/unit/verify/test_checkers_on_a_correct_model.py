@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.verify.checkers import check
@@ -165,6 +165,7 @@ def query(model: Model, what: str, partition: str, amount: int, fate: str, late:
 
 
 @settings(max_examples=300, deadline=None)
+@example([("produce", 0, 0, 0, fate) for fate in ("ok", "fail", "ok")])
 @given(STEPS)
 def test_nothing_is_raised_on_a_correct_log(steps: list[Step]):
     assert check(run(steps)) == []

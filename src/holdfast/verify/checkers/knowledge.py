@@ -89,7 +89,8 @@ class Knowledge:
     def __init__(self, history: History) -> None:
         self.history = history
         self.partitions: dict[Partition, PartitionKnowledge] = {}
-        self._batches: dict[tuple[Partition, BatchIdentity], Batch] = {}
+        # By its values too: after a definite no, a producer gives the sequence to other records.
+        self._batches: dict[tuple[Partition, BatchIdentity, tuple[Value, ...]], Batch] = {}
         deleted_topics: dict[str, int] = {}
         for call in history.calls:
             operation = call.operation
@@ -121,9 +122,10 @@ class Knowledge:
         identity: BatchIdentity = (call.invoked,)
         if produce.producer_id >= 0:
             identity = (produce.producer_id, produce.producer_epoch, produce.base_sequence)
-        batch = self._batches.get((produce.partition, identity))
+        key = (produce.partition, identity, produce.values)
+        batch = self._batches.get(key)
         if batch is None:
-            batch = self._batches[(produce.partition, identity)] = Batch(identity, produce)
+            batch = self._batches[key] = Batch(identity, produce)
             known.batches.append(batch)
         batch.tries.append(call)
         batch.first_invoked = min(batch.first_invoked, call.invoked)
