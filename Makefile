@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml requirements.lock
 
 lock: ## write requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --python-version 3.11 \
-	  --group dev --group build pyproject.toml -o requirements.lock
+	  --all-extras --group dev --group build pyproject.toml -o requirements.lock
 
 demo: $(STAMP) ## a broker, a producer, two SIGKILLs in the middle, and the count at the end
 	$(BIN)/python -m examples.demo

@@ -1,0 +1,1 @@
+"""State by key in immutable runs, pinned by the ledger: dedup, aggregates, timers."""

@@ -1,0 +1,1 @@
+"""Where records come to rest: the landing chain, the ledger of micro-batches, file formats."""

@@ -1,0 +1,1 @@
+"""Holdfast on Spark: the source, stateful builders, sinks and jobs."""
