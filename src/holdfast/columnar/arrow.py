@@ -1,0 +1,114 @@
+"""The door to pyarrow, which has no types: the names used here, and arrays from plain buffers.
+
+Owns the casts and the layouts of binary, string and list arrays. Must never copy a column.
+"""
+
+import importlib
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+pa: Any = importlib.import_module("pyarrow")
+importlib.import_module("pyarrow.compute")
+
+Number = TypeVar("Number", bound=np.generic)
+
+
+class Array(Protocol):
+    """pyarrow.Array, as far as it is used here."""
+
+    type: Any
+    offset: int
+    null_count: int
+
+    def __len__(self) -> int: ...
+
+    def buffers(self) -> list[Any]: ...
+
+
+class Schema(Protocol):
+    """pyarrow.Schema."""
+
+    names: list[str]
+
+    def equals(self, other: Any) -> bool: ...
+
+
+class RecordBatch(Protocol):
+    """pyarrow.RecordBatch, as far as it is used here."""
+
+    schema: Any
+    num_rows: int
+    nbytes: int
+
+    def column(self, i: int | str) -> Any: ...
+
+    def to_pylist(self) -> list[dict[str, Any]]: ...
+
+    def slice(self, offset: int = 0, length: int | None = None) -> "RecordBatch": ...
+
+
+def new_array(size: int, dtype: type[Number]) -> NDArray[Number]:
+    """Room for numbers from Arrow's own pool: aligned, and used again without page faults."""
+    buffer = pa.allocate_buffer(size * np.dtype(dtype).itemsize)
+    return np.frombuffer(buffer, dtype=dtype) if size else np.empty(0, dtype=dtype)
+
+
+def view(numbers: NDArray[Any]) -> Any:
+    """The same memory as an Arrow buffer."""
+    return pa.py_buffer(numbers)
+
+
+def bytes_of(buffer: Any) -> NDArray[np.uint8]:
+    """The bytes under any buffer; never writable, so that kernels compile for one kind only."""
+    if buffer is None or len(memoryview(buffer)) == 0:
+        numbers = np.empty(0, dtype=np.uint8)
+    else:
+        numbers = np.frombuffer(buffer, dtype=np.uint8)
+    numbers.flags.writeable = False
+    return numbers
+
+
+def number_array(kind: Any, numbers: NDArray[Any]) -> Array:
+    return cast(Array, pa.Array.from_buffers(kind, len(numbers), [None, view(numbers)], 0))
+
+
+def variable_array(
+    kind: Any,
+    offsets: NDArray[Any],
+    data: NDArray[np.uint8],
+    validity: NDArray[np.uint8] | None = None,
+    null_count: int = 0,
+) -> Array:
+    """A binary or string array of any width."""
+    mask = view(validity) if validity is not None and null_count else None
+    buffers = [mask, view(offsets), view(data)]
+    return cast(Array, pa.Array.from_buffers(kind, len(offsets) - 1, buffers, null_count))
+
+
+def list_array(
+    kind: Any,
+    offsets: NDArray[np.int32],
+    validity: NDArray[np.uint8],
+    null_count: int,
+    children: Sequence[Array],
+) -> Array:
+    """A list of structs; the children are the struct's columns, none of them null as a row."""
+    structs = pa.StructArray.from_arrays(list(children), fields=list(kind.value_type))
+    mask = view(validity) if null_count else None
+    return cast(
+        Array,
+        pa.Array.from_buffers(
+            kind, len(offsets) - 1, [mask, view(offsets)], null_count, children=[structs]
+        ),
+    )
+
+
+def repeated(text: str, count: int) -> Array:
+    return cast(Array, pa.repeat(pa.scalar(text, pa.string()), count))
+
+
+def record_batch(schema: Any, columns: Sequence[Array]) -> RecordBatch:
+    return cast(RecordBatch, pa.RecordBatch.from_arrays(list(columns), schema=schema))

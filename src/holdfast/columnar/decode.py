@@ -1,0 +1,364 @@
+"""Record batches (magic 2) to Arrow record batches, with the columns of Spark's Kafka source.
+
+Pure. Owns what of a partition's bytes becomes a row: no control records, no records of aborted
+transactions where they are named, nothing outside [start_offset, end_offset). Every batch's CRC is
+checked, that of a skipped one too, and offsets must rise from batch to batch: the base offset is
+not under the CRC. Corrupt bytes are a CorruptObject, and no row of theirs is given out.
+
+Where Arrow cannot say what the bytes say: a header key that is not UTF-8 comes with U+FFFD in place
+of what is malformed, as a Java client has it; a timestamp whose microseconds do not fit 64 bits
+comes as the nearest that does. No timestamp (-1) is 1969-12-31 23:59:59.999, as in Spark.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from fastcrc.crc32 import iscsi
+from numpy.typing import NDArray
+
+from holdfast.columnar import kernels
+from holdfast.columnar.arrow import (
+    Array,
+    RecordBatch,
+    bytes_of,
+    list_array,
+    new_array,
+    number_array,
+    pa,
+    record_batch,
+    repeated,
+    variable_array,
+)
+from holdfast.columnar.schema import HEADERS, SCHEMA, SCHEMA_WITH_HEADERS, TIMESTAMP
+from holdfast.errors import CallError, CorruptObject
+from holdfast.records.batch import CRC_START, HEADER_BYTES, BatchHeader, walk
+from holdfast.records.compression import Buffer, Codec, decompress
+from holdfast.records.record import UNCOMPRESSED_BYTES_MAX, decode_batch
+
+ROWS_PER_BATCH = 50_000
+BYTES_PER_BATCH = 64 * 1024 * 1024
+BYTES_PER_BATCH_MAX = 2**31 - 1
+"""What the 32-bit offsets of a binary column can say."""
+OFFSET_MAX = 2**63 - 1
+CONTROL_TYPE_ABORT = 0
+
+_REASONS = {
+    kernels.VARINT_CUT: "its bytes end inside a varint",
+    kernels.VARINT_LONG: "it has a varint of too many bits",
+    kernels.RECORD_LENGTH: "it says {value} bytes, which the batch does not have",
+    kernels.FIELD_LENGTH: "a field of it says {value} bytes, which the record does not have",
+    kernels.HEADER_COUNT: "it says {value} headers, for which it has no bytes",
+    kernels.HEADER_KEY_NULL: "a header of it has no key",
+    kernels.RECORD_REST: "{value} bytes follow its headers",
+    kernels.OFFSET_DELTA: "its offset delta {value} does not rise, or is past the batch's last",
+    kernels.BATCH_REST: "{value} bytes follow the records that the batch says",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What one call of decode asks for."""
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    include_headers: bool
+    rows_per_batch: int
+    bytes_per_batch: int
+    uncompressed_bytes_max: int
+
+
+class _Body(NamedTuple):
+    """The records of one batch, uncompressed: a stretch of a buffer."""
+
+    buffer: memoryview
+    start: int
+    end: int
+    header: BatchHeader
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Batches that will be scanned together: a kernel call has its price, too."""
+
+    bodies: list[_Body] = field(default_factory=list[_Body])
+    rows: int = 0
+    bytes: int = 0
+
+
+def decode(
+    buffers: Iterable[Buffer],
+    *,
+    topic: str,
+    partition: int,
+    start_offset: int,
+    end_offset: int,
+    include_headers: bool = False,
+    read_committed_aborted: Sequence[tuple[int, int]] | None = None,
+    rows_per_batch: int = ROWS_PER_BATCH,
+    bytes_per_batch: int = BYTES_PER_BATCH,
+    uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX,
+) -> Iterator[RecordBatch]:
+    """The records of one partition from buffers of whole batches, in the order of their offsets.
+
+    read_committed_aborted: the (producer_id, first_offset) of aborted transactions, as a Fetch
+    answer names them; None shows the records of all transactions. Nothing here knows the last
+    stable offset: a reader of committed records must not ask past it.
+    """
+    if rows_per_batch < 1 or not 1 <= bytes_per_batch <= BYTES_PER_BATCH_MAX:
+        raise CallError(
+            f"rows_per_batch {rows_per_batch} and bytes_per_batch {bytes_per_batch} must be "
+            f"1 or more, and the bytes at most {BYTES_PER_BATCH_MAX}"
+        )
+    wanted = _Wanted(
+        topic=topic,
+        partition=partition,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        include_headers=include_headers,
+        rows_per_batch=rows_per_batch,
+        bytes_per_batch=bytes_per_batch,
+        uncompressed_bytes_max=uncompressed_bytes_max,
+    )
+    return _decode(buffers, wanted, read_committed_aborted)
+
+
+def _decode(
+    buffers: Iterable[Buffer], wanted: _Wanted, aborted: Sequence[tuple[int, int]] | None
+) -> Iterator[RecordBatch]:
+    pending = _Pending()
+    for body in _visible_bodies(buffers, wanted, aborted):
+        rows = body.header.record_count
+        size = body.end - body.start
+        if pending.bodies and (
+            pending.rows + rows > wanted.rows_per_batch
+            or pending.bytes + size > wanted.bytes_per_batch
+        ):
+            yield from _scan(pending, wanted)
+            pending = _Pending()
+        pending.bodies.append(body)
+        pending.rows += rows
+        pending.bytes += size
+    if pending.bodies:
+        yield from _scan(pending, wanted)
+
+
+def _visible_bodies(
+    buffers: Iterable[Buffer],
+    wanted: _Wanted,
+    aborted_transactions: Sequence[tuple[int, int]] | None,
+) -> Iterator[_Body]:
+    """The batches that a consumer sees and that can have wanted offsets, uncompressed."""
+    coming = sorted(aborted_transactions or (), key=lambda row: row[1], reverse=True)
+    aborted: set[int] = set()
+    last_offset = -1
+    for buffer in buffers:
+        view = memoryview(buffer).cast("B")
+        for start, header in walk(view):
+            batch = view[start : start + header.size_bytes]
+            _check(batch, header, last_offset, wanted)
+            last_offset = header.last_offset
+            while coming and coming[-1][1] <= last_offset:
+                aborted.add(coming.pop()[0])
+            if header.is_control:
+                if header.producer_id in aborted and _is_abort_marker(batch):
+                    aborted.discard(header.producer_id)
+            elif header.is_transactional and header.producer_id in aborted:
+                continue
+            elif last_offset >= wanted.start_offset and header.base_offset < wanted.end_offset:
+                yield _body(view, start, header, wanted)
+
+
+def _check(batch: memoryview, header: BatchHeader, last_offset: int, wanted: _Wanted) -> None:
+    computed = iscsi(batch[CRC_START:])
+    if computed != header.crc:
+        raise _corrupt(
+            wanted,
+            header,
+            f"its CRC says {header.crc:#010x}; its {len(batch)} bytes give {computed:#010x}",
+        )
+    count = header.record_count
+    if count < 0 or (count > 0 and count > header.last_offset_delta + 1):
+        raise _corrupt(
+            wanted,
+            header,
+            f"it says {count} records and a last offset delta of {header.last_offset_delta}",
+        )
+    if not last_offset < header.base_offset <= OFFSET_MAX - header.last_offset_delta:
+        raise _corrupt(wanted, header, f"the batch before it ends at offset {last_offset}")
+
+
+def _is_abort_marker(batch: memoryview) -> bool:
+    """The key of a control record: a version and a type, of two bytes each."""
+    for record in decode_batch(batch):
+        if record.key is not None and len(record.key) >= 4:
+            return int.from_bytes(record.key[2:4], "big") == CONTROL_TYPE_ABORT
+    return False
+
+
+def _body(view: memoryview, start: int, header: BatchHeader, wanted: _Wanted) -> _Body:
+    end = start + header.size_bytes
+    start += HEADER_BYTES
+    codec = header.codec
+    if codec is not Codec.NONE or end - start > wanted.uncompressed_bytes_max:
+        try:
+            data = decompress(
+                codec, view[start:end], uncompressed_bytes_max=wanted.uncompressed_bytes_max
+            )
+        except CorruptObject as error:
+            raise _corrupt(wanted, header, str(error)) from None
+        view, start, end = memoryview(data), 0, len(data)
+    if header.record_count * kernels.RECORD_BYTES_MIN > end - start:
+        raise _corrupt(
+            wanted, header, f"{header.record_count} records cannot be in {end - start} bytes"
+        )
+    return _Body(view, start, end, header)
+
+
+def _corrupt(wanted: _Wanted, header: BatchHeader, reason: str) -> CorruptObject:
+    return CorruptObject(
+        f"{wanted.topic}-{wanted.partition}: the batch at offset {header.base_offset}: {reason}"
+    )
+
+
+def _one_source(bodies: list[_Body]) -> tuple[NDArray[np.uint8], list[int]]:
+    """The bytes of all bodies and where each starts; copied together if they are not so yet."""
+    buffer = bodies[0].buffer
+    if all(body.buffer is buffer for body in bodies):
+        return bytes_of(buffer), [body.start for body in bodies]
+    starts: list[int] = []
+    at = 0
+    for body in bodies:
+        starts.append(at)
+        at += body.end - body.start
+    return bytes_of(b"".join(body.buffer[body.start : body.end] for body in bodies)), starts
+
+
+def _scan(pending: _Pending, wanted: _Wanted) -> Iterator[RecordBatch]:
+    source, starts = _one_source(pending.bodies)
+    table = np.array(
+        [
+            (
+                start,
+                start + body.end - body.start,
+                body.header.base_offset,
+                body.header.max_timestamp
+                if body.header.is_log_append_time
+                else body.header.base_timestamp,
+                body.header.last_offset_delta,
+                body.header.record_count,
+                body.header.is_log_append_time,
+            )
+            for start, body in zip(starts, pending.bodies, strict=True)
+        ],
+        dtype=np.int64,
+    )
+    # One row more than can be kept: a record that is cut off is read into the next row, too.
+    room = pending.rows + 1
+    offsets = new_array(room, np.int64)
+    timestamps = new_array(room, np.int64)
+    types = new_array(room, np.int32)
+    spans = np.empty((room, kernels.SPAN_COLUMNS), dtype=np.int64)
+    fault = np.zeros(4, dtype=np.int64)
+    bounds = (wanted.start_offset, wanted.end_offset)
+    rows = kernels.scan(source, table, bounds, offsets, timestamps, types, spans, fault)
+    if rows < 0:
+        body = pending.bodies[int(fault[kernels.FAULT_BATCH])]
+        start = int(table[fault[kernels.FAULT_BATCH], kernels.BODY_START])
+        reason = _REASONS[int(fault[kernels.FAULT_CODE])]
+        position = int(fault[kernels.FAULT_POSITION]) - start
+        raise _corrupt(
+            wanted,
+            body.header,
+            f"the record at byte {position} of {body.end - body.start}: "
+            + reason.format(value=int(fault[kernels.FAULT_VALUE])),
+        )
+    first = 0
+    rows_max = -(-rows // -(-rows // wanted.rows_per_batch)) if rows else 0
+    while first < rows:
+        last, key_bytes, value_bytes = kernels.window(
+            spans[:rows], first, rows_max, wanted.bytes_per_batch
+        )
+        yield _columns(
+            wanted,
+            source,
+            spans[first:last],
+            (key_bytes, value_bytes),
+            (offsets[first:last], timestamps[first:last], types[first:last]),
+        )
+        first = last
+
+
+def _columns(
+    wanted: _Wanted,
+    source: NDArray[np.uint8],
+    spans: NDArray[np.int64],
+    sizes: tuple[int, int],
+    numbers: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]],
+) -> RecordBatch:
+    rows = len(spans)
+    offsets, timestamps, types = numbers
+    columns = [
+        _binary(source, spans, kernels.KEY, sizes[0]),
+        _binary(source, spans, kernels.VALUE, sizes[1]),
+        repeated(wanted.topic, rows),
+        number_array(pa.int32(), np.full(rows, wanted.partition, dtype=np.int32)),
+        number_array(pa.int64(), offsets),
+        number_array(TIMESTAMP, timestamps),
+        number_array(pa.int32(), types),
+    ]
+    if not wanted.include_headers:
+        return record_batch(SCHEMA, columns)
+    return record_batch(SCHEMA_WITH_HEADERS, [*columns, _headers(source, spans)])
+
+
+def _binary(source: NDArray[np.uint8], spans: NDArray[np.int64], column: int, size: int) -> Array:
+    offsets = new_array(len(spans) + 1, np.int32)
+    data = new_array(size, np.uint8)
+    validity = _mask(len(spans))
+    nulls = kernels.gather(source, spans, column, offsets, data, validity)
+    return variable_array(pa.binary(), offsets, data, validity, nulls)
+
+
+def _headers(source: NDArray[np.uint8], spans: NDArray[np.int64]) -> Array:
+    count, key_bytes, value_bytes = kernels.measure_headers(source, spans)
+    list_offsets = new_array(len(spans) + 1, np.int32)
+    list_validity = _mask(len(spans))
+    key_offsets = new_array(count + 1, np.int32)
+    keys = new_array(key_bytes, np.uint8)
+    value_offsets = new_array(count + 1, np.int32)
+    values = new_array(value_bytes, np.uint8)
+    validity = _mask(count)
+    empty, nulls = kernels.gather_headers(
+        source,
+        spans,
+        list_offsets,
+        list_validity,
+        key_offsets,
+        keys,
+        value_offsets,
+        values,
+        validity,
+    )
+    children = [
+        _text(key_offsets, keys),
+        variable_array(pa.binary(), value_offsets, values, validity, nulls),
+    ]
+    return list_array(HEADERS, list_offsets, list_validity, empty, children)
+
+
+def _text(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> Array:
+    """Header keys as strings; one by one only where some key is not UTF-8."""
+    raw = variable_array(pa.binary(), offsets, data)
+    try:
+        return pa.compute.cast(raw, pa.string())
+    except pa.ArrowInvalid:
+        keys = [key.as_py().decode("utf-8", "replace") for key in pa.array(raw)]
+        return pa.array(keys, pa.string())
+
+
+def _mask(rows: int) -> NDArray[np.uint8]:
+    return np.zeros((rows + 7) // 8, dtype=np.uint8)

@@ -1,0 +1,126 @@
+"""128-bit hashes of Arrow columns, for keys whose collision would lose a record.
+
+Pure. Owns what counts as the same value: text and bytes of any width by their bytes; whole numbers
+of any width and sign by their value; dates, times and timestamps by the number they are stored as,
+so a column must keep its unit; booleans as one byte; fixed-size binary and decimals by their bytes.
+A null is no value and differs from all of them, from the empty one too. The hash of a value under a
+seed is SipHash-2-4-128 under that key and never changes: it is kept in state. Columns of floats are
+refused, since 0.0 and -0.0 are equal and NaN is not.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columnar import siphash
+from holdfast.columnar.arrow import Array, bytes_of, pa
+from holdfast.errors import CallError, CorruptObject
+
+Hashes = tuple[NDArray[np.uint64], NDArray[np.uint64]]
+"""The low and the high 64 bits, row by row."""
+
+SEEDS = 1 << 128
+_WORD = (1 << 64) - 1
+_WHOLE_WIDTH = 8
+
+
+def hash128(column: Array, seed: int = 0) -> Hashes:
+    """The hash of each row of one column; the seed is SipHash's key, of 128 bits."""
+    key = _key(seed)
+    column = _plain(column)
+    rows = len(column)
+    low = np.empty(rows, dtype=np.uint64)
+    high = np.empty(rows, dtype=np.uint64)
+    if column.null_count == rows:
+        fits = True
+    elif _has_offsets(column.type):
+        fits = siphash.hash_variable(*_variable(column), key, low, high)
+    else:
+        data, width = _fixed(column)
+        fits = siphash.hash_fixed(data, width, key, low, high)
+    if fits and column.null_count:
+        validity = column.buffers()[0]
+        # An array of the null type has no bits: none of its rows is set.
+        bits = bytes_of(validity) if validity else np.zeros((column.offset + rows + 7) // 8, "u1")
+        bits.flags.writeable = False
+        fits = siphash.mark_nulls(bits, column.offset, key, low, high)
+    if not fits:
+        raise CorruptObject(f"a column of {column.type} with {rows} rows lies about its bytes")
+    return low, high
+
+
+def hash_columns(columns: Sequence[Array], seed: int = 0) -> Hashes:
+    """The hash of each row of several columns, in this order: that of their hashes in a row.
+
+    Each part has 16 bytes whatever it stands for, so ("a", "bc") and ("ab", "c") differ. It is not
+    hash128 for one column either.
+    """
+    if not columns:
+        raise CallError("hash_columns needs at least one column")
+    rows = len(columns[0])
+    if any(len(column) != rows for column in columns):
+        raise CallError(f"columns of {[len(column) for column in columns]} rows cannot be one key")
+    parts = np.empty((rows, 2 * len(columns)), dtype="<u8")
+    for index, column in enumerate(columns):
+        parts[:, 2 * index], parts[:, 2 * index + 1] = hash128(column, seed)
+    low = np.empty(rows, dtype=np.uint64)
+    high = np.empty(rows, dtype=np.uint64)
+    data = bytes_of(parts.reshape(-1).view(np.uint8))
+    siphash.hash_fixed(data, 16 * len(columns), _key(seed), low, high)
+    return low, high
+
+
+def _key(seed: int) -> tuple[np.uint64, np.uint64]:
+    if not 0 <= seed < SEEDS:
+        raise CallError(f"the seed {seed} is not a number of 128 bits")
+    return np.uint64(seed & _WORD), np.uint64(seed >> 64)
+
+
+def _plain(column: Any) -> Array:
+    """One array without dictionary or views."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_binary_view(column.type) or pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_binary())
+    return column
+
+
+def _has_offsets(kind: Any) -> bool:
+    types = pa.types
+    return (
+        types.is_binary(kind)
+        or types.is_string(kind)
+        or types.is_large_binary(kind)
+        or types.is_large_string(kind)
+    )
+
+
+def _variable(column: Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+    large = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
+    _, offsets, data = column.buffers()
+    numbers = np.frombuffer(offsets, dtype=np.int64 if large else np.int32)
+    numbers = numbers[column.offset : column.offset + len(column) + 1]
+    numbers.flags.writeable = False
+    return bytes_of(data), numbers
+
+
+def _fixed(column: Any) -> tuple[NDArray[np.uint8], int]:
+    """The bytes of a column whose values have one width, from its first row on."""
+    kind = column.type
+    types = pa.types
+    if types.is_boolean(kind):
+        return bytes_of(column.cast(pa.uint8()).buffers()[1])[: len(column)], 1
+    if types.is_uint64(kind):
+        width = _WHOLE_WIDTH
+    elif types.is_integer(kind):
+        column = column.cast(pa.int64())
+        width = _WHOLE_WIDTH
+    elif types.is_fixed_size_binary(kind) or types.is_decimal(kind) or types.is_temporal(kind):
+        width = kind.bit_width // 8
+    else:
+        raise CallError(f"a column of {kind} cannot be a key: cast it to text, bytes or int64")
+    return bytes_of(column.buffers()[1])[column.offset * width :], width

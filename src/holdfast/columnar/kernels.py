@@ -1,0 +1,300 @@
+"""The compiled walk over the records of batches, and the copy of their bytes into columns.
+
+Pure. `scan` believes nothing: each position is compared with the end of its record, and of its
+batch, before a byte is read, and it says what records/record.py says of every batch. `gather` and
+`gather_headers` read only what scan has written. Positions are signed and are made unsigned where
+they index, since numba's test for negative indices is what keeps a loop from being fast.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columnar.compiled import copy_bytes, i64, kernel, u64
+
+RECORD_BYTES_MIN = 7
+"""Length, attributes, two deltas, two lengths and a header count, of one byte each."""
+
+# Columns of the table of batches.
+BODY_START, BODY_END, BASE_OFFSET, BASE_TIMESTAMP, LAST_DELTA, RECORD_COUNT, APPEND_TIME = range(7)
+TABLE_COLUMNS = 7
+
+# Columns of the spans, one row for each record that is kept.
+KEY, VALUE, HEADERS, RECORD_END = 0, 2, 4, 6
+"""A start and a length, twice; the start and the count of headers; the end of the record."""
+SPAN_COLUMNS = 7
+
+# What can be wrong, as scan says it; decode.py has the words.
+VARINT_CUT, VARINT_LONG, RECORD_LENGTH, FIELD_LENGTH, HEADER_COUNT = 1, 2, 3, 4, 5
+HEADER_KEY_NULL, RECORD_REST, OFFSET_DELTA, BATCH_REST = 6, 7, 8, 9
+
+# Columns of a fault.
+FAULT_CODE, FAULT_BATCH, FAULT_POSITION, FAULT_VALUE = 0, 1, 2, 3
+
+TIMESTAMP_MAX_MS = (2**63 - 1) // 1000
+NULL = -1
+
+
+@kernel
+def read_varint(source: NDArray[np.uint8], position: int, end: int, bits: int) -> tuple[int, int]:
+    """The value and the position after it; a fault's code, negated, for a position.
+
+    The tenth byte of 64 bits is the only one whose bits could be shifted out unseen.
+    """
+    if position >= end:
+        return 0, -VARINT_CUT
+    byte = u64(source[u64(position)])
+    raw = byte & u64(0x7F)
+    position += 1
+    shift = 7
+    while byte >= u64(0x80):
+        if shift >= bits:
+            return 0, -VARINT_LONG
+        if position >= end:
+            return 0, -VARINT_CUT
+        byte = u64(source[u64(position)])
+        position += 1
+        if shift == 63 and (byte & u64(0x7F)) > u64(1):
+            return 0, -VARINT_LONG
+        raw |= (byte & u64(0x7F)) << u64(shift)
+        shift += 7
+    if bits == 32 and raw > u64(0xFFFFFFFF):
+        return 0, -VARINT_LONG
+    return i64(raw >> u64(1)) ^ -i64(raw & u64(1)), position
+
+
+@kernel
+def read_field(source: NDArray[np.uint8], position: int, end: int) -> tuple[int, int]:
+    """The length of a key or a value (-1 is null) and where its bytes start, all of them there."""
+    length, position = read_varint(source, position, end, 32)
+    if position < 0:
+        return 0, position
+    if length < NULL or length > end - position:
+        return length, -FIELD_LENGTH
+    return length, position
+
+
+@kernel
+def check_headers(source: NDArray[np.uint8], position: int, end: int, count: int) -> int:
+    """The position after the headers, or a fault's code, negated."""
+    for _ in range(count):
+        length, position = read_field(source, position, end)
+        if position < 0:
+            return position
+        if length == NULL:
+            return -HEADER_KEY_NULL
+        length, position = read_field(source, position + length, end)
+        if position < 0:
+            return position
+        if length > 0:
+            position += length
+    return position
+
+
+@kernel
+def read_record(
+    source: NDArray[np.uint8], position: int, end: int, span: NDArray[np.int64]
+) -> tuple[int, int, int]:
+    """The two deltas and the end; a fault's code, negated, for an end. Fills the span."""
+    timestamp_delta, position = read_varint(source, position + 1, end, 64)
+    if position < 0:
+        return 0, 0, position
+    offset_delta, position = read_varint(source, position, end, 32)
+    if position < 0:
+        return 0, 0, position
+    for field in (KEY, VALUE):
+        length, position = read_field(source, position, end)
+        if position < 0:
+            return length, 0, position
+        span[u64(field)] = position
+        span[u64(field + 1)] = length
+        if length > 0:
+            position += length
+    count, position = read_varint(source, position, end, 32)
+    if position < 0:
+        return 0, 0, position
+    if count < 0 or count > (end - position) // 2:
+        return count, 0, -HEADER_COUNT
+    span[u64(HEADERS)] = position
+    span[u64(HEADERS + 1)] = count
+    span[u64(RECORD_END)] = end
+    position = check_headers(source, position, end, count)
+    if position >= 0 and position != end:
+        return end - position, 0, -RECORD_REST
+    return timestamp_delta, offset_delta, position
+
+
+@kernel
+def micros(base_ms: int, delta_ms: int) -> int:
+    """Milliseconds as microseconds; what 64 bits cannot hold becomes the nearest they can."""
+    if delta_ms >= 0:
+        total = base_ms + delta_ms if base_ms <= TIMESTAMP_MAX_MS - delta_ms else TIMESTAMP_MAX_MS
+    else:
+        total = base_ms + delta_ms if base_ms >= -TIMESTAMP_MAX_MS - delta_ms else -TIMESTAMP_MAX_MS
+    return max(-TIMESTAMP_MAX_MS, min(TIMESTAMP_MAX_MS, total)) * 1000
+
+
+@kernel
+def scan(
+    source: NDArray[np.uint8],
+    table: NDArray[np.int64],
+    bounds: tuple[int, int],
+    offsets: NDArray[np.int64],
+    timestamps: NDArray[np.int64],
+    timestamp_types: NDArray[np.int32],
+    spans: NDArray[np.int64],
+    fault: NDArray[np.int64],
+) -> int:
+    """Rows written for the records of all batches within the bounds; -1 where one is corrupt.
+
+    There is room for the records that the table says, and no batch can write more than that.
+    """
+    row = 0
+    for batch in range(len(table)):
+        facts = table[u64(batch)]
+        position = facts[u64(BODY_START)]
+        body_end = facts[u64(BODY_END)]
+        last_delta = -1
+        append_time = facts[u64(APPEND_TIME)]
+        fault[u64(FAULT_BATCH)] = batch
+        for _ in range(facts[u64(RECORD_COUNT)]):
+            fault[u64(FAULT_POSITION)] = position
+            length, start = read_varint(source, position, body_end, 32)
+            if start < 0:
+                fault[u64(FAULT_CODE)] = -start
+                return -1
+            if length <= 0 or length > body_end - start:
+                fault[u64(FAULT_CODE)], fault[u64(FAULT_VALUE)] = RECORD_LENGTH, length
+                return -1
+            time_delta, delta, end = read_record(source, start, start + length, spans[u64(row)])
+            if end < 0:
+                fault[u64(FAULT_CODE)], fault[u64(FAULT_VALUE)] = -end, time_delta
+                return -1
+            if delta <= last_delta or delta > facts[u64(LAST_DELTA)]:
+                fault[u64(FAULT_CODE)], fault[u64(FAULT_VALUE)] = OFFSET_DELTA, delta
+                return -1
+            last_delta = delta
+            position = end
+            offset = facts[u64(BASE_OFFSET)] + delta
+            if bounds[0] <= offset < bounds[1]:
+                offsets[u64(row)] = offset
+                timestamps[u64(row)] = micros(
+                    facts[u64(BASE_TIMESTAMP)], 0 if append_time else time_delta
+                )
+                timestamp_types[u64(row)] = append_time
+                row += 1
+        if position != body_end:
+            fault[u64(FAULT_POSITION)] = position
+            fault[u64(FAULT_CODE)], fault[u64(FAULT_VALUE)] = BATCH_REST, body_end - position
+            return -1
+    return row
+
+
+@kernel
+def window(
+    spans: NDArray[np.int64], first: int, rows_max: int, bytes_max: int
+) -> tuple[int, int, int]:
+    """Where the next output batch ends, and the bytes of its keys and of its values.
+
+    All of a record's bytes count, so that no column of the window is longer than bytes_max; a
+    record that alone is longer stands alone.
+    """
+    total = key_bytes = value_bytes = 0
+    row = first
+    while row < len(spans) and row - first < rows_max:
+        span = spans[u64(row)]
+        total += span[u64(RECORD_END)] - span[u64(KEY)]
+        if total > bytes_max and row > first:
+            break
+        key_bytes += max(0, span[u64(KEY + 1)])
+        value_bytes += max(0, span[u64(VALUE + 1)])
+        row += 1
+    return row, key_bytes, value_bytes
+
+
+@kernel
+def gather(
+    source: NDArray[np.uint8],
+    spans: NDArray[np.int64],
+    field: int,
+    offsets: NDArray[np.int32],
+    data: NDArray[np.uint8],
+    validity: NDArray[np.uint8],
+) -> int:
+    """One column's bytes, offsets and validity (zeroed before); the number of nulls."""
+    at = 0
+    nulls = 0
+    offsets[0] = 0
+    for row in range(len(spans)):
+        length = spans[u64(row), u64(field + 1)]
+        if length >= 0:
+            copy_bytes(data, u64(at), source, u64(spans[u64(row), u64(field)]), u64(length))
+            at += length
+            validity[u64(row >> 3)] |= np.uint8(1 << (row & 7))
+        else:
+            nulls += 1
+        offsets[u64(row + 1)] = at
+    return nulls
+
+
+@kernel
+def measure_headers(source: NDArray[np.uint8], spans: NDArray[np.int64]) -> tuple[int, int, int]:
+    """The headers of all rows: how many, the bytes of their keys, the bytes of their values."""
+    headers = key_bytes = value_bytes = 0
+    for row in range(len(spans)):
+        position = spans[u64(row), u64(HEADERS)]
+        end = spans[u64(row), u64(RECORD_END)]
+        count = spans[u64(row), u64(HEADERS + 1)]
+        headers += count
+        for _ in range(count):
+            length, position = read_varint(source, position, end, 32)
+            key_bytes += length
+            length, position = read_varint(source, position + length, end, 32)
+            length = max(0, length)
+            value_bytes += length
+            position += length
+    return headers, key_bytes, value_bytes
+
+
+@kernel
+def gather_headers(
+    source: NDArray[np.uint8],
+    spans: NDArray[np.int64],
+    list_offsets: NDArray[np.int32],
+    list_validity: NDArray[np.uint8],
+    key_offsets: NDArray[np.int32],
+    keys: NDArray[np.uint8],
+    value_offsets: NDArray[np.int32],
+    values: NDArray[np.uint8],
+    validity: NDArray[np.uint8],
+) -> tuple[int, int]:
+    """All headers, row by row (masks zeroed before); rows without any, and headers without a value.
+
+    A row without headers is null, as Spark's Kafka source has it.
+    """
+    header = key_at = value_at = empty = nulls = 0
+    list_offsets[0] = key_offsets[0] = value_offsets[0] = 0
+    for row in range(len(spans)):
+        position = spans[u64(row), u64(HEADERS)]
+        end = spans[u64(row), u64(RECORD_END)]
+        count = spans[u64(row), u64(HEADERS + 1)]
+        if count:
+            list_validity[u64(row >> 3)] |= np.uint8(1 << (row & 7))
+        else:
+            empty += 1
+        for _ in range(count):
+            length, position = read_varint(source, position, end, 32)
+            copy_bytes(keys, u64(key_at), source, u64(position), u64(length))
+            key_at += length
+            length, position = read_varint(source, position + length, end, 32)
+            if length >= 0:
+                copy_bytes(values, u64(value_at), source, u64(position), u64(length))
+                validity[u64(header >> 3)] |= np.uint8(1 << (header & 7))
+                value_at += length
+                position += length
+            else:
+                nulls += 1
+            header += 1
+            key_offsets[u64(header)] = key_at
+            value_offsets[u64(header)] = value_at
+        list_offsets[u64(row + 1)] = header
+    return empty, nulls
