@@ -12,7 +12,13 @@ from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 from holdfast.environment import Environment
-from holdfast.errors import CallError, ConfigurationError, RetryError, StoreUnavailable
+from holdfast.errors import (
+    CallError,
+    ConfigurationError,
+    ObjectNotFound,
+    RetryError,
+    StoreUnavailable,
+)
 from holdfast.store.address import open_store
 from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry, Store
 from holdfast.store.keys import check_key, check_prefix
@@ -81,7 +87,7 @@ class ReadOnlyStore:
         self._store = store
         self._environment = environment
         self._silence_s_max = silence_s_max
-        self._answered_at = environment.monotonic()
+        self._silent_since: float | None = None
 
     @property
     def url(self) -> str:
@@ -114,19 +120,27 @@ class ReadOnlyStore:
     async def _bounded(self, call: Callable[[], Awaitable[T]]) -> T:
         try:
             answer = await call()
+        except ObjectNotFound:
+            self._silent_since = None
+            raise
         except StoreUnavailable as error:
-            silent_s = self._environment.monotonic() - self._answered_at
+            # From the first call that failed: one that nobody made for an hour is no silence.
+            now = self._environment.monotonic()
+            self._silent_since = now if self._silent_since is None else self._silent_since
+            silent_s = now - self._silent_since
             if silent_s < self._silence_s_max:
                 raise
             raise RetryError(
                 f"the store {self.url} has not answered for {silent_s:.0f} s: {error}; check the"
                 " address, the credentials and the network"
             ) from error
-        self._answered_at = self._environment.monotonic()
+        self._silent_since = None
         return answer
 
 
-def open_read_only(url: str, *, environment: Environment) -> ReadOnlyStore:
+def open_read_only(
+    url: str, *, environment: Environment, silence_s_max: float = SILENCE_S_MAX
+) -> ReadOnlyStore:
     """The store at an address, to be looked at; a directory must be there already."""
     found = _SCHEME.match(url)
     scheme = found.group(1) if found else ""
@@ -141,7 +155,7 @@ def open_read_only(url: str, *, environment: Environment) -> ReadOnlyStore:
         store = DirectoryAsItIs(str(Path(url).expanduser()))
     else:
         store = open_store(url, environment=environment)
-    return ReadOnlyStore(store, environment=environment)
+    return ReadOnlyStore(store, environment=environment, silence_s_max=silence_s_max)
 
 
 def _refusal(operation: str, what: str) -> CallError:

@@ -1,0 +1,231 @@
+"""Topics, offsets and the places of records, read from a store with no broker asked.
+
+Owns one view of the whole store: the control lane and all data lanes, as of the last refresh. A
+latest offset that was served once never goes back: where the store says less, refresh raises.
+Must never write. A broker may write, rewrite and delete at the same time.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, TypeVar
+from uuid import UUID
+
+from holdfast.cluster.state import ControlState, ControlStateKind
+from holdfast.environment import Environment
+from holdfast.errors import ConfigurationError, CorruptObject, ObjectNotFound
+from holdfast.follow.lane import FollowedLane
+from holdfast.follow.stretches import Stretch, check_tiles, stretches_of_runs, stretches_of_segment
+from holdfast.identifiers import CONTROL_LANE, LaneId, PartitionId
+from holdfast.log.memory import ReadCache, Tail
+from holdfast.log.partition import PartitionLog
+from holdfast.log.reader import LogReader
+from holdfast.log.state import LogState, LogStateKind
+from holdfast.log.times import TimedOffset, offset_for_time, offset_of_max_timestamp
+from holdfast.store.interface import Store
+
+T = TypeVar("T")
+
+LOOKS_MAX = 5
+INDEX_READS_AT_ONCE = 16
+TIME_CACHE_BYTES = 16 * 1024 * 1024
+
+
+class FollowedTopic(NamedTuple):
+    """A topic that clients may use; one that was deleted and created again has another id."""
+
+    name: str
+    topic_id: UUID
+    partitions: int
+
+
+class Bounds(NamedTuple):
+    """The offsets that a partition has: from earliest up to, and without, latest."""
+
+    earliest: int
+    latest: int
+
+
+class Placed(NamedTuple):
+    """Where records are, and the partition's bounds at the moment of the plan.
+
+    The stretches hold all of the asked offsets that are within the bounds, but for stretches
+    whose newest record is older than was asked for.
+    """
+
+    bounds: Bounds
+    stretches: list[Stretch]
+
+
+class _Found(NamedTuple):
+    lane: FollowedLane[LogState]
+    reader: LogReader
+    log: PartitionLog
+
+
+class Follower:
+    """One reader's view of a store. Its calls may overlap; only `refresh` changes what they see."""
+
+    def __init__(self, store: Store, *, environment: Environment) -> None:
+        self._store = store
+        self._environment = environment
+        self._control = FollowedLane(store, environment, CONTROL_LANE, ControlStateKind())
+        self._lanes: dict[LaneId, FollowedLane[LogState]] = {}
+        self._readers: dict[LaneId, LogReader] = {}
+        self._served: dict[PartitionId, Bounds] = {}
+        self._refreshing = asyncio.Lock()
+
+    async def refresh(self) -> None:
+        """See all that is durable now; reads only objects that are new since the last time."""
+        async with self._refreshing:
+            if not self._lanes:
+                await self._open_lanes()
+            await asyncio.gather(*(lane.refresh() for lane in self._lanes.values()))
+            # After the data lanes: a partition is removed there only when the deletion of its topic
+            # is durable here, so none is ever seen emptied under a topic that seems to live.
+            await self._control.refresh()
+            for lane in self._lanes.values():
+                lane.state.collectable.clear()
+                lane.forget_starts_up_to(lane.state.rewritten_up_to)
+            self._check_served()
+
+    async def _open_lanes(self) -> None:
+        await self._control.refresh()
+        if not self._control.cursor.next_number:
+            raise ConfigurationError(
+                f"{self._store.url} has no lane 0, so it is not a Holdfast store: check the"
+                " address, with its prefix"
+            )
+        for number in range(1, self._control.state.lanes + 1):
+            lane = LaneId(number)
+            self._lanes[lane] = FollowedLane(self._store, self._environment, lane, LogStateKind())
+            self._readers[lane] = LogReader(
+                store=self._store,
+                environment=self._environment,
+                lane=lane,
+                tail=Tail(0),
+                cache=ReadCache(TIME_CACHE_BYTES),
+            )
+
+    def _check_served(self) -> None:
+        for partition, served in list(self._served.items()):
+            found = self._find(partition)
+            if found is None:
+                del self._served[partition]  # the topic is deleted, and its id never comes back
+            elif found.log.high_watermark < served.latest:
+                raise CorruptObject(
+                    f"{partition}: the latest offset is {found.log.high_watermark} now, but"
+                    f" {served.latest} was served before: was the store put back to an older state?"
+                )
+
+    @property
+    def _cluster(self) -> ControlState:
+        return self._control.state
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster.cluster_id
+
+    @property
+    def entries_followed(self) -> int:
+        """How many objects were read one by one, past those that a recovery read."""
+        lanes = [self._control, *self._lanes.values()]
+        return sum(lane.entries_followed for lane in lanes)
+
+    @property
+    def recoveries(self) -> int:
+        """How often a lane had to be read from its newest snapshot on."""
+        return sum(lane.recoveries for lane in [self._control, *self._lanes.values()])
+
+    def topics(self) -> dict[str, FollowedTopic]:
+        """All topics that clients may use, by name."""
+        return {
+            topic.name: FollowedTopic(topic.name, topic.topic_id, topic.partitions)
+            for name in sorted(self._cluster.names)
+            if (topic := self._cluster.topic_named(name)) is not None
+        }
+
+    def bounds(self, partition: PartitionId) -> Bounds | None:
+        """Earliest and latest; None where there is no such partition, or no longer."""
+        found = self._find(partition)
+        if found is None:
+            return None
+        now = Bounds(found.log.log_start_offset, found.log.high_watermark)
+        before = self._served.get(partition, now)
+        held = Bounds(max(now.earliest, before.earliest), max(now.latest, before.latest))
+        self._served[partition] = held
+        return held
+
+    async def offset_for_time(self, partition: PartitionId, timestamp: int) -> TimedOffset | None:
+        """The first record that is not older than the timestamp; None where all are."""
+        return await self._looked_anew(
+            partition, lambda found: offset_for_time(found.reader, found.log, timestamp)
+        )
+
+    async def offset_of_max_timestamp(self, partition: PartitionId) -> TimedOffset | None:
+        """The first record with the greatest timestamp."""
+        return await self._looked_anew(
+            partition, lambda found: offset_of_max_timestamp(found.reader, found.log)
+        )
+
+    async def place(
+        self, partition: PartitionId, start: int, end: int, *, since_ms: int | None = None
+    ) -> Placed | None:
+        """Where the records from start up to end are; None where there is no such partition.
+
+        With `since_ms`, stretches in which every batch says that its records are older are left
+        out. What is left in may still hold older records.
+        """
+        return await self._looked_anew(
+            partition, lambda found: self._place(found, start, end, since_ms)
+        )
+
+    async def _place(self, found: _Found, start: int, end: int, since_ms: int | None) -> Placed:
+        log = found.log
+        bounds = Bounds(log.log_start_offset, log.high_watermark)
+        start, end = max(start, bounds.earliest), min(end, bounds.latest)
+        # Copied before the first wait: a refresh may change the log under us.
+        runs = stretches_of_runs(log, found.lane.lane, found.lane.payload_starts, start, end)
+        segments = [s for s in log.segments if s.last_offset >= start and s.base_offset < end]
+        stretches: list[Stretch] = []
+        for i in range(0, len(segments), INDEX_READS_AT_ONCE):
+            several = await asyncio.gather(
+                *(
+                    stretches_of_segment(found.reader, log.partition, segment, start, end)
+                    for segment in segments[i : i + INDEX_READS_AT_ONCE]
+                )
+            )
+            stretches.extend(stretch for some in several for stretch in some)
+        stretches.extend(runs)
+        check_tiles(log.partition, stretches, start, end)
+        return Placed(bounds, _since(stretches, since_ms))
+
+    def _find(self, partition: PartitionId) -> _Found | None:
+        topic = self._cluster.usable(partition.topic_id)
+        number = topic.lane_of(partition.partition) if topic is not None else None
+        if number is None:
+            return None
+        lane = self._lanes[number]
+        return _Found(lane, self._readers[number], lane.state.log_of(partition))
+
+    async def _looked_anew(
+        self, partition: PartitionId, look: Callable[[_Found], Awaitable[T]]
+    ) -> T | None:
+        """An object that is gone was rewritten, or dropped: see where its records are now."""
+        missing = ""
+        for _ in range(LOOKS_MAX):
+            found = self._find(partition)
+            if found is None:
+                return None
+            try:
+                return await look(found)
+            except ObjectNotFound as error:
+                missing = str(error)
+            await self.refresh()
+        raise CorruptObject(
+            f"{partition}: after {LOOKS_MAX} looks the lane still names an object that is not"
+            f" there: {missing}"
+        )
+
+
+def _since(stretches: Sequence[Stretch], since_ms: int | None) -> list[Stretch]:
+    return [s for s in stretches if since_ms is None or s.max_timestamp >= since_ms]

@@ -1,0 +1,181 @@
+"""Where records come from: one protocol for a store and for any Kafka, and the unit of work.
+
+Owns the vocabulary only. An Input lives on the driver and plans; a Range is what one task reads. It
+is picklable and says everything by itself, so `read_range` needs neither Spark nor the Input.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from holdfast.columnar.arrow import RecordBatch
+from holdfast.errors import StopError
+from holdfast.follow.stretches import Stretch
+from holdfast.spark.kafka_options import ClientOptions
+
+ROWS_PER_BATCH = 50_000
+
+
+class DataLoss(StopError):
+    """Records that were to be read are gone: below the log start, or with their topic."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one incarnation of a topic."""
+
+    topic: str
+    partition: int
+    topic_id: UUID | None
+    """None where a Kafka is too old to have topic ids: then a recreated topic is not noticed."""
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class TopicInfo(NamedTuple):
+    """A topic as it is now."""
+
+    name: str
+    topic_id: UUID | None
+    partitions: int
+
+    def all_partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(self.name, i, self.topic_id) for i in range(self.partitions)]
+
+
+Offsets = Mapping[TopicPartition, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBounds:
+    """What a batch read asks for beyond its offsets; None leaves it open.
+
+    Pushed down to skip bytes, never to decide on rows: what is read may hold rows outside.
+    """
+
+    offset_min: int | None = None
+    offset_max: int | None = None
+    """Inclusive."""
+    timestamp_min_ms: int | None = None
+    topics: frozenset[str] | None = None
+    partitions: frozenset[int] | None = None
+
+    def clip(self, partition: TopicPartition, start: int, end: int) -> tuple[int, int]:
+        """The part of [start, end) that may hold rows of interest; empty where start >= end."""
+        if self.topics is not None and partition.topic not in self.topics:
+            return end, end
+        if self.partitions is not None and partition.partition not in self.partitions:
+            return end, end
+        if self.offset_min is not None:
+            start = max(start, self.offset_min)
+        if self.offset_max is not None:
+            end = min(end, self.offset_max + 1)
+        return start, end
+
+
+NO_BOUNDS = ReadBounds()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """How a plan is cut into tasks, and what its tasks are to do."""
+
+    min_partitions: int = 1
+    """At least about so many tasks, where there are bytes enough for them."""
+    include_headers: bool = False
+    fail_on_data_loss: bool = True
+    bounds: ReadBounds = NO_BOUNDS
+
+
+DEFAULT_PLAN = PlanOptions()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class StoreWhere:
+    """The bytes, in a store."""
+
+    url: str
+    stretches: tuple[Stretch, ...]
+    """In offset order. Empty: the task looks for them itself."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaWhere:
+    """A cluster to fetch from."""
+
+    client: ClientOptions
+    read_committed: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """What one task reads: offsets from start_offset up to, and without, end_offset."""
+
+    topic: str
+    topic_id: UUID | None
+    partition: int
+    start_offset: int
+    end_offset: int
+    where: StoreWhere | KafkaWhere
+    include_headers: bool = False
+    fail_on_data_loss: bool = True
+    """False: what is gone is skipped."""
+    timestamp_min_ms: int | None = None
+    """Stretches with older records only may be left out."""
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition, self.topic_id)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the record batches, where they are known; else 0."""
+        if isinstance(self.where, StoreWhere):
+            return sum(stretch.size_bytes for stretch in self.where.stretches)
+        return 0
+
+
+class Input(Protocol):
+    """A source of records, on the driver. Blocking; for one thread."""
+
+    def topics(self) -> dict[str, TopicInfo]:
+        """All topics as of now, by name. For a store this is the look that others build on."""
+        ...
+
+    def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """The first offset that each has; DataLoss where one is gone, or its topic is another."""
+        ...
+
+    def latest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset after the last one that may be read. Never less than it said before."""
+        ...
+
+    def by_timestamp(self, at_ms: Offsets) -> dict[TopicPartition, int | None]:
+        """The first record not older than each partition's time; None where all are older."""
+        ...
+
+    def plan(
+        self, start: Offsets, end: Offsets, options: PlanOptions = DEFAULT_PLAN
+    ) -> list[Range]:
+        """Tasks that read all of [start, end), in no overlap. Partitions are those of `end`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections; shared ones stay."""
+        ...
+
+
+def read_range(wanted: Range) -> Iterator[RecordBatch]:
+    """The records of a range as Spark's Kafka columns, about ROWS_PER_BATCH rows at a time.
+
+    Runs on executors. Raises DataLoss only where records are really gone.
+    """
+    # Each worker loads the one that it needs.
+    if isinstance(wanted.where, StoreWhere):
+        from holdfast.spark.store_read import read_store_range
+
+        return read_store_range(wanted, wanted.where)
+    from holdfast.spark.kafka_read import read_kafka_range
+
+    return read_kafka_range(wanted, wanted.where)

@@ -1,0 +1,179 @@
+"""The `kafka.` options of a source as settings of our own client.
+
+Pure, but for `tls_context`, which reads the files that it is told of. Owns which of Kafka's client
+options mean something here. Must never let one pass that changes what is read, or how safely, and
+is not followed: that is refused, with the remedy.
+"""
+
+import dataclasses
+import difflib
+import ssl
+from collections.abc import Mapping
+
+from holdfast.errors import ConfigurationError
+
+MIB = 1024 * 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TlsOptions:
+    """Files in PEM, as paths on each machine that reads."""
+
+    ca_file: str | None = None
+    """None: the machine's own list of authorities."""
+    certificate_file: str | None = None
+    key_file: str | None = None
+    key_password: str | None = dataclasses.field(default=None, repr=False)
+    checks_host_name: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """How to reach a cluster, and how much to fetch at once."""
+
+    bootstrap: str
+    client_id: str = "holdfast-spark"
+    request_timeout_ms: int = 30_000
+    deadline_ms: int = 120_000
+    """How long leader changes and restarts are waited out."""
+    fetch_bytes_max: int = 16 * MIB
+    fetch_wait_ms_max: int = 500
+    tls: TlsOptions | None = None
+
+
+_NUMBERS = {
+    "request.timeout.ms": ("request_timeout_ms", 1),
+    "default.api.timeout.ms": ("deadline_ms", 1),
+    "fetch.max.wait.ms": ("fetch_wait_ms_max", 0),
+}
+_FETCH_SIZES = ("max.partition.fetch.bytes", "fetch.max.bytes")
+_TLS = {
+    "ssl.ca.location": "ca_file",
+    "ssl.truststore.location": "ca_file",
+    "ssl.certificate.location": "certificate_file",
+    "ssl.keystore.location": "certificate_file",
+    "ssl.key.location": "key_file",
+    "ssl.key.password": "key_password",
+}
+_STORE_TYPES = ("ssl.truststore.type", "ssl.keystore.type")
+_WITHOUT_EFFECT = frozenset(
+    {
+        *("fetch.min.bytes", "receive.buffer.bytes", "send.buffer.bytes", "max.poll.records"),
+        *("check.crcs", "metadata.max.age.ms", "client.dns.lookup", "connections.max.idle.ms"),
+        *("reconnect.backoff.ms", "reconnect.backoff.max.ms", "retry.backoff.ms"),
+        *(
+            "retry.backoff.max.ms",
+            "socket.connection.setup.timeout.ms",
+            "auto.include.jmx.reporter",
+        ),
+        *("socket.connection.setup.timeout.max.ms", "enable.metrics.push", "metric.reporters"),
+        *("allow.auto.create.topics", "exclude.internal.topics", "metrics.num.samples"),
+        *("metrics.recording.level", "metrics.sample.window.ms", "isolation.level", "client.rack"),
+    }
+)
+"""They tune a Java consumer, and change nothing of what is read."""
+_KNOWN = (
+    *("client.id", "security.protocol", "ssl.endpoint.identification.algorithm"),
+    *_NUMBERS,
+    *_FETCH_SIZES,
+    *_TLS,
+    *_STORE_TYPES,
+)
+
+
+def client_options(bootstrap: str, options: Mapping[str, str]) -> ClientOptions:
+    """From Kafka's names, without the prefix `kafka.`; ConfigurationError names what cannot be."""
+    left = {name.lower(): value for name, value in options.items()}
+    found = ClientOptions(bootstrap=bootstrap, tls=_tls(left))
+    changes: dict[str, str | int] = {}
+    if "client.id" in left:
+        changes["client_id"] = left.pop("client.id")
+    for name, (field, least) in _NUMBERS.items():
+        if name in left:
+            changes[field] = _number(name, left.pop(name), least)
+    sizes = [_number(name, left.pop(name), 1) for name in _FETCH_SIZES if name in left]
+    if sizes:
+        # Kafka's default for one partition is small, so that many can share an answer. Here a
+        # fetch is of one partition, and the larger of the two is what its user meant.
+        changes["fetch_bytes_max"] = max(sizes)
+    for name in left:
+        if name not in _WITHOUT_EFFECT:
+            raise ConfigurationError(_refusal(name))
+    return dataclasses.replace(found, **changes)
+
+
+def _tls(left: dict[str, str]) -> TlsOptions | None:
+    """Take the options of TLS out."""
+    protocol = left.pop("security.protocol", "PLAINTEXT").upper()
+    if protocol.startswith("SASL"):
+        raise ConfigurationError(
+            f"kafka.security.protocol={protocol}: this client has no SASL; use PLAINTEXT, or SSL"
+            " with a client certificate (kafka.ssl.certificate.location, kafka.ssl.key.location)"
+        )
+    if protocol not in ("PLAINTEXT", "SSL"):
+        raise ConfigurationError(f"kafka.security.protocol={protocol}: there are PLAINTEXT and SSL")
+    files: dict[str, str] = {}
+    for name, field in _TLS.items():
+        if name in left:
+            files[field] = left.pop(name)
+    for name in _STORE_TYPES:
+        kind = left.pop(name, "PEM").upper()
+        if kind != "PEM":
+            raise ConfigurationError(
+                f"kafka.{name}={kind}: Java's key stores cannot be read here; export to PEM, and"
+                " name the files in kafka.ssl.ca.location, kafka.ssl.certificate.location and"
+                " kafka.ssl.key.location"
+            )
+    for field, path in files.items():
+        if field != "key_password" and path.lower().endswith((".jks", ".p12", ".pfx")):
+            raise ConfigurationError(
+                f"{path!r} looks like a key store of Java; export it to PEM, and name that file"
+            )
+    algorithm = left.pop("ssl.endpoint.identification.algorithm", "https").strip().lower()
+    if algorithm not in ("https", ""):
+        raise ConfigurationError(
+            f"kafka.ssl.endpoint.identification.algorithm={algorithm}: there are https, and an"
+            " empty one, which does not check the host's name"
+        )
+    if protocol == "PLAINTEXT":
+        if files:
+            raise ConfigurationError(
+                "kafka.ssl options are set, but kafka.security.protocol is PLAINTEXT: set it to SSL"
+            )
+        return None
+    return TlsOptions(**files, checks_host_name=algorithm == "https")
+
+
+def tls_context(options: TlsOptions) -> ssl.SSLContext:
+    """The context of a connection; ConfigurationError where a file cannot be used."""
+    try:
+        context = ssl.create_default_context(cafile=options.ca_file)
+        if options.certificate_file is not None:
+            context.load_cert_chain(
+                options.certificate_file, options.key_file, options.key_password
+            )
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(
+            f"the files of kafka.ssl options cannot be used ({error}): they must be PEM, and be"
+            " there on the driver and on every executor"
+        ) from error
+    context.check_hostname = options.checks_host_name
+    return context
+
+
+def _number(name: str, text: str, least: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if not least <= number < 2**31:
+        raise ConfigurationError(f"kafka.{name}={text!r}: a number from {least} to {2**31 - 1}")
+    return number
+
+
+def _refusal(name: str) -> str:
+    if name.startswith("sasl."):
+        return f"kafka.{name}: this client has no SASL; use PLAINTEXT, or SSL with a certificate"
+    close = difflib.get_close_matches(name, [*_KNOWN, *_WITHOUT_EFFECT], n=1)
+    hint = f"did you mean kafka.{close[0]}?" if close else f"known are {', '.join(_KNOWN)}"
+    return f"kafka.{name} is not an option of this client: {hint}"

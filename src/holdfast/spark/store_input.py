@@ -1,0 +1,180 @@
+"""A Holdfast store as an input: its topics, offsets and byte ranges, with no broker asked.
+
+Owns planning on the driver. Reading is in store_read. Must never write to the store.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from holdfast.errors import CallError
+from holdfast.follow.follower import Bounds, Placed
+from holdfast.follow.stretches import Stretch
+from holdfast.identifiers import PartitionId
+from holdfast.spark.inputs import (
+    DEFAULT_PLAN,
+    DataLoss,
+    Offsets,
+    PlanOptions,
+    Range,
+    StoreWhere,
+    TopicInfo,
+    TopicPartition,
+)
+from holdfast.spark.task_split import joined, split, task_bytes
+from holdfast.spark.worker import worker
+
+PLACES_AT_ONCE = 8
+
+
+class StoreInput:
+    """The input at a store's address. `topics` looks anew; the rest is as of that look."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._worker = worker()
+        self._follower = self._worker.new_follower(url)
+        self._is_fresh = False
+
+    def topics(self) -> dict[str, TopicInfo]:
+        self._worker.run(self._follower.refresh())
+        self._is_fresh = True
+        return {
+            topic.name: TopicInfo(topic.name, topic.topic_id, topic.partitions)
+            for topic in self._follower.topics().values()
+        }
+
+    def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return {partition: self._bounds(partition).earliest for partition in partitions}
+
+    def latest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return {partition: self._bounds(partition).latest for partition in partitions}
+
+    def by_timestamp(self, at_ms: Offsets) -> dict[TopicPartition, int | None]:
+        async def look() -> dict[TopicPartition, int | None]:
+            found: dict[TopicPartition, int | None] = {}
+            for partition, timestamp in at_ms.items():
+                timed = await self._follower.offset_for_time(partition_id(partition), timestamp)
+                found[partition] = timed.offset if timed is not None else None
+            return found
+
+        for partition in at_ms:
+            self._bounds(partition)
+        return self._worker.run(look())
+
+    def plan(
+        self, start: Offsets, end: Offsets, options: PlanOptions = DEFAULT_PLAN
+    ) -> list[Range]:
+        spans: list[tuple[TopicPartition, int, int]] = []
+        for partition, end_offset in end.items():
+            span = options.bounds.clip(partition, start[partition], end_offset)
+            if span[0] < span[1]:
+                spans.append((partition, *span))
+        for partition, _, end_offset in spans:
+            self._see(partition, end_offset)
+        placed = self._worker.run(self._place(spans, options))
+        total = sum(stretch.size_bytes for some in placed for stretch in some)
+        bytes_max = task_bytes(total, options.min_partitions)
+        ranges: list[Range] = []
+        for span, stretches in zip(spans, placed, strict=True):
+            ranges.extend(self._ranges(*span, stretches, bytes_max, options))
+        return ranges
+
+    def close(self) -> None:
+        """The store is the process's, and stays open."""
+
+    def _see(self, partition: TopicPartition, end_offset: int) -> None:
+        """Look anew where the end is past what was seen: a checkpoint may know more than we do."""
+        self._bounds(partition)
+        bounds = self._follower.bounds(partition_id(partition))
+        if bounds is None or bounds.latest < end_offset:
+            self._worker.run(self._follower.refresh())
+
+    def _bounds(self, partition: TopicPartition) -> Bounds:
+        if not self._is_fresh:
+            self.topics()
+        bounds = self._follower.bounds(partition_id(partition))
+        if bounds is None:
+            raise DataLoss(gone_message(partition))
+        return bounds
+
+    async def _place(
+        self, spans: Sequence[tuple[TopicPartition, int, int]], options: PlanOptions
+    ) -> list[list[Stretch]]:
+        placing = asyncio.Semaphore(PLACES_AT_ONCE)
+
+        async def place(partition: TopicPartition, start: int, end: int) -> list[Stretch]:
+            async with placing:
+                placed = await self._follower.place(
+                    partition_id(partition), start, end, since_ms=options.bounds.timestamp_min_ms
+                )
+            check_placed(partition, placed, start, end, fail_on_data_loss=options.fail_on_data_loss)
+            return placed.stretches if placed is not None else []
+
+        return await asyncio.gather(*(place(*span) for span in spans))
+
+    def _ranges(
+        self,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        stretches: Sequence[Stretch],
+        bytes_max: int,
+        options: PlanOptions,
+    ) -> list[Range]:
+        pieces = split(stretches, bytes_max)
+        ranges: list[Range] = []
+        for i, piece in enumerate(pieces):
+            first = max(start, piece[0].base_offset)
+            last = pieces[i + 1][0].base_offset if i + 1 < len(pieces) else end
+            ranges.append(
+                Range(
+                    topic=partition.topic,
+                    topic_id=partition.topic_id,
+                    partition=partition.partition,
+                    start_offset=first,
+                    end_offset=min(end, last),
+                    where=StoreWhere(url=self._url, stretches=tuple(joined(piece))),
+                    include_headers=options.include_headers,
+                    fail_on_data_loss=options.fail_on_data_loss,
+                    timestamp_min_ms=options.bounds.timestamp_min_ms,
+                )
+            )
+        return ranges
+
+
+def partition_id(partition: TopicPartition) -> PartitionId:
+    if partition.topic_id is None:
+        raise CallError(f"{partition}: a topic of a store has an id; take it from topics()")
+    return PartitionId(partition.topic_id, partition.partition)
+
+
+def gone_message(partition: TopicPartition) -> str:
+    return (
+        f"{partition}: the topic with id {partition.topic_id} is deleted, or has no such partition;"
+        " a topic of the same name that was created since is another one"
+    )
+
+
+def check_placed(
+    partition: TopicPartition,
+    placed: Placed | None,
+    start: int,
+    end: int,
+    *,
+    fail_on_data_loss: bool,
+) -> None:
+    """Raise DataLoss where something of [start, end) is not there to be read."""
+    if not fail_on_data_loss:
+        return
+    if placed is None:
+        raise DataLoss(f"offsets {start} to {end - 1} of {gone_message(partition)}")
+    if start < placed.bounds.earliest:
+        raise DataLoss(
+            f"{partition}: offsets {start} to {min(end, placed.bounds.earliest) - 1} are gone: the"
+            f" log starts at {placed.bounds.earliest}, by retention or DeleteRecords"
+        )
+    if end > placed.bounds.latest:
+        raise DataLoss(
+            f"{partition}: offsets {max(start, placed.bounds.latest)} to {end - 1} are not there:"
+            f" the log ends at {placed.bounds.latest}"
+        )

@@ -1,0 +1,172 @@
+"""Read one range of a store on an executor: ranged reads in flight, checked, decoded to Arrow.
+
+Owns read-ahead and its bound on memory, and what happens when a planned object is gone: the rest of
+the range is placed anew, and only what is really gone is a DataLoss. Must never skip an offset in
+silence.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+
+from fastcrc.crc32 import iscsi
+
+from holdfast.columnar.arrow import RecordBatch
+from holdfast.columnar.decode import decode
+from holdfast.errors import CorruptObject, ObjectNotFound
+from holdfast.follow.stretches import Stretch
+from holdfast.lane.entry import HEADER_BYTES, parse_header
+from holdfast.records.batch import CRC_START, walk
+from holdfast.spark.inputs import ROWS_PER_BATCH, Range, StoreWhere
+from holdfast.spark.store_input import check_placed, partition_id
+from holdfast.spark.task_split import READ_BYTES, joined
+from holdfast.spark.worker import Worker, worker
+from holdfast.store.interface import Store
+from holdfast.store.patience import patiently
+
+GROUPS_AHEAD = 4
+"""So many groups of about READ_BYTES are in flight or wait to be decoded."""
+STRETCHES_PER_GROUP_MAX = 32
+PLACED_ANEW_MAX = 20
+"""In a row, without one byte read in between."""
+
+
+def read_store_range(wanted: Range, where: StoreWhere) -> Iterator[RecordBatch]:
+    """The records of a range of a store."""
+    if wanted.start_offset >= wanted.end_offset:
+        return iter(())
+    return decode(
+        _StoreRange(wanted, where).buffers(),
+        topic=wanted.topic,
+        partition=wanted.partition,
+        start_offset=wanted.start_offset,
+        end_offset=wanted.end_offset,
+        include_headers=wanted.include_headers,
+        rows_per_batch=ROWS_PER_BATCH,
+    )
+
+
+class _StoreRange:
+    """One range on its way."""
+
+    def __init__(self, wanted: Range, where: StoreWhere) -> None:
+        self._wanted = wanted
+        self._where = where
+        self._worker: Worker = worker()
+        self._store: Store = self._worker.store(where.url)
+        self._next_offset = wanted.start_offset
+
+    def buffers(self) -> Iterator[bytes]:
+        """Whole record batches in offset order; the first and last may reach over the range."""
+        stretches: Sequence[Stretch] = self._where.stretches
+        failures = 0
+        while True:
+            try:
+                for stretch, data in self._read_ahead(stretches):
+                    self._next_offset = stretch.last_offset + 1
+                    failures = 0
+                    yield data
+                return
+            except ObjectNotFound:
+                # Rewritten into a segment, or merged into a larger one, since the plan was made.
+                failures += 1
+                if failures > PLACED_ANEW_MAX:
+                    raise
+            stretches = self._placed_anew()
+
+    def _placed_anew(self) -> list[Stretch]:
+        wanted = self._wanted
+        start = max(self._next_offset, wanted.start_offset)
+        if start >= wanted.end_offset:
+            return []
+        partition = wanted.topic_partition
+        follower = self._worker.follower(self._where.url)
+
+        async def place() -> list[Stretch]:
+            await follower.refresh()
+            placed = await follower.place(
+                partition_id(partition), start, wanted.end_offset, since_ms=wanted.timestamp_min_ms
+            )
+            check_placed(
+                partition,
+                placed,
+                start,
+                wanted.end_offset,
+                fail_on_data_loss=wanted.fail_on_data_loss,
+            )
+            return joined(placed.stretches) if placed is not None else []
+
+        return self._worker.run(place())
+
+    def _read_ahead(self, stretches: Sequence[Stretch]) -> Iterator[tuple[Stretch, bytes]]:
+        waiting: deque[tuple[Sequence[Stretch], Future[list[bytes]]]] = deque()
+        groups = _groups(stretches)
+        try:
+            while True:
+                while len(waiting) < GROUPS_AHEAD and (group := next(groups, None)) is not None:
+                    waiting.append((group, self._worker.submit(self._load(group))))
+                if not waiting:
+                    return
+                group, future = waiting.popleft()
+                loaded = future.result()
+                for i, stretch in enumerate(group):
+                    data, loaded[i] = loaded[i], b""
+                    yield stretch, data
+        finally:
+            for _, future in waiting:
+                future.cancel()
+
+    async def _load(self, group: Sequence[Stretch]) -> list[bytes]:
+        return await asyncio.gather(*(self._read(stretch) for stretch in group))
+
+    async def _read(self, stretch: Stretch) -> bytes:
+        async def attempt() -> bytes:
+            position = stretch.position
+            if stretch.is_in_payload:
+                head = await self._store.read(stretch.key, start=0, length=HEADER_BYTES)
+                position += parse_header(head, key=stretch.key).payload_start
+            data = await self._store.read(stretch.key, start=position, length=stretch.size_bytes)
+            check_batches(data, stretch)
+            return data
+
+        return await patiently(attempt, environment=self._worker.environment)
+
+
+def _groups(stretches: Sequence[Stretch]) -> Iterator[Sequence[Stretch]]:
+    """Small stretches together: each group is one hand-over between the threads."""
+    group: list[Stretch] = []
+    size = 0
+    for stretch in stretches:
+        is_full = size + stretch.size_bytes > READ_BYTES or len(group) >= STRETCHES_PER_GROUP_MAX
+        if group and is_full:
+            yield group
+            group, size = [], 0
+        group.append(stretch)
+        size += stretch.size_bytes
+    if group:
+        yield group
+
+
+def check_batches(data: bytes, stretch: Stretch) -> None:
+    """Raise where bytes are not the whole, unharmed batches of just these offsets.
+
+    The decoder checks the CRC as well. Here, a read that was mangled on its way can be made again,
+    and the offset, which no CRC covers, can be held against what the log says.
+    """
+    where = f"{stretch.key} at {stretch.position}"
+    if len(data) != stretch.size_bytes:
+        raise CorruptObject(f"{where}: {len(data)} bytes came, {stretch.size_bytes} were asked for")
+    view = memoryview(data)
+    expected = stretch.base_offset
+    for position, header in walk(data):
+        if header.base_offset != expected or header.last_offset < expected:
+            raise CorruptObject(
+                f"{where}: offsets {header.base_offset} to {header.last_offset} where {expected} is"
+                " next"
+            )
+        if iscsi(view[position + CRC_START : position + header.size_bytes]) != header.crc:
+            raise CorruptObject(f"{where}: the batch at offset {header.base_offset} is harmed")
+        expected = header.last_offset + 1
+    if expected != stretch.last_offset + 1:
+        raise CorruptObject(f"{where}: ends at offset {expected - 1}, not {stretch.last_offset}")

@@ -1,0 +1,61 @@
+"""How the stretches of partitions become tasks of about equal bytes.
+
+Pure. Cuts only between stretches, which is between record batches. Owns the joining of stretches
+that lie side by side in one object, up to what is read at once.
+"""
+
+from collections.abc import Sequence
+
+from holdfast.follow.stretches import Stretch
+
+TASK_BYTES_MIN = 4 * 1024 * 1024
+"""Below this a task costs more than it reads."""
+TASK_BYTES_MAX = 512 * 1024 * 1024
+"""A task that fails is read again from its start."""
+READ_BYTES = 4 * 1024 * 1024
+"""What one read of an object asks for, where that much lies side by side."""
+
+
+def task_bytes(total_bytes: int, min_partitions: int) -> int:
+    """How large a task may become, so that there are about min_partitions of them."""
+    wanted = -(-total_bytes // max(1, min_partitions))
+    return max(TASK_BYTES_MIN, min(TASK_BYTES_MAX, wanted))
+
+
+def split(stretches: Sequence[Stretch], bytes_max: int) -> list[list[Stretch]]:
+    """Cut one partition's stretches into pieces of equal size, each about bytes_max at most."""
+    total = sum(stretch.size_bytes for stretch in stretches)
+    pieces = max(1, round(total / bytes_max))
+    cut: list[list[Stretch]] = []
+    taken = 0
+    for stretch in stretches:
+        # By the middle of a stretch, so that the error of a cut is half of one at most.
+        piece = min(pieces - 1, (taken + stretch.size_bytes // 2) * pieces // max(1, total))
+        if not cut or piece >= len(cut):
+            cut.append([])
+        cut[-1].append(stretch)
+        taken += stretch.size_bytes
+    return cut
+
+
+def joined(stretches: Sequence[Stretch], bytes_max: int = READ_BYTES) -> list[Stretch]:
+    """Stretches that follow each other in one object, as one, up to a size."""
+    found: list[Stretch] = []
+    for stretch in stretches:
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and last.key == stretch.key
+            and last.is_in_payload == stretch.is_in_payload
+            and last.position + last.size_bytes == stretch.position
+            and last.last_offset + 1 == stretch.base_offset
+            and last.size_bytes + stretch.size_bytes <= bytes_max
+        ):
+            found[-1] = last._replace(
+                size_bytes=last.size_bytes + stretch.size_bytes,
+                last_offset=stretch.last_offset,
+                max_timestamp=max(last.max_timestamp, stretch.max_timestamp),
+            )
+        else:
+            found.append(stretch)
+    return found

@@ -1,0 +1,107 @@
+"""The I/O of one process: an event loop in a thread, and what is opened on it once.
+
+Owns stores, followers and clusters, by address, for as long as the process lives: Spark reuses its
+Python workers. Must never be shared over a fork: a forked child makes its own.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from holdfast.client.cluster import Cluster
+from holdfast.environment import SystemEnvironment
+from holdfast.follow.follower import Follower
+from holdfast.spark.kafka_options import ClientOptions, tls_context
+from holdfast.store.interface import Store
+from holdfast.store.read_only import open_read_only
+
+T = TypeVar("T")
+
+STORE_SILENCE_S_MAX = 60.0
+"""After so long without an answer a task fails, and Spark tries it again."""
+
+
+class Worker:
+    """One loop, in one thread, and what lives on it."""
+
+    def __init__(self) -> None:
+        self.environment = SystemEnvironment()
+        self._loop = _new_loop()
+        self._stores: dict[str, Store] = {}
+        self._followers: dict[str, Follower] = {}
+        self._clusters: dict[ClientOptions, Cluster] = {}
+        thread = threading.Thread(target=self._loop.run_forever, name="holdfast-io", daemon=True)
+        thread.start()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Start something on the loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something on the loop, and wait for it."""
+        future = self.submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def store(self, url: str) -> Store:
+        """The store at an address, for reading."""
+        store = self._stores.get(url)
+        if store is None:
+            store = open_read_only(
+                url, environment=self.environment, silence_s_max=STORE_SILENCE_S_MAX
+            )
+            self._stores[url] = store
+        return store
+
+    def follower(self, url: str) -> Follower:
+        """The one that tasks of this process share, where their plan no longer holds."""
+        follower = self._followers.get(url)
+        if follower is None:
+            follower = self.new_follower(url)
+            self._followers[url] = follower
+        return follower
+
+    def new_follower(self, url: str) -> Follower:
+        return Follower(self.store(url), environment=self.environment)
+
+    def cluster(self, options: ClientOptions) -> Cluster:
+        """The connections to a cluster."""
+        cluster = self._clusters.get(options)
+        if cluster is None:
+            cluster = Cluster(
+                options.bootstrap,
+                environment=self.environment,
+                client_id=options.client_id,
+                request_timeout_ms=options.request_timeout_ms,
+                deadline_ms=options.deadline_ms,
+                tls=tls_context(options.tls) if options.tls is not None else None,
+            )
+            self._clusters[options] = cluster
+        return cluster
+
+
+_workers: dict[int, Worker] = {}
+_making = threading.Lock()
+
+
+def worker() -> Worker:
+    """The worker of this process."""
+    with _making:
+        found = _workers.get(os.getpid())
+        if found is None:
+            found = _workers[os.getpid()] = Worker()
+        return found
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
