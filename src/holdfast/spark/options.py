@@ -1,0 +1,441 @@
+"""The options of the source: the names and meanings of Spark's Kafka source, and `store`.
+
+Pure. Owns the parsing, the precedence and the messages. Names are case-insensitive, as Spark's
+are. Must never let an option pass that it does not know: a misspelt one would be silently idle.
+"""
+
+import difflib
+import enum
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from holdfast.errors import ConfigurationError
+from holdfast.identifiers import topic_name_problem
+
+EARLIEST = -2
+LATEST = -1
+"""How startingOffsets and endingOffsets write the two ends of one partition."""
+
+Choice = TypeVar("Choice", bound=enum.Enum)
+
+PartitionNumbers = Mapping[tuple[str, int], int]
+"""A number (an offset, or a timestamp in ms) for each (topic, partition)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Topics by name."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribePattern:
+    """Topics whose whole name matches a regular expression (Python's, where Java's differs)."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Some partitions of some topics."""
+
+    partitions: Mapping[str, tuple[int, ...]]
+
+
+Selection = Subscribe | SubscribePattern | Assign
+
+
+class End(enum.Enum):
+    """One of the two ends of a log."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffsets:
+    """An offset for each partition; EARLIEST and LATEST stand for the ends."""
+
+    offsets: PartitionNumbers
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamp:
+    """The first record at or after a time, the same for all partitions."""
+
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamps:
+    """The first record at or after a time, one for each partition."""
+
+    timestamps_ms: PartitionNumbers
+
+
+Bound = End | AtOffsets | AtTimestamp | AtTimestamps
+
+
+class NoMatch(enum.Enum):
+    """What to do where no record is as new as a starting timestamp."""
+
+    ERROR = "error"
+    LATEST = "latest"
+
+
+class Rows(enum.Enum):
+    """What the source yields: records, or (for our own sinks) the ranges that hold them."""
+
+    RECORDS = "records"
+    RANGES = "ranges"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """Everything that a user can say about reading; either store or bootstrap_servers is set."""
+
+    store: str | None
+    bootstrap_servers: str | None
+    client: Mapping[str, str]
+    """The other kafka.* options, without the prefix."""
+    selection: Selection
+    starting: Bound
+    ending: Bound
+    no_match: NoMatch = NoMatch.ERROR
+    fail_on_data_loss: bool = True
+    offsets_per_trigger_max: int | None = None
+    offsets_per_trigger_min: int | None = None
+    trigger_delay_ms_max: int = 15 * 60_000
+    partitions_min: int | None = None
+    records_per_partition_max: int | None = None
+    include_headers: bool = False
+    read_committed: bool = False
+    rows: Rows = Rows.RECORDS
+    ignored: tuple[str, ...] = ()
+    """What was set and has no effect, each with the reason: for one warning."""
+
+
+NAMES = (
+    *("store", "subscribe", "subscribePattern", "assign", "startingOffsets", "endingOffsets"),
+    *("startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp"),
+    *("endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss"),
+    *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions"),
+    *("maxRecordsPerPartition", "includeHeaders", "rows"),
+    *("kafka.bootstrap.servers", "kafka.isolation.level"),
+)
+STRATEGIES = ("subscribe", "subscribePattern", "assign")
+NO_GROUP = (
+    "no consumer group takes part: Spark's checkpoint holds the offsets. Remove it; to follow the "
+    "progress, see the query's lastProgress"
+)
+REFUSED: Mapping[str, str] = {
+    "kafka.group.id": NO_GROUP,
+    "kafka.group.instance.id": NO_GROUP,
+    "kafka.group.protocol": NO_GROUP,
+    "kafka.session.timeout.ms": NO_GROUP,
+    "kafka.heartbeat.interval.ms": NO_GROUP,
+    "kafka.max.poll.interval.ms": NO_GROUP,
+    "kafka.partition.assignment.strategy": NO_GROUP,
+    "groupidprefix": NO_GROUP,
+    "kafka.auto.offset.reset": (
+        "Spark keeps the offsets; say where a new query starts with startingOffsets "
+        '("earliest" or "latest")'
+    ),
+    "kafka.enable.auto.commit": "Spark's checkpoint holds the offsets; nothing is committed",
+    "kafka.auto.commit.interval.ms": "Spark's checkpoint holds the offsets; nothing is committed",
+    "kafka.key.deserializer": "keys come as binary; cast or decode the column `key`",
+    "kafka.value.deserializer": "values come as binary; cast or decode the column `value`",
+    "kafka.interceptor.classes": "an interceptor could change records, and there is no Java here",
+    "topic": "that is how a sink names its topic; a source has subscribe, subscribePattern, assign",
+    "path": 'a source has no path: call load() without one, and say where with "store"',
+}
+IDLE: Mapping[str, str] = {
+    "fetchoffset.numretries": "offsets are asked for until the client's deadline",
+    "fetchoffset.retryintervalms": "offsets are asked for until the client's deadline",
+    "kafkaconsumer.polltimeoutms": "there is no poll; kafka.request.timeout.ms bounds a request",
+    "kafka.max.poll.records": "there is no poll; records come in Arrow batches",
+    "kafka.check.crcs": "checksums are always checked",
+    "kafka.metadata.max.age.ms": "topics are looked at for each micro-batch",
+}
+
+
+def parse_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """What the options say, or ConfigurationError with the option, the reason and the remedy."""
+    options = {name.lower(): str(value).strip() for name, value in raw.items()}
+    ignored = _check_names(options)
+    store, servers, client = _where(options)
+    starting, ending = _bounds(options, streaming=streaming)
+    least = _count(options, "minOffsetsPerTrigger")
+    most = _count(options, "maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise ConfigurationError(
+            f"minOffsetsPerTrigger is {least}, above maxOffsetsPerTrigger, which is {most}"
+        )
+    if not streaming:
+        names = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+        ignored += [f"{n} (a batch query has no trigger)" for n in names if n.lower() in options]
+    delay = options.get("maxtriggerdelay")
+    return SourceOptions(
+        store=store,
+        bootstrap_servers=servers,
+        client=client,
+        selection=_selection(options),
+        starting=starting,
+        ending=ending,
+        no_match=_one_of(options, "startingOffsetsByTimestampStrategy", NoMatch, NoMatch.ERROR),
+        fail_on_data_loss=_flag(options, "failOnDataLoss", default=True),
+        offsets_per_trigger_max=most,
+        offsets_per_trigger_min=least,
+        trigger_delay_ms_max=15 * 60_000 if delay is None else parse_duration_ms(delay),
+        partitions_min=_count(options, "minPartitions"),
+        records_per_partition_max=_count(options, "maxRecordsPerPartition"),
+        include_headers=_flag(options, "includeHeaders", default=False),
+        read_committed=_is_read_committed(options),
+        rows=_one_of(options, "rows", Rows, Rows.RECORDS),
+        ignored=tuple(ignored),
+    )
+
+
+def _check_names(options: Mapping[str, str]) -> list[str]:
+    known = {name.lower(): name for name in NAMES}
+    ignored: list[str] = []
+    for name in options:
+        if name in REFUSED:
+            raise ConfigurationError(f"the option {name!r} cannot be used: {REFUSED[name]}")
+        if name in IDLE:
+            ignored.append(f"{name} ({IDLE[name]})")
+        elif name not in known and not name.startswith("kafka."):
+            candidates = [*known, *(n.removeprefix("kafka.") for n in known)]
+            near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
+            right = known.get(near[0], f"kafka.{near[0]}") if near else None
+            hint = f"did you mean {right!r}?" if right else f"known: {', '.join(sorted(NAMES))}"
+            raise ConfigurationError(f"unknown option {name!r}: {hint}")
+    return ignored
+
+
+def _where(options: Mapping[str, str]) -> tuple[str | None, str | None, dict[str, str]]:
+    store, servers = options.get("store"), options.get("kafka.bootstrap.servers")
+    if (store is None) == (servers is None):
+        both = "both are set" if store is not None else "neither is set"
+        raise ConfigurationError(
+            f"say where the records are, with one of `store` (the address that `holdfast serve "
+            f"--store` has; reads the objects and needs no broker) and `kafka.bootstrap.servers` "
+            f"(any Kafka); {both}"
+        )
+    if store == "" or servers == "":
+        name = "store" if servers is None else "kafka.bootstrap.servers"
+        raise ConfigurationError(f"the option {name} is empty")
+    passed = {
+        name.removeprefix("kafka."): value
+        for name, value in options.items()
+        if name.startswith("kafka.")
+        and name not in IDLE
+        and name not in ("kafka.bootstrap.servers", "kafka.isolation.level")
+    }
+    if store is not None and passed:
+        raise ConfigurationError(
+            f"the option kafka.{min(passed)} is for a broker, and with `store` there is none: "
+            f"remove it (kafka.isolation.level is the one that a store knows)"
+        )
+    return store, servers, passed
+
+
+def _selection(options: Mapping[str, str]) -> Selection:
+    given = [name for name in STRATEGIES if name.lower() in options]
+    if len(given) != 1:
+        problem = f"{' and '.join(given)} are set" if given else "none is set"
+        raise ConfigurationError(
+            f"say which topics, with exactly one of subscribe, subscribePattern, assign; {problem}"
+        )
+    text = options[given[0].lower()]
+    match given[0]:
+        case "subscribe":
+            topics = [part.strip() for part in text.split(",") if part.strip()]
+            if not topics:
+                raise ConfigurationError(f"subscribe names no topic: {text!r}")
+            for topic in topics:
+                if (problem := topic_name_problem(topic)) is not None:
+                    raise ConfigurationError(f"subscribe: {problem}")
+            return Subscribe(tuple(sorted(set(topics))))
+        case "subscribePattern":
+            try:
+                re.compile(text)
+            except re.error as wrong:
+                raise ConfigurationError(
+                    f"subscribePattern {text!r} is not a regular expression: {wrong}"
+                ) from wrong
+            if not text:
+                raise ConfigurationError("subscribePattern is empty")
+            return SubscribePattern(text)
+        case _:
+            return _assign(text)
+
+
+def _assign(text: str) -> Assign:
+    form = 'assign must be like {"orders":[0,1],"clicks":[2]}'
+    assigned: dict[str, tuple[int, ...]] = {}
+    for topic, numbers in _object(text, form).items():
+        if not isinstance(numbers, list) or not numbers:
+            raise ConfigurationError(f"{form}; {topic!r} has {numbers!r}")
+        checked = [_partition(topic, number, form) for number in cast("list[object]", numbers)]
+        assigned[topic] = tuple(sorted(set(checked)))
+    if not assigned:
+        raise ConfigurationError(f"{form}; it names no topic")
+    return Assign(assigned)
+
+
+def _bounds(options: Mapping[str, str], *, streaming: bool) -> tuple[Bound, Bound]:
+    starting = _bound(options, "starting", default=End.LATEST if streaming else End.EARLIEST)
+    for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
+        if streaming and name.lower() in options:
+            raise ConfigurationError(
+                f"{name} is for batch queries: a stream has no end. To stop at what is there now, "
+                f"use trigger(availableNow=True)"
+            )
+    ending = _bound(options, "ending", default=End.LATEST)
+    if not streaming:
+        _refuse_end(starting, End.LATEST, LATEST, "startingOffsets", "a batch query would be empty")
+    _refuse_end(ending, End.EARLIEST, EARLIEST, "endingOffsets", "the query would be empty")
+    pairs: list[tuple[str, PartitionNumbers, PartitionNumbers]] = []
+    if isinstance(starting, AtOffsets) and isinstance(ending, AtOffsets):
+        pairs.append(("Offsets", starting.offsets, ending.offsets))
+    if isinstance(starting, AtTimestamps) and isinstance(ending, AtTimestamps):
+        pairs.append(("OffsetsByTimestamp", starting.timestamps_ms, ending.timestamps_ms))
+    for kind, first, last in pairs:
+        for where in sorted({*first} ^ {*last}):
+            raise ConfigurationError(
+                f"starting{kind} and ending{kind} must name the same partitions; "
+                f"{where[0]}-{where[1]} is in one of them only"
+            )
+        for (topic, partition), number in sorted(first.items()):
+            until = last[topic, partition]
+            if number > until >= 0:
+                raise ConfigurationError(
+                    f"{topic}-{partition}: starting{kind} has {number}, above ending{kind}, "
+                    f"which has {until}"
+                )
+    return starting, ending
+
+
+def _refuse_end(bound: Bound, end: End, mark: int, name: str, why: str) -> None:
+    if bound is end:
+        raise ConfigurationError(f"{name} cannot be {end.value}: {why}")
+    for (topic, partition), offset in bound.offsets.items() if isinstance(bound, AtOffsets) else ():
+        if offset == mark:
+            raise ConfigurationError(
+                f"{name} of {topic}-{partition} cannot be {mark} ({end.value}): {why}"
+            )
+
+
+def _bound(options: Mapping[str, str], side: str, *, default: Bound) -> Bound:
+    """A timestamp for all wins over timestamps by partition, and these over offsets."""
+    if (text := options.get(f"{side}timestamp")) is not None:
+        return AtTimestamp(_number(text, f"{side}Timestamp", "milliseconds since 1970"))
+    if (text := options.get(f"{side}offsetsbytimestamp")) is not None:
+        return AtTimestamps(_by_partition(text, f"{side}OffsetsByTimestamp", least=0))
+    text = options.get(f"{side}offsets")
+    if text is None:
+        return default
+    if text.lower() in ("earliest", "latest"):
+        return End(text.lower())
+    return AtOffsets(_by_partition(text, f"{side}Offsets", least=EARLIEST))
+
+
+def _by_partition(text: str, name: str, *, least: int) -> PartitionNumbers:
+    either = '"earliest", "latest" or ' if name.endswith("Offsets") else ""
+    form = f'{name} must be {either}like {{"orders":{{"0":23,"1":45}}}}'
+    numbers: dict[tuple[str, int], int] = {}
+    for topic, by_partition in _object(text, form).items():
+        if not isinstance(by_partition, dict):
+            raise ConfigurationError(f"{form}; {topic!r} has {by_partition!r}")
+        for partition, number in cast("dict[str, object]", by_partition).items():
+            if isinstance(number, bool) or not isinstance(number, int) or number < least:
+                raise ConfigurationError(f"{form}; {topic}-{partition} has {number!r}")
+            numbers[topic, _partition(topic, partition, form)] = number
+    if not numbers:
+        raise ConfigurationError(f"{form}; it names no partition")
+    return numbers
+
+
+def _object(text: str, form: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as wrong:
+        raise ConfigurationError(f"{form}; {text!r} is not JSON: {wrong}") from wrong
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"{form}; {text!r} is no JSON object")
+    return cast("dict[str, Any]", value)
+
+
+def _partition(topic: str, value: object, form: str) -> int:
+    if isinstance(value, bool) or not str(value).isascii() or not str(value).isdigit():
+        raise ConfigurationError(f"{form}; {value!r} is no partition of {topic!r}")
+    return int(str(value))
+
+
+def _number(text: str, name: str, what: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ConfigurationError(f"{name} must be a whole number ({what}), not {text!r}")
+    return int(text)
+
+
+def _count(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name.lower())
+    if text is None:
+        return None
+    number = _number(text, name, "at least 1")
+    if number < 1:
+        raise ConfigurationError(f"{name} must be at least 1, not {number}")
+    return number
+
+
+def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = options.get(name.lower(), str(default)).lower()
+    if text not in ("true", "false"):
+        raise ConfigurationError(f'{name} must be "true" or "false", not {text!r}')
+    return text == "true"
+
+
+def _one_of(
+    options: Mapping[str, str], name: str, choices: type[Choice], default: Choice
+) -> Choice:
+    text = options.get(name.lower(), default.value).lower()
+    for choice in choices:
+        if choice.value == text:
+            return choice
+    raise ConfigurationError(
+        f"{name} must be one of {', '.join(repr(c.value) for c in choices)}, not {text!r}"
+    )
+
+
+def _is_read_committed(options: Mapping[str, str]) -> bool:
+    level = options.get("kafka.isolation.level", "read_uncommitted").lower()
+    if level not in ("read_uncommitted", "read_committed"):
+        raise ConfigurationError(
+            f'kafka.isolation.level must be "read_committed" or "read_uncommitted", not {level!r}'
+        )
+    return level == "read_committed"
+
+
+_UNIT_MS: Mapping[str, float] = {
+    "": 1,
+    "us": 0.001,
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+
+
+def parse_duration_ms(text: str) -> int:
+    """A duration as Spark writes it: 500ms, 10s, 15m, 15min, 2h, 1d; a bare number is ms."""
+    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower(), re.ASCII)
+    if found is None or found[2] not in _UNIT_MS:
+        raise ConfigurationError(f"{text!r} is no duration; write 500ms, 10s, 15m, 2h or 1d")
+    return int(int(found[1]) * _UNIT_MS[found[2]])

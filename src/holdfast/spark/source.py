@@ -1,0 +1,215 @@
+"""The data source "holdfast": Spark's calls, handed on to a Planner and to read_range.
+
+Owns nothing but the translation. Readers are pickled to executors, so they hold options only; the
+input is opened in the process that plans, and stays open there for as long as the query runs.
+"""
+
+import logging
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from holdfast.columnar.arrow import RecordBatch, pa, record_batch
+from holdfast.environment import SystemEnvironment
+from holdfast.errors import ConfigurationError
+from holdfast.spark import offsets
+from holdfast.spark.filters import bounds_of
+from holdfast.spark.inputs import NO_BOUNDS, Input, Range, read_range
+from holdfast.spark.options import Rows, SourceOptions, parse_options
+from holdfast.spark.planning import Planner
+
+LOGGER = logging.getLogger("holdfast.spark.source")
+
+RECORDS = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "timestampType int"
+)
+HEADERS = ", headers array<struct<key: string, value: binary>>"
+RANGES = "range binary"
+RANGES_SCHEMA: Any = pa.schema([("range", pa.binary())])
+
+
+def open_input(options: SourceOptions) -> Input:
+    """The input that the options name."""
+    if options.store is not None:
+        from holdfast.spark.store_input import StoreInput
+
+        return StoreInput(options.store)
+    from holdfast.spark.kafka_input import KafkaInput
+    from holdfast.spark.kafka_options import client_options
+
+    client = client_options(options.bootstrap_servers or "", options.client)
+    return KafkaInput(client, read_committed=options.read_committed)
+
+
+class HoldfastSource(DataSource):
+    """Records of a Holdfast store, or of any Kafka, with the columns of Spark's Kafka source."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "holdfast"
+
+    @classmethod
+    def open_input(cls, options: SourceOptions) -> Input:
+        """Where records come from; a test may lie here."""
+        return open_input(options)
+
+    def schema(self) -> str:
+        if self._option("rows").lower() == Rows.RANGES.value:
+            return RANGES
+        return RECORDS + (HEADERS if self._option("includeHeaders").lower() == "true" else "")
+
+    def reader(self, schema: StructType) -> "HoldfastReader":
+        return HoldfastReader(type(self), self._parsed(schema, streaming=False))
+
+    def streamReader(self, schema: StructType) -> "HoldfastStreamReader":  # noqa: N802
+        return HoldfastStreamReader(type(self), self._parsed(schema, streaming=True))
+
+    def _option(self, name: str) -> str:
+        options = cast(Mapping[str, Any], self.options)
+        return str(options[name]).strip() if name in options else ""
+
+    def _parsed(self, schema: StructType, *, streaming: bool) -> SourceOptions:
+        options = cast(Mapping[str, Any], self.options)
+        parsed = parse_options(dict(options), streaming=streaming)
+        expected = [part.split()[0] for part in self.schema().split(", ") if ">" not in part]
+        given = schema.fieldNames()
+        if given[: len(expected)] != [name for name in expected if name != "headers"]:
+            raise ConfigurationError(
+                f"the schema of this source is fixed ({self.schema()}): remove the call of "
+                f"schema(), which asks for {', '.join(given)}"
+            )
+        return parsed
+
+
+class _Reading:
+    """What both readers do on executors and keep in the planning process."""
+
+    def __init__(self, source: type[HoldfastSource], options: SourceOptions) -> None:
+        self._source = source
+        self._options = options
+        self._planner: Planner | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_planner": None}
+
+    def planner(self) -> Planner:
+        """The one of this process, with its input open."""
+        if self._planner is None:
+            for what in self._options.ignored:
+                LOGGER.warning("option_without_effect: %s", what)
+            self._planner = Planner(
+                options=self._options,
+                source=self._source.open_input(self._options),
+                environment=SystemEnvironment(),
+            )
+        return self._planner
+
+    def close(self) -> None:
+        if self._planner is not None:
+            self._planner.source.close()
+            self._planner = None
+
+    def partition_rows(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        wanted = cast("Range | None", partition.value)
+        if wanted is None:
+            # Spark's stand-in where a batch query has no partitions at all.
+            return iter(())
+        if self._options.rows is Rows.RANGES:
+            row = pa.array([pickle.dumps(wanted)], pa.binary())
+            return iter([record_batch(RANGES_SCHEMA, [row])])
+        return iter(read_range(wanted))
+
+
+class HoldfastReader(DataSourceReader):
+    """A batch query."""
+
+    def __init__(self, source: type[HoldfastSource], options: SourceOptions) -> None:
+        self._reading = _Reading(source, options)
+        self._bounds = NO_BOUNDS
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        self._bounds, left = bounds_of(filters)
+        return left
+
+    def partitions(self) -> list[InputPartition]:
+        try:
+            ranges = self._reading.planner().batch_ranges(self._bounds)
+        finally:
+            self._reading.close()
+        return [InputPartition(wanted) for wanted in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        return self._reading.partition_rows(partition)
+
+
+class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A streaming query, with admission control."""
+
+    def __init__(self, source: type[HoldfastSource], options: SourceOptions) -> None:
+        self._reading = _Reading(source, options)
+        self._options = options
+
+    def initialOffset(self) -> dict[str, object]:  # noqa: N802
+        return offsets.to_json(self._reading.planner().initial_offset())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        if self._options.offsets_per_trigger_max is not None:
+            return ReadMaxRows(self._options.offsets_per_trigger_max)
+        if self._options.offsets_per_trigger_min is not None:
+            return ReadMinRows(self._options.offsets_per_trigger_min)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:  # noqa: N802
+        # Spark has no limit of two parts: the one of the options joins the one that it hands over.
+        least = self._options.offsets_per_trigger_min
+        most: int | None = None
+        match limit:
+            case ReadAllAvailable():
+                least = None
+            case ReadMaxRows(max_rows=rows):
+                most = rows
+            case ReadMinRows(min_rows=rows):
+                least = rows
+            case _:
+                raise ConfigurationError(
+                    f"{limit!r} cannot be followed: this source counts offsets, not bytes or files"
+                )
+        start_offset = offsets.from_json(start)
+        end = self._reading.planner().next_offset(start_offset, most=most, least=least)
+        return start if end == start_offset else offsets.to_json(end)
+
+    def reportLatestOffset(self) -> dict[str, object] | None:  # noqa: N802
+        newest = self._reading.planner().newest_offset()
+        return None if newest is None else offsets.to_json(newest)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._reading.planner().prepare_for_available_now()
+
+    def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
+        ranges = self._reading.planner().stream_ranges(
+            offsets.from_json(start), offsets.from_json(end)
+        )
+        return [InputPartition(wanted) for wanted in ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        return self._reading.partition_rows(partition)
+
+    def stop(self) -> None:
+        self._reading.close()
