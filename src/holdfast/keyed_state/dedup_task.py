@@ -1,0 +1,131 @@
+"""One bucket of one micro-batch of dedup, from pinned runs to a new list of runs.
+
+Owns the order of things: load exactly what is pinned, judge, merge if due, write at most one run,
+say what to pin. What it writes means nothing until a ledger entry names it, so a task may die
+anywhere and run again. Must never change the pinned state itself.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from holdfast.environment import Environment
+from holdfast.keyed_state.blocking import run_blocking
+from holdfast.keyed_state.cache import Owner, StateCache
+from holdfast.keyed_state.dedup import (
+    Bucket,
+    DedupSettings,
+    HashRun,
+    IndexedRun,
+    Judged,
+    decode_hash_run,
+    dedup,
+    encode_hash_run,
+    index_run,
+    merge_runs,
+)
+from holdfast.keyed_state.pinned import Hashes, Pinned, RunInfo, Times, run_name
+from holdfast.keyed_state.run_store import read_runs, write_run
+from holdfast.keyed_state.tiers import MERGE_ROWS_MAX, plan_hash_merge
+from holdfast.store.interface import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSite:
+    """Where a task works: which bucket of which sink, in which attempt at which micro-batch."""
+
+    store: Store
+    sink_id: str
+    bucket: int
+    number: int
+    """The ledger number that the micro-batch is to get."""
+    attempt: str
+    """Never used twice, not even by a retry of the same task."""
+    environment: Environment
+
+    @property
+    def owner(self) -> Owner:
+        return Owner(self.store.url, self.sink_id, self.bucket)
+
+    @property
+    def run_name(self) -> str:
+        return run_name(self.sink_id, self.bucket, self.number, self.attempt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DedupDone:
+    """What the task reports: the rows' fate, and the bucket's runs if this attempt is committed."""
+
+    judged: Judged
+    runs: tuple[RunInfo, ...]
+    event_time_max_ms: int | None
+    """Of all rows of the task; goes into next_watermark on the driver."""
+
+
+def load_bucket(site: TaskSite, pinned: Pinned, cache: StateCache[Bucket]) -> Bucket:
+    """The pinned runs of the bucket, and no others; from memory those that are there by name."""
+    version = pinned.runs[site.bucket]
+    cached = cache.get(site.owner)
+    if cached is not None and cached.version == version:
+        return cached.state
+    known: dict[RunInfo, IndexedRun] = {}
+    if cached is not None:
+        known = dict(zip(cached.version, cached.state.runs, strict=True))
+
+    def decode(data: bytes, info: RunInfo) -> IndexedRun:
+        return index_run(decode_hash_run(data, info=info, hash_seed=pinned.hash_seed))
+
+    missing = [info for info in version if info not in known]
+    loaded = run_blocking(read_runs(site.store, missing, decode, environment=site.environment))
+    known.update(zip(missing, loaded, strict=True))
+    bucket = Bucket(runs=tuple(known[info] for info in version))
+    cache.put(site.owner, version, bucket)
+    return bucket
+
+
+def save_run(site: TaskSite, run: HashRun, *, hash_seed: int) -> RunInfo:
+    """Write the one new run of this attempt; durable when it returns."""
+    info, body = encode_hash_run(run, name=site.run_name, hash_seed=hash_seed)
+    run_blocking(write_run(site.store, info, body, environment=site.environment))
+    return info
+
+
+def run_dedup_task(
+    site: TaskSite,
+    pinned: Pinned,
+    cache: StateCache[Bucket],
+    hashes: tuple[Hashes, Hashes],
+    event_times: Times,
+    order: npt.NDArray[np.int64] | None = None,
+    *,
+    settings: DedupSettings,
+    merge_rows_max: int = MERGE_ROWS_MAX,
+) -> DedupDone:
+    """Judge the rows, and write what is to be remembered."""
+    bucket = load_bucket(site, pinned, cache)
+    before = pinned.runs[site.bucket]
+    watermark_ms = pinned.event_time_watermark_ms
+    judged = dedup(bucket, hashes, event_times, order, settings=settings, watermark_ms=watermark_ms)
+    horizon_ms = settings.horizon_ms(watermark_ms)
+    plan = plan_hash_merge(
+        before,
+        new_rows=judged.remembered.rows,
+        horizon_ms=horizon_ms,
+        merge_rows_max=merge_rows_max,
+    )
+    loaded = dict(zip(before, bucket.runs, strict=True))
+    new = judged.remembered
+    if plan.merge:
+        new = merge_runs([new, *(loaded[info].run for info in plan.merge)], horizon_ms=horizon_ms)
+    after, indexed = plan.stay, tuple(loaded[info] for info in plan.stay)
+    if new.rows:
+        after += (save_run(site, new, hash_seed=pinned.hash_seed),)
+        indexed += (index_run(new),)
+    if after != before:
+        cache.put(site.owner, after, Bucket(runs=indexed))
+    return DedupDone(
+        judged=judged,
+        runs=after,
+        event_time_max_ms=int(event_times.max()) if event_times.size else None,
+    )

@@ -1,0 +1,168 @@
+"""What a ledger entry says of a sink's state: exactly which runs it is, and what made them.
+
+Pure. Owns the description, the name of a run, the bucket of a hash, and the event-time watermark.
+State is what the newest ledger entry names and nothing else: a run that no entry names does not
+exist, wherever its bytes may lie. Must never look into a run, nor into the store.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from holdfast.errors import CallError
+
+BUCKETS_MAX = 65_536
+TIME_MIN = -(2**63)
+"""Before every event time: the horizon where nothing expires."""
+TIME_MAX = 2**63 - 1
+SPAN_MS_MAX = 2**61
+"""The longest window; sums of two still fit into 64 bits."""
+
+Hashes = npt.NDArray[np.uint64]
+Times = npt.NDArray[np.int64]
+
+_LEGAL_PART = re.compile(r"[a-zA-Z0-9._-]{1,120}")
+_RUN_NAME = re.compile(r"state/([^/]+)/(\d{5})/(\d{20})-([^/]+)")
+
+
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One immutable run, as the ledger names it."""
+
+    name: str
+    """The object's key in the store; it holds sink id, bucket, ledger number and attempt."""
+    rows: int
+    bytes: int
+    crc: int
+    """CRC-32C of the body: another body under the same name is not this run."""
+    time_min_ms: int
+    time_median_ms: int
+    """At least half of the rows are not later than this."""
+    time_max_ms: int
+
+
+class Operator(msgspec.Struct, frozen=True, kw_only=True):
+    """What keeps this state, with all that its meaning depends on."""
+
+    kind: str
+    parameters: dict[str, Any]
+    """Plain JSON: key columns, window, aggregates, schema."""
+
+
+class Pinned(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole state of a sink after one micro-batch; goes into the ledger entry as it is."""
+
+    operator: Operator
+    hash_seed: int
+    runs: tuple[tuple[RunInfo, ...], ...]
+    """For each bucket its runs, oldest first."""
+    event_time_watermark_ms: int | None = None
+
+    @property
+    def buckets(self) -> int:
+        return len(self.runs)
+
+    def with_runs(
+        self,
+        changed: Mapping[int, Iterable[RunInfo]],
+        *,
+        event_time_watermark_ms: int | None,
+    ) -> "Pinned":
+        """The state after a micro-batch whose tasks left these lists of runs for these buckets."""
+        runs = list(self.runs)
+        for bucket, infos in changed.items():
+            runs[bucket] = tuple(infos)
+        return msgspec.structs.replace(
+            self, runs=tuple(runs), event_time_watermark_ms=event_time_watermark_ms
+        )
+
+
+def nothing_pinned(operator: Operator, *, buckets: int, hash_seed: int) -> Pinned:
+    """The state before the first micro-batch; the number of buckets is fixed from here on."""
+    if not 1 <= buckets <= BUCKETS_MAX:
+        raise CallError(f"{buckets} buckets of state: 1 to {BUCKETS_MAX} are possible")
+    return Pinned(operator=operator, hash_seed=hash_seed, runs=((),) * buckets)
+
+
+def encode_pinned(pinned: Pinned) -> bytes:
+    """Canonical JSON: equal states give equal bytes."""
+    return msgspec.json.encode(pinned, order="deterministic")
+
+
+def decode_pinned(data: bytes | str) -> Pinned:
+    return msgspec.json.decode(data, type=Pinned)
+
+
+def pinned_from(plain: object) -> Pinned:
+    """From the plain values that a ledger entry's opaque field gives back."""
+    return msgspec.convert(plain, type=Pinned)
+
+
+def refusal(pinned: Pinned, operator: Operator, *, sink_id: str) -> str | None:
+    """Why a pipeline may not go on from this state, or None where it may."""
+    before = pinned.operator
+    if before.kind != operator.kind:
+        return (
+            f"the state of sink {sink_id!r} was made by {before.kind!r}, and the pipeline now has"
+            f" {operator.kind!r}: {_REMEDY}"
+        )
+    ours = msgspec.to_builtins(operator.parameters)
+    theirs = msgspec.to_builtins(before.parameters)
+    changed = [
+        f"{name} was {theirs.get(name)!r} and is now {ours.get(name)!r}"
+        for name in sorted(set(ours) | set(theirs))
+        if ours.get(name) != theirs.get(name)
+    ]
+    if not changed:
+        return None
+    return (
+        f"the state of sink {sink_id!r} was made by another {before.kind!r}:"
+        f" {'; '.join(changed)}: {_REMEDY}"
+    )
+
+
+_REMEDY = "put the pipeline back as it was, or give it a new sink id and start from the log"
+
+
+def next_watermark(
+    before_ms: int | None, event_time_max_ms: int | None, *, now_ms: int, allowance_ms: int
+) -> int | None:
+    """The event-time watermark after a micro-batch: the latest event time, never going back.
+
+    A record from a clock that is wrong moves it at most to `allowance_ms` past the wall clock of
+    the micro-batch, so that one bad record cannot expire everything.
+    """
+    if event_time_max_ms is None:
+        return before_ms
+    bounded = min(event_time_max_ms, now_ms + allowance_ms)
+    return bounded if before_ms is None else max(before_ms, bounded)
+
+
+def bucket_of(low: Hashes, buckets: int) -> npt.NDArray[np.int64]:
+    """The bucket of each hash, from its low half; inside a bucket the high half stays uniform."""
+    return (low % np.uint64(buckets)).astype(np.int64)
+
+
+def run_name(sink_id: str, bucket: int, number: int, attempt: str) -> str:
+    """The key of the run that one attempt at micro-batch `number` of the ledger writes."""
+    for what, text in (("sink id", sink_id), ("attempt", attempt)):
+        if not _LEGAL_PART.fullmatch(text) or text in (".", ".."):
+            raise CallError(f"the {what} {text[:80]!r} cannot be part of a key: a-z A-Z 0-9 . _ -")
+    return f"state/{sink_id}/{bucket:05d}/{number:020d}-{attempt}"
+
+
+def unpinned(names: Iterable[str], pinned: Pinned, *, before_number: int) -> list[str]:
+    """Of the listed runs of this sink, those that no reader needs: not pinned, and not to come.
+
+    Runs of `before_number` and later may belong to a micro-batch that is about to be committed.
+    """
+    needed = {info.name for infos in pinned.runs for info in infos}
+    found: list[str] = []
+    for name in names:
+        match = _RUN_NAME.fullmatch(name)
+        if match is not None and int(match.group(3)) < before_number and name not in needed:
+            found.append(name)
+    return found

@@ -1,0 +1,126 @@
+"""The bytes of a run: a header that says whose it is, then the rows, each with a checksum.
+
+Pure. Owns the format, little-endian throughout:
+
+    magic 4, kind u16, name length u16, hash seed u64, rows u64, body bytes u64, body CRC-32C u32,
+    header bytes u32, time min, median, max i64, name, zeros to a multiple of 64 less 4,
+    CRC-32C of all that u32, body
+
+The body starts aligned, so that a dedup run is opened without a copy. The name inside is the key in
+the store: bytes of another sink, bucket, micro-batch or attempt are recognised. Must never give
+out rows that differ from those that the ledger pinned.
+"""
+
+import enum
+import struct
+from dataclasses import dataclass
+from typing import cast
+
+from fastcrc import crc32
+
+from holdfast.errors import CorruptObject
+from holdfast.keyed_state.pinned import RunInfo
+
+MAGIC = b"HFR1"
+ALIGNMENT = 64
+_FIELDS = struct.Struct("<4sHHQQQIIqqq")
+_CRC = struct.Struct("<I")
+
+
+class Kind(enum.IntEnum):
+    """How the body is laid out."""
+
+    HASHES = 1
+    """Three columns, each whole: high halves u64, low halves u64, event times i64."""
+    ROWS = 2
+    """An Arrow IPC stream."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeSpan:
+    """The event times (or deadlines) of a run's rows."""
+
+    min_ms: int
+    median_ms: int
+    max_ms: int
+
+
+def encode_run(
+    kind: Kind, body: bytes, *, name: str, hash_seed: int, rows: int, times: TimeSpan
+) -> tuple[RunInfo, list[bytes]]:
+    """What the ledger is to say of the run, and the buffers that are its object."""
+    raw_name = name.encode()
+    unpadded = _FIELDS.size + len(raw_name) + _CRC.size
+    size = -(-unpadded // ALIGNMENT) * ALIGNMENT
+    crc = crc32.iscsi(body)
+    fields = _FIELDS.pack(
+        MAGIC,
+        kind,
+        len(raw_name),
+        hash_seed,
+        rows,
+        len(body),
+        crc,
+        size,
+        times.min_ms,
+        times.median_ms,
+        times.max_ms,
+    )
+    header = (fields + raw_name).ljust(size - _CRC.size, b"\0")
+    info = RunInfo(
+        name=name,
+        rows=rows,
+        bytes=size + len(body),
+        crc=crc,
+        time_min_ms=times.min_ms,
+        time_median_ms=times.median_ms,
+        time_max_ms=times.max_ms,
+    )
+    return info, [header + _CRC.pack(crc32.iscsi(header)), body]
+
+
+def decode_run(data: bytes, *, kind: Kind, info: RunInfo, hash_seed: int) -> memoryview:
+    """The body of the run that was pinned as `info`, found at its name; CorruptObject if it is not.
+
+    The body is a view of `data`.
+    """
+    key = info.name
+    header_bytes = _check_header(data, key)
+    fields = cast(
+        tuple[bytes, int, int, int, int, int, int, int, int, int, int], _FIELDS.unpack_from(data)
+    )
+    _, its_kind, name_bytes, its_seed, rows, body_bytes, crc, *_ = fields
+    its_name = data[_FIELDS.size : _FIELDS.size + name_bytes]
+    if its_name != key.encode():
+        raise CorruptObject(f"{key}: the object is the run {its_name.decode(errors='replace')!r}")
+    if its_kind != kind:
+        raise CorruptObject(f"{key}: a run of kind {its_kind} where kind {kind:d} was expected")
+    if its_seed != hash_seed:
+        raise CorruptObject(f"{key}: hashed with seed {its_seed}, and the state with {hash_seed}")
+    if (rows, header_bytes + body_bytes, crc) != (info.rows, info.bytes, info.crc):
+        raise CorruptObject(
+            f"{key}: {rows} rows, {header_bytes + body_bytes} bytes, checksum {crc:08x}; the ledger"
+            f" pinned {info.rows} rows, {info.bytes} bytes, checksum {info.crc:08x}"
+        )
+    if len(data) != info.bytes:
+        raise CorruptObject(f"{key}: {len(data)} bytes of {info.bytes}")
+    body = memoryview(data)[header_bytes:]
+    found = crc32.iscsi(body)
+    if found != crc:
+        raise CorruptObject(f"{key}: the rows' checksum is {found:08x}, and should be {crc:08x}")
+    return body
+
+
+def _check_header(data: bytes, key: str) -> int:
+    """The header's size, once its checksum holds."""
+    if len(data) < _FIELDS.size or data[:4] != MAGIC:
+        raise CorruptObject(f"{key}: not a run of state ({len(data)} bytes)")
+    size = int(_FIELDS.unpack_from(data)[7])
+    if size % ALIGNMENT or not _FIELDS.size + _CRC.size <= size <= len(data):
+        raise CorruptObject(f"{key}: the header claims {size} bytes of {len(data)}")
+    (crc,) = _CRC.unpack_from(data, size - _CRC.size)
+    if crc != crc32.iscsi(memoryview(data)[: size - _CRC.size]):
+        raise CorruptObject(f"{key}: the header's checksum is wrong")
+    if _FIELDS.size + int(_FIELDS.unpack_from(data)[2]) > size - _CRC.size:
+        raise CorruptObject(f"{key}: the name is longer than the header")
+    return size

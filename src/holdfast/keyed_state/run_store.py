@@ -1,0 +1,70 @@
+"""Runs in the object store: read the pinned ones, write a new one.
+
+Owns the I/O, for whatever is in a run. A read that gives other bytes than the pinned ones is
+repeated a few times, and then named as corrupt. Must never list: what is in the store and not
+pinned is left where it is. Must never replace an object.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from holdfast.environment import Environment
+from holdfast.errors import InvariantViolation, ObjectNotFound
+from holdfast.keyed_state.pinned import RunInfo
+from holdfast.store.interface import Buffers, Store
+from holdfast.store.patience import patiently
+from holdfast.store.put_if_absent import Lost, put_if_absent, same_bytes
+
+READS_AT_ONCE = 8
+GIVE_UP_AFTER_S = 120.0
+"""A task then fails, and Spark tries it again, elsewhere."""
+
+Loaded = TypeVar("Loaded")
+
+
+async def read_runs(
+    store: Store,
+    infos: Sequence[RunInfo],
+    decode: Callable[[bytes, RunInfo], Loaded],
+    *,
+    environment: Environment,
+) -> list[Loaded]:
+    """The runs in the same order, each checked against what was pinned."""
+    slots = asyncio.Semaphore(READS_AT_ONCE)
+
+    async def read(info: RunInfo) -> Loaded:
+        async def once() -> Loaded:
+            try:
+                data = await store.read(info.name)
+            except ObjectNotFound as error:
+                raise ObjectNotFound(
+                    f"{info.name}: the ledger pins this run, and it is not in {store.url}: either"
+                    " a newer micro-batch has been committed and the run was removed since, or it"
+                    " was deleted by hand"
+                ) from error
+            return decode(data, info)
+
+        async with slots:
+            return await patiently(once, environment=environment, give_up_after_s=GIVE_UP_AFTER_S)
+
+    return list(await asyncio.gather(*(read(info) for info in infos)))
+
+
+async def write_run(
+    store: Store, info: RunInfo, body: Buffers, *, environment: Environment
+) -> None:
+    """Durable when it returns. Another body under the same name is a bug: attempts are unique."""
+    outcome = await put_if_absent(
+        store,
+        info.name,
+        body,
+        is_ours=same_bytes(body),
+        identify_bytes=None,
+        environment=environment,
+        deadline_seconds=GIVE_UP_AFTER_S,
+    )
+    if isinstance(outcome, Lost):
+        raise InvariantViolation(
+            f"{info.name}: another run has this name; an attempt's name was used twice"
+        )

@@ -1,0 +1,78 @@
+"""When runs are merged: few of them, little that is dead, and bounded work in each micro-batch.
+
+Pure. Owns the rule. A micro-batch leaves at most one new run in a bucket, and its task merges into
+it as it goes; there is no background job whose result could be pinned by nobody.
+
+Dedup (entries are a set, so any runs may merge):
+- a run whose latest entry is before the horizon is no longer named; nothing is read for that;
+- the new run takes in the newest runs for as long as the next one has fewer than twice its rows:
+  what stays has at least twice the rows of what follows, so there are O(log rows) runs;
+- one run of which at least half has expired is taken in, too: bytes stay within twice the live.
+No micro-batch merges more than `merge_rows_max` rows beside its own (one larger run that has
+expired by half aside). Where that bound stops a merge, two neighbours have more rows than that
+together: there are at most 2 * rows / merge_rows_max + O(log merge_rows_max) runs.
+
+Keyed rows (a later row of a key replaces an earlier one, so only neighbours merge): the same
+doubling, and a merge of everything once there are more than twice as many rows as live keys. Work
+is amortised O(log) for each updated row and at most one rewrite of the bucket, the same bytes that
+a worker without a cache reads to load it; more buckets make it smaller.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from holdfast.keyed_state.pinned import RunInfo
+
+MERGE_ROWS_MAX = 4_000_000
+KEYED_ROWS_SPARED = 64
+"""So few dead rows are not worth a merge."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergePlan:
+    """What a task does with the runs of its bucket."""
+
+    stay: tuple[RunInfo, ...] = ()
+    """Pinned again as they are, oldest first; the new run follows them."""
+    merge: tuple[RunInfo, ...] = ()
+    """Taken into the new run; of a keyed bucket oldest first."""
+    forget: tuple[RunInfo, ...] = ()
+    """All expired: no longer pinned."""
+
+
+def plan_hash_merge(
+    runs: Sequence[RunInfo],
+    *,
+    new_rows: int,
+    horizon_ms: int,
+    merge_rows_max: int = MERGE_ROWS_MAX,
+) -> MergePlan:
+    """The merge of a dedup bucket, given how many entries this micro-batch adds."""
+    forget = tuple(run for run in runs if run.time_max_ms < horizon_ms)
+    live = [run for run in runs if run.time_max_ms >= horizon_ms]
+    merge: list[RunInfo] = []
+    expired = next((run for run in live if run.time_median_ms < horizon_ms), None)
+    if expired is not None:
+        live.remove(expired)
+        merge.append(expired)
+    rows = new_rows + sum(run.rows for run in merge)
+    while live and live[-1].rows < 2 * rows and rows - new_rows + live[-1].rows <= merge_rows_max:
+        merge.append(live.pop())
+        rows += merge[-1].rows
+    return MergePlan(stay=tuple(live), merge=tuple(merge), forget=forget)
+
+
+def plan_keyed_merge(runs: Sequence[RunInfo], *, new_rows: int, live_keys: int) -> MergePlan:
+    """The merge of a keyed bucket: how many rows are updated, and how many keys live after that."""
+    if not new_rows:
+        return MergePlan(stay=tuple(runs))
+    total = new_rows + sum(run.rows for run in runs)
+    if total > 2 * live_keys + KEYED_ROWS_SPARED:
+        return MergePlan(merge=tuple(runs))
+    stay = list(runs)
+    merge: list[RunInfo] = []
+    rows = new_rows
+    while stay and stay[-1].rows < 2 * rows:
+        merge.insert(0, stay.pop())
+        rows += merge[0].rows
+    return MergePlan(stay=tuple(stay), merge=tuple(merge))
