@@ -1,0 +1,40 @@
+"""The door to pyarrow, which has no types: the modules and the few shapes that landing uses.
+
+Owns the casts. Must never hold logic.
+"""
+
+import importlib
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+pa: Any = importlib.import_module("pyarrow")
+pc: Any = importlib.import_module("pyarrow.compute")
+pq: Any = importlib.import_module("pyarrow.parquet")
+
+
+class RecordBatch(Protocol):
+    """pyarrow.RecordBatch, as far as it is used here."""
+
+    @property
+    def schema(self) -> Any: ...
+    @property
+    def num_rows(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    def column(self, i: Any) -> Any: ...
+    def to_pylist(self) -> list[dict[str, Any]]: ...
+    def slice(self, offset: int = 0, length: int | None = None) -> Any: ...
+
+
+def offsets_of(batch: RecordBatch) -> NDArray[np.int64]:
+    """The offset column, without a copy."""
+    column = batch.column("offset")
+    return np.asarray(column.to_numpy(zero_copy_only=column.null_count == 0), dtype=np.int64)
+
+
+def batches_of(rows: Sequence[dict[str, Any]], schema: Any) -> RecordBatch:
+    """Rows as one record batch."""
+    return pa.RecordBatch.from_pylist(list(rows), schema=schema)

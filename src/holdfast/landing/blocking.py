@@ -1,0 +1,50 @@
+"""Coroutines for code that has no event loop: Spark's executors and drivers, notebooks, scripts.
+
+Owns one private loop per call. Must never run on a loop that the caller already runs: there it
+takes a thread of its own. What is opened inside a call must be closed inside it.
+"""
+
+import asyncio
+import concurrent.futures
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from holdfast.environment import Environment, SystemEnvironment
+from holdfast.store.address import open_store
+from holdfast.store.interface import Store
+
+T = TypeVar("T")
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine, run to its end in a loop of its own."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _alone(coroutine)
+    with concurrent.futures.ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(_alone, coroutine).result()
+
+
+def with_store(
+    url: str,
+    use: Callable[[Store, Environment], Coroutine[Any, Any, T]],
+    *,
+    environment: Environment | None = None,
+) -> T:
+    """Open the store, use it, and close it, all in one private loop."""
+    environment = environment or SystemEnvironment()
+
+    async def whole() -> T:
+        store = open_store(url, environment=environment)
+        try:
+            return await use(store, environment)
+        finally:
+            await store.close()
+
+    return run(whole())
+
+
+def _alone(coroutine: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner() as runner:
+        return runner.run(coroutine)

@@ -1,0 +1,310 @@
+"""The landing chain of one partition: each object begins where the one before it ends.
+
+Owns following and landing. The key of an object follows from its first offset, it is created only
+if absent, and it says its last offset inside. Every create happens at the end of the chain as it
+was followed, so whoever loses the key follows on and cuts what it holds: objects of different
+writers, with different batch boundaries, tile the log. Must never create at any other offset, and
+never say that an offset has landed which no object covers.
+
+A cold start may take its place from a listing: an object that is listed was created at the end of
+a chain that reached up to it, so all before it has landed, and what came after the listing is
+found by following. An old listing costs reads, never correctness.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from holdfast.environment import Environment
+from holdfast.errors import CallError, CorruptObject
+from holdfast.identifiers import WriterId, topic_name_problem
+from holdfast.landing.arrow import RecordBatch
+from holdfast.landing.facts import Facts, checksum, encode_block
+from holdfast.landing.formats.interface import Format, Unfit
+from holdfast.landing.keys import KeyTemplate, offset_in
+from holdfast.landing.newest import NUMBER_MAX, greatest
+from holdfast.landing.objects import create, read_facts
+from holdfast.landing.origin import Origin, agree_on_origin, read_origin
+from holdfast.landing.packing import Bounds, Cut, Packer
+from holdfast.store.interface import Store
+from holdfast.store.patience import patiently
+from holdfast.store.put_if_absent import Backoff
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """The range has landed whole: all offsets below next_offset may be committed."""
+
+    created: tuple[Facts, ...]
+    found: tuple[Facts, ...]
+    """Objects of others, or of our own past, that were followed on the way."""
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Not all has landed, and trying again would not help: the reason names the remedy."""
+
+    reason: str
+    created: tuple[Facts, ...] = ()
+    found: tuple[Facts, ...] = ()
+    next_offset: int | None = None
+    """Offsets below it have landed; None where the chain was not followed."""
+
+
+class Chain:
+    """One partition's landed objects in a store, for one format and one template of keys."""
+
+    def __init__(
+        self,
+        store: Store,
+        topic: str,
+        partition: int,
+        *,
+        format: Format,
+        environment: Environment,
+        template: KeyTemplate | None = None,
+        writer_id: WriterId | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        problem = topic_name_problem(topic)
+        if problem is not None or partition < 0:
+            raise CallError(f"no chain for {topic!r}-{partition}: {problem or 'a negative number'}")
+        self.topic = topic
+        self.partition = partition
+        self._store = store
+        self._format = format
+        self._template = template or KeyTemplate()
+        self._environment = environment
+        self._writer_id = (writer_id or environment.new_writer_id()).hex()
+        self._backoff = backoff
+
+    def key(self, offset: int) -> str:
+        """Where the object that begins at an offset is."""
+        return self._template.key(self.topic, self.partition, offset, self._format.extension)
+
+    async def origin(self) -> Origin | None:
+        """How the chain began, or None where it has not."""
+        key = self._template.origin_key(self.topic, self.partition)
+        return await read_origin(self._store, key, environment=self._environment)
+
+    async def facts_at(self, offset: int) -> Facts | None:
+        """The object that begins at an offset, or None."""
+        key = self.key(offset)
+        facts = await read_facts(self._store, key, environment=self._environment)
+        if facts is not None:
+            self._check_place(key, offset, facts)
+        return facts
+
+    async def follow(self, from_offset: int) -> AsyncIterator[Facts]:
+        """The objects from one that begins at this offset to the end of the chain."""
+        while (facts := await self.facts_at(from_offset)) is not None:
+            yield facts
+            from_offset = facts.next_offset
+
+    async def locate(self, offset: int = NUMBER_MAX) -> int | None:
+        """The greatest first offset up to `offset`, by listing; None where there is none."""
+        prefix = self._template.prefix(self.topic, self.partition)
+
+        async def page(after: int, limit: int) -> Sequence[int]:
+            numbers: list[int] = []
+            last_key = self.key(after) if after >= 0 else ""
+            while len(numbers) < limit:
+                look = partial(self._store.list, prefix, after=last_key, limit=limit)
+                rows = await patiently(look, environment=self._environment)
+                found = (offset_in(row.key, prefix, self._format.extension) for row in rows)
+                numbers.extend(number for number in found if number is not None)
+                if len(rows) < limit:
+                    break
+                last_key = rows[-1].key
+            return numbers[:limit]
+
+        return await greatest(page, at_most=offset)
+
+    async def next_offset(self) -> int | None:
+        """Where the chain ends now: the first offset that has not landed; None with no chain."""
+        origin = await self.origin()
+        if origin is None:
+            return None
+        position = await self.locate()
+        position = origin.offset if position is None else position
+        async for facts in self.follow(position):
+            position = facts.next_offset
+        return position
+
+    async def land(
+        self,
+        batches: Iterable[RecordBatch],
+        *,
+        start_offset: int,
+        end_offset: int,
+        bounds: Bounds | None = None,
+        cover_hole: bool = False,
+        deadline_seconds: float | None = None,
+    ) -> Landed | Refused:
+        """Land [start_offset, end_offset), skipping what has landed; safe to repeat at any time.
+
+        The batches hold every record of that range, in order, with any boundaries. Offsets that
+        no record has (markers, compaction) are covered all the same. Where the chain ends before
+        start_offset it is refused, unless cover_hole says that those records are gone for good:
+        the next object then covers the hole as well. Raises StoreUnavailable where a create has
+        no certain answer within deadline_seconds; call again with the same range.
+        """
+        if not 0 <= start_offset <= end_offset:
+            raise CallError(f"{self}: no range from {start_offset} to {end_offset}")
+        run = _Landing(self, deadline_seconds)
+        position = await self._position(run, start_offset, cover_hole=cover_hole)
+        if isinstance(position, Refused):
+            return position
+        packer = Packer(position=position, end_offset=end_offset, bounds=bounds or Bounds())
+        if position < end_offset:
+            for batch in batches:
+                unfit = self._format.check(batch)
+                if unfit is not None:
+                    return run.refused(_unfit_reason(self, unfit), packer.position)
+                packer.add(batch)
+                while (cut := packer.full()) is not None:
+                    packer.move_to(await run.put(cut))
+                if packer.position >= end_offset:
+                    break
+        while packer.position < end_offset:
+            packer.move_to(await run.put(packer.rest()))
+        return Landed(
+            created=tuple(run.created), found=tuple(run.found), next_offset=packer.position
+        )
+
+    async def _position(
+        self, run: "_Landing", start_offset: int, *, cover_hole: bool
+    ) -> int | Refused:
+        """Where the chain ends, followed from as near to start_offset as can be."""
+        origin = await agree_on_origin(
+            self._store,
+            self._new_origin(start_offset),
+            environment=self._environment,
+            deadline_seconds=run.deadline_seconds,
+        )
+        if start_offset < origin.offset:
+            return Refused(
+                reason=f"{self}: the chain began at {origin.offset}, and offsets from"
+                f" {start_offset} on were to land: what lies before a chain's origin cannot be"
+                " added to it; start there, or land under another prefix"
+            )
+        position = await run.follow(start_offset)
+        if position == start_offset > origin.offset:
+            before = await self.locate(start_offset)
+            position = await run.follow(origin.offset if before is None else before)
+        if position < start_offset and not cover_hole:
+            return Refused(
+                reason=f"{self}: the chain ends at {position}, and landing was to go on at"
+                f" {start_offset}: offsets {position} to {start_offset - 1} would be a hole; start"
+                f" at {position}, or say cover_hole where those records are gone from the log",
+                found=tuple(run.found),
+                next_offset=position,
+            )
+        return position
+
+    def _new_origin(self, offset: int) -> Origin:
+        return Origin(
+            topic=self.topic,
+            partition=self.partition,
+            offset=offset,
+            format=self._format.name,
+            extension=self._format.extension,
+            template=self._template.text,
+            writer_id=self._writer_id,
+            created_ms=self._environment.now_ms(),
+        )
+
+    async def create(self, cut: Cut, deadline_seconds: float | None) -> tuple[Facts, bool]:
+        """Put one object at the end of the chain: its facts and True, or the winner's and False."""
+        encoded = self._format.encode(cut.batches, described(self, cut))
+        facts = Facts(
+            topic=self.topic,
+            partition=self.partition,
+            first_offset=cut.first_offset,
+            last_offset=cut.last_offset,
+            records=cut.rows,
+            writer_id=self._writer_id,
+            format=self._format.name,
+            body_bytes=sum(len(buffer) for buffer in encoded.body),
+            body_crc=checksum(encoded.body),
+            after_bytes=len(encoded.after),
+            after_crc=checksum([encoded.after]),
+        )
+        block = encode_block(facts)
+        key = self.key(cut.first_offset)
+        winner = await create(
+            self._store,
+            key,
+            (*encoded.body, block, encoded.after),
+            block,
+            environment=self._environment,
+            backoff=self._backoff,
+            deadline_seconds=deadline_seconds,
+        )
+        if winner is None:
+            return facts, True
+        self._check_place(key, cut.first_offset, winner)
+        return winner, False
+
+    def _check_place(self, key: str, offset: int, facts: Facts) -> None:
+        if (facts.topic, facts.partition, facts.first_offset) != (
+            self.topic,
+            self.partition,
+            offset,
+        ):
+            raise CorruptObject(
+                f"{key}: it holds {facts.topic}-{facts.partition} from {facts.first_offset}: it"
+                " was written elsewhere, and copied here"
+            )
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} in {self._store.url}"
+
+
+class _Landing:
+    """One call of land: what it created and what it found."""
+
+    def __init__(self, chain: Chain, deadline_seconds: float | None) -> None:
+        self.created: list[Facts] = []
+        self.found: list[Facts] = []
+        self.deadline_seconds = deadline_seconds
+        self._chain = chain
+
+    async def follow(self, position: int) -> int:
+        async for facts in self._chain.follow(position):
+            self.found.append(facts)
+            position = facts.next_offset
+        return position
+
+    async def put(self, cut: Cut) -> int:
+        """Where the chain ends after one more object, ours or another's and all that follow."""
+        facts, is_ours = await self._chain.create(cut, self.deadline_seconds)
+        if is_ours:
+            self.created.append(facts)
+            return facts.next_offset
+        self.found.append(facts)
+        return await self.follow(facts.next_offset)
+
+    def refused(self, reason: str, position: int) -> Refused:
+        return Refused(
+            reason=reason,
+            created=tuple(self.created),
+            found=tuple(self.found),
+            next_offset=position,
+        )
+
+
+def described(chain: Chain, cut: Cut) -> dict[str, str]:
+    """What a format may show to other tools: names and numbers, as text."""
+    return {
+        "holdfast.topic": chain.topic,
+        "holdfast.partition": str(chain.partition),
+        "holdfast.first_offset": str(cut.first_offset),
+        "holdfast.last_offset": str(cut.last_offset),
+        "holdfast.records": str(cut.rows),
+    }
+
+
+def _unfit_reason(chain: Chain, unfit: Unfit) -> str:
+    return f"{chain}: the record at offset {unfit.offset} cannot be landed: {unfit.problem}"

@@ -1,0 +1,70 @@
+"""The names of output files: never used twice, and telling for which ledger entry they are.
+
+Pure. Owns `data/<sink id>/<partition columns>/<n>-<attempt>-<task><extension>`. A file counts only
+through the entry that names it; its name alone says nothing about being committed.
+"""
+
+import re
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from fastcrc import crc32
+
+from holdfast.errors import CallError
+from holdfast.store.interface import Buffer
+
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_SINK_ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}")
+_NAME = re.compile(r"([0-9]{20})-[^/]+")
+
+
+def sink_id_problem(sink_id: str) -> str | None:
+    """Say what is wrong with a sink id, or None where it is legal."""
+    if _SINK_ID.fullmatch(sink_id):
+        return None
+    return (
+        f"the sink id {sink_id[:120]!r} cannot be used: use 1 to 100 of a-z, A-Z, 0-9, '.', '_',"
+        " '-', with a letter or digit first"
+    )
+
+
+def data_prefix(sink_id: str) -> str:
+    return f"data/{sink_id}/"
+
+
+def data_key(
+    sink_id: str,
+    n: int,
+    *,
+    attempt: str,
+    task: int,
+    extension: str,
+    partition_values: Mapping[str, str | None] | None = None,
+    part: int = 0,
+) -> str:
+    """Where one task attempt writes one file for entry n; `attempt` must be fresh each time."""
+    if not re.fullmatch(r"[a-zA-Z0-9]+", attempt):
+        raise CallError(f"the attempt {attempt!r} must be of letters and digits")
+    folders = "".join(
+        f"{_escaped(name)}={NO_VALUE if value is None else _escaped(value)}/"
+        for name, value in (partition_values or {}).items()
+    )
+    return f"{data_prefix(sink_id)}{folders}{n:020d}-{attempt}-{task:05d}-{part:03d}{extension}"
+
+
+def number_of(path: str, sink_id: str) -> int | None:
+    """The entry that a file is meant for; None where it is no output file of the sink."""
+    if not path.startswith(data_prefix(sink_id)):
+        return None
+    found = _NAME.fullmatch(path.rsplit("/", 1)[-1])
+    return None if found is None else int(found[1])
+
+
+def checksum_of(body: Buffer) -> str:
+    """What OutputFile.checksum holds."""
+    return f"crc32c:{crc32.iscsi(bytes(body)):08x}"
+
+
+def _escaped(text: str) -> str:
+    # A key may hold no '%', so an equals sign takes its place in what Hive would write as %3A.
+    return quote(text, safe="").replace("%", "=") or NO_VALUE

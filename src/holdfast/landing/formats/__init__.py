@@ -1,0 +1,1 @@
+"""File formats of landed objects: lines of JSON under zstd, and Parquet."""

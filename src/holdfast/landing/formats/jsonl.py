@@ -1,0 +1,224 @@
+"""Lines under zstd: the value as it is, or an envelope of JSON with all of the record.
+
+Pure. Owns what a line is. In the layout `value` a line is the record's value, byte for byte; one
+that cannot stand on a line of its own (none, empty, not UTF-8, or with a line feed or carriage
+return inside) is refused by name, or wrapped where `wrap_unfit` is set: such a line is an object
+whose first key is "$holdfast", and a value that begins so itself is wrapped too, so that reading
+back is exact. In the layout `envelope` nothing is unfit: text stands as text, and bytes that are
+no UTF-8 stand in key_base64 or value_base64. Must never let one record become two lines.
+
+The layout `value` keeps no keys, times or headers. Its offsets are known when read back only where
+the object's range has no holes; they are null otherwise.
+"""
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import cramjam
+import msgspec
+
+from holdfast.columnar.schema import SCHEMA, SCHEMA_WITH_HEADERS
+from holdfast.errors import ConfigurationError, CorruptObject
+from holdfast.landing.arrow import RecordBatch, batches_of, offsets_of, pa, pc
+from holdfast.landing.facts import Facts
+from holdfast.landing.formats.interface import Encoded, Unfit
+
+EXTENSION = ".jsonl.zst"
+VALUE = "jsonl.zst/value"
+WRAPPED = "jsonl.zst/value-wrapped"
+ENVELOPE = "jsonl.zst/envelope"
+WRAP_START = b'{"$holdfast"'
+ROWS_PER_BATCH = 50_000
+_REMEDY = "use the envelope layout, or wrap_unfit, or divert such records"
+
+
+class JsonLines:
+    """`jsonl.zst`, in one of its layouts."""
+
+    def __init__(
+        self,
+        layout: Literal["value", "envelope"] = "value",
+        *,
+        level: int = 3,
+        wrap_unfit: bool = False,
+    ) -> None:
+        if layout not in ("value", "envelope"):
+            raise ConfigurationError(f"no layout {layout!r}: use 'value' or 'envelope'")
+        if not 1 <= level <= 19:
+            raise ConfigurationError(f"no zstd level {level}: use 1 to 19, as in 3")
+        self._is_envelope = layout == "envelope"
+        self._wraps = wrap_unfit and not self._is_envelope
+        self._level = level
+
+    @property
+    def name(self) -> str:
+        if self._is_envelope:
+            return ENVELOPE
+        return WRAPPED if self._wraps else VALUE
+
+    @property
+    def extension(self) -> str:
+        return EXTENSION
+
+    def check(self, batch: RecordBatch) -> Unfit | None:
+        if self._is_envelope or self._wraps or _all_fit(batch.column("value")):
+            return None
+        for offset, value in zip(
+            offsets_of(batch).tolist(), batch.column("value").to_pylist(), strict=True
+        ):
+            problem = line_problem(value)
+            if problem is not None:
+                return Unfit(offset=offset, problem=f"its value {problem}; {_REMEDY}")
+        return None
+
+    def encode(self, batches: Sequence[RecordBatch], described: Mapping[str, str]) -> Encoded:
+        lines: list[bytes] = []
+        for batch in batches:
+            if self._is_envelope:
+                lines.extend(_envelopes(batch))
+            elif not self._wraps or _all_fit(batch.column("value")):
+                lines.extend(batch.column("value").to_pylist())
+            else:
+                lines.extend(_wrapped(value) for value in batch.column("value").to_pylist())
+        lines.append(b"")
+        return Encoded(body=(bytes(cramjam.zstd.compress(b"\n".join(lines), level=self._level)),))
+
+    def decode(self, body: bytes, facts: Facts) -> Iterator[RecordBatch]:
+        lines = bytes(cramjam.zstd.decompress(body[: facts.body_bytes])).split(b"\n")
+        if lines.pop() != b"" or len(lines) != facts.records:
+            raise CorruptObject(
+                f"{facts.topic}-{facts.partition} from {facts.first_offset}: {len(lines)} lines,"
+                f" and it says that it has {facts.records} records"
+            )
+        for start in range(0, len(lines), ROWS_PER_BATCH):
+            part = lines[start : start + ROWS_PER_BATCH]
+            if facts.format == ENVELOPE:
+                yield _opened(part)
+            else:
+                yield _values(part, start, facts)
+
+
+def line_problem(value: bytes | None) -> str | None:
+    """Why a value cannot be a line, or None where it can."""
+    if value is None:
+        return "is null"
+    if not value:
+        return "is empty"
+    if b"\n" in value or b"\r" in value:
+        return "has a line feed or a carriage return inside"
+    if value.startswith(WRAP_START):
+        return 'begins with {"$holdfast", which marks wrapped values'
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return "is not UTF-8"
+    return None
+
+
+def _all_fit(column: Any) -> bool:
+    """Whether all values are lines, by whole columns: true for nearly every batch."""
+    if column.null_count:
+        return False
+    try:
+        text = column.cast(pa.string())
+    except pa.ArrowInvalid:
+        return False
+    unfit = (
+        pc.equal(pc.binary_length(column), 0),
+        pc.match_substring(text, "\n"),
+        pc.match_substring(text, "\r"),
+        pc.starts_with(text, WRAP_START.decode()),
+    )
+    return not any(pc.any(part).as_py() for part in unfit)
+
+
+def _wrapped(value: bytes | None) -> bytes:
+    if value is not None and line_problem(value) is None:
+        return value
+    encoded = None if value is None else base64.b64encode(value).decode()
+    return WRAP_START + b':"base64","value":' + msgspec.json.encode(encoded) + b"}"
+
+
+def _unwrapped(line: bytes) -> bytes | None:
+    if not line.startswith(WRAP_START):
+        return line
+    encoded = msgspec.json.decode(line)["value"]
+    return None if encoded is None else base64.b64decode(encoded)
+
+
+def _values(lines: list[bytes], start: int, facts: Facts) -> RecordBatch:
+    dense = facts.last_offset - facts.first_offset + 1 == facts.records
+    wrapped = facts.format == WRAPPED
+    first = facts.first_offset + start
+    schema: Any = SCHEMA
+    nulls = {name: pa.nulls(len(lines), schema.field(name).type) for name in schema.names}
+    columns = nulls | {
+        "value": pa.array([_unwrapped(line) for line in lines] if wrapped else lines, pa.binary()),
+        "topic": pa.repeat(pa.scalar(facts.topic, schema.field("topic").type), len(lines)),
+        "partition": pa.repeat(pa.scalar(facts.partition, pa.int32()), len(lines)),
+    }
+    if dense:
+        columns["offset"] = pa.array(range(first, first + len(lines)), pa.int64())
+    fields = [schema.field(name).with_nullable(True) for name in schema.names]
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=pa.schema(fields))
+
+
+def _envelopes(batch: RecordBatch) -> Iterator[bytes]:
+    names: Any = batch.schema.names
+    columns: Any = [batch.column(name) for name in names]
+    if "timestamp" in names:
+        position = names.index("timestamp")
+        in_ms: Any = columns[position].cast(pa.timestamp("ms", tz="UTC"), safe=False)
+        columns[position] = in_ms.cast(pa.int64())
+    encode = msgspec.json.Encoder().encode
+    for values in zip(*(column.to_pylist() for column in columns), strict=True):
+        line: dict[str, Any] = {}
+        for name, value in zip(names, values, strict=True):
+            if name == "headers":
+                line[name] = [_header(header) for header in value or ()]
+            elif isinstance(value, bytes):
+                _as_text(line, name, value)
+            else:
+                line[name] = value
+        yield encode(line)
+
+
+def _header(header: Mapping[str, Any]) -> dict[str, Any]:
+    return _as_text({"key": header["key"]}, "value", header["value"])
+
+
+def _as_text(line: dict[str, Any], name: str, value: bytes | None) -> dict[str, Any]:
+    try:
+        line[name] = None if value is None else value.decode()
+    except UnicodeDecodeError:
+        line[f"{name}_base64"] = base64.b64encode(bytes(value or b"")).decode()
+    return line
+
+
+def _as_bytes(line: Mapping[str, Any], name: str) -> bytes | None:
+    encoded = line.get(f"{name}_base64")
+    if encoded is not None:
+        return base64.b64decode(encoded)
+    text = line.get(name)
+    return None if text is None else text.encode()
+
+
+def _opened(lines: list[bytes]) -> RecordBatch:
+    rows: list[dict[str, Any]] = []
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+    for line in map(decode, lines):
+        row: dict[str, Any] = line | {
+            "key": _as_bytes(line, "key"),
+            "value": _as_bytes(line, "value"),
+        }
+        if row.get("timestamp") is not None:
+            row["timestamp"] = row["timestamp"] * 1000
+        if "headers" in line:
+            row["headers"] = [
+                {"key": header["key"], "value": _as_bytes(header, "value")}
+                for header in line["headers"]
+            ]
+        rows.append(row)
+    with_headers = bool(rows) and "headers" in rows[0]
+    return batches_of(rows, SCHEMA_WITH_HEADERS if with_headers else SCHEMA)

@@ -1,0 +1,146 @@
+"""One committed micro-batch, as an object: what was read, what was written, what is remembered.
+
+Pure. Owns the fields and their bytes. An entry carries the hash of the one before it, so that a
+ledger from which an entry was swapped or restored is recognised. Must never interpret the state
+or the offsets: they belong to those who wrote them.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from holdfast.errors import CallError, CorruptObject
+from holdfast.landing.data_files import number_of, sink_id_problem
+from holdfast.landing.sealed import hash_in, seal, unseal
+
+KIND = "ledger"
+NO_HASH = "0" * 64
+"""What the first entry names as the hash before it."""
+
+
+class EntryKind(enum.Enum):
+    """Why an entry was written."""
+
+    MICRO_BATCH = "micro-batch"
+    REWRITE = "rewrite"
+    """Files were replaced by others with the same rows; the position is as before."""
+
+
+class SourceRange(msgspec.Struct, frozen=True, kw_only=True):
+    """What one source gave to a micro-batch: JSON texts of Spark's offset log, opaque here."""
+
+    start: str | None
+    end: str
+
+
+class OutputFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that became visible with its entry."""
+
+    path: str
+    """The key in the store."""
+    rows: int
+    bytes: int
+    checksum: str = ""
+    """As checksum_of gives it; empty where none was taken."""
+    partition_values: dict[str, str | None] = {}
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One object of a ledger."""
+
+    sink_id: str
+    n: int
+    previous_hash: str
+    writer_id: str
+    kind: EntryKind
+    query_id: str
+    batch_id: int
+    sources: tuple[SourceRange, ...]
+    files: tuple[OutputFile, ...]
+    removed: tuple[str, ...] = ()
+    """Paths of earlier entries that no longer count."""
+    state: bytes = b""
+    """Opaque; what keyed state pins. Base64 in the object."""
+    counts: dict[str, int] = {}
+    event_time_watermark_ms: int | None = None
+    metadata: dict[str, str] = {}
+    committed_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MicroBatch:
+    """What identifies a micro-batch, before it has run."""
+
+    query_id: str
+    batch_id: int
+    sources: tuple[SourceRange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """What a micro-batch did, all of which becomes visible at once."""
+
+    files: tuple[OutputFile, ...] = ()
+    state: bytes = b""
+    counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    event_time_watermark_ms: int | None = None
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """The newest entry, and the hash that the next must name."""
+
+    entry: Entry
+    hash: str
+
+
+def entry_prefix(sink_id: str) -> str:
+    return f"ledger/{sink_id}/"
+
+
+def entry_key(sink_id: str, n: int) -> str:
+    return f"ledger/{sink_id}/{n:020d}"
+
+
+def encode_entry(entry: Entry) -> bytes:
+    return seal(KIND, entry)
+
+
+def decode_entry(body: bytes, *, sink_id: str, n: int) -> Head:
+    """The entry at a number of a sink; CorruptObject where it is another's or was changed."""
+    key = entry_key(sink_id, n)
+    entry = unseal(KIND, Entry, body, key=key)
+    if (entry.sink_id, entry.n) != (sink_id, n):
+        raise CorruptObject(f"{key}: it is entry {entry.n} of {entry.sink_id}, copied here")
+    return Head(entry=entry, hash=hash_in(body))
+
+
+def check_link(head: Head | None, following: Head) -> None:
+    """Raise CorruptObject unless an entry follows on another."""
+    before = NO_HASH if head is None else head.hash
+    if following.entry.previous_hash != before:
+        entry = following.entry
+        raise CorruptObject(
+            f"{entry_key(entry.sink_id, entry.n)}: it names another entry before it than the one"
+            " that is there: an entry was restored from a copy, or changed; restore the ledger"
+            " as a whole"
+        )
+
+
+def check_effects(effects: Effects, *, sink_id: str, n: int) -> None:
+    """Raise CallError unless each file is named for this sink and this number.
+
+    The sweep relies on it: a file that is named for n can only ever be committed by entry n.
+    """
+    problem = sink_id_problem(sink_id)
+    if problem is not None:
+        raise CallError(problem)
+    for file in effects.files:
+        if number_of(file.path, sink_id) != n:
+            raise CallError(
+                f"{file.path} is to be committed by entry {n} of sink {sink_id}, and is not named"
+                " for it: take its path from data_key"
+            )

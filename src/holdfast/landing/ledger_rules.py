@@ -1,0 +1,135 @@
+"""Whether a micro-batch may be committed: the one rule that makes a ledger tile its source.
+
+Pure. Owns the decision and the words of a refusal. The ledger, and no checkpoint, says how far the
+source has been processed: a micro-batch is committed only where it begins exactly where the newest
+entry ends. Must never look at clocks or at who asks.
+"""
+
+import enum
+from dataclasses import dataclass
+
+import msgspec
+
+from holdfast.landing.ledger_entry import Entry, MicroBatch, SourceRange
+
+SHOWN_MAX = 300
+
+
+class Refusal(enum.Enum):
+    """What is the matter, as far as can be told."""
+
+    OLD_CHECKPOINT = "checkpoint restored from an old copy, or a driver that was overtaken"
+    TWO_DRIVERS = "two drivers on one checkpoint"
+    LEDGER_BEHIND = "checkpoint ahead of the ledger"
+    CHECKPOINT_DELETED = "checkpoint deleted"
+    ANOTHER_QUERY = "another query's checkpoint"
+    OVERTAKEN = "another entry came between"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """Run it, with files named for n, and commit it at n."""
+
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlreadyCommitted:
+    """A replay of what is there: skip it; its effects are those of entry n."""
+
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Committing would double or skip records: stop the query and show the message."""
+
+    refusal: Refusal
+    message: str
+
+
+Decision = Commit | AlreadyCommitted | Refused
+
+
+def decide(head: Entry | None, batch: MicroBatch) -> Decision:
+    """What to do with a micro-batch, given the newest entry of the ledger."""
+    if head is None:
+        return Commit(n=0)
+    is_same = (batch.query_id, batch.batch_id) == (head.query_id, head.batch_id)
+    if is_same and _same_texts(ends(batch.sources), ends(head.sources)):
+        return AlreadyCommitted(n=head.n)
+    if _same_texts(tuple(source.start for source in batch.sources), ends(head.sources)):
+        return Commit(n=head.n + 1)
+    refusal = _why(head, batch)
+    return Refused(refusal=refusal, message=_message(refusal, head, batch))
+
+
+def overtaken(head: Entry, n: int) -> Refused:
+    """The micro-batch would still fit, but it ran on top of an entry that is not the newest."""
+    return Refused(
+        refusal=Refusal.OVERTAKEN,
+        message=f"sink {head.sink_id}: this micro-batch ran to become entry {n}, and entry"
+        f" {head.n} is already there: state and files were made on top of an older entry; run the"
+        " micro-batch again from the newest one (its files were not published)",
+    )
+
+
+def ends(sources: tuple[SourceRange, ...]) -> tuple[str | None, ...]:
+    """The end offsets of all sources."""
+    return tuple(source.end for source in sources)
+
+
+def _same_texts(left: tuple[str | None, ...], right: tuple[str | None, ...]) -> bool:
+    return len(left) == len(right) and all(map(_same_offsets, left, right))
+
+
+def _same_offsets(left: str | None, right: str | None) -> bool:
+    if left is None or right is None or left == right:
+        return left == right
+    try:
+        return bool(msgspec.json.decode(left) == msgspec.json.decode(right))
+    except msgspec.MsgspecError:
+        return False
+
+
+def _why(head: Entry, batch: MicroBatch) -> Refusal:
+    if batch.query_id != head.query_id:
+        return Refusal.CHECKPOINT_DELETED if batch.batch_id == 0 else Refusal.ANOTHER_QUERY
+    if batch.batch_id < head.batch_id:
+        return Refusal.OLD_CHECKPOINT
+    return Refusal.TWO_DRIVERS if batch.batch_id == head.batch_id else Refusal.LEDGER_BEHIND
+
+
+_REMEDIES = {
+    Refusal.OLD_CHECKPOINT: "the checkpoint was restored from an old copy, or another driver has"
+    " gone on without this one. If another driver runs, stop this one. Otherwise start with a new,"
+    " empty checkpoint folder and startingOffsets set to the ledger's position",
+    Refusal.TWO_DRIVERS: "two drivers run on one checkpoint, and the other one committed this"
+    " batch with other end offsets. Stop one of them; then start with a new, empty checkpoint"
+    " folder and startingOffsets set to the ledger's position",
+    Refusal.LEDGER_BEHIND: "the checkpoint is ahead of the ledger: entries were deleted, or the"
+    " ledger was restored from an old copy. Restore the ledger as a whole; or start with a new,"
+    " empty checkpoint folder and startingOffsets set to the ledger's position",
+    Refusal.CHECKPOINT_DELETED: "the checkpoint is new (it was deleted, or its folder changed) and"
+    " does not begin where the ledger ends. Set startingOffsets to the ledger's position and use"
+    " an empty checkpoint folder; or choose another sink id for output from the start",
+    Refusal.ANOTHER_QUERY: "this checkpoint belongs to another query than the one that wrote the"
+    " ledger last. Give each query its own sink id; or go back to the checkpoint of the query that"
+    " the ledger names",
+    Refusal.OVERTAKEN: "run the micro-batch again",
+}
+
+
+def _message(refusal: Refusal, head: Entry, batch: MicroBatch) -> str:
+    starts = _shown(tuple(source.start for source in batch.sources))
+    return (
+        f"sink {head.sink_id}: checkpoint and ledger disagree, and nothing was published. The"
+        f" ledger's position, after entry {head.n} (query {head.query_id}, batch {head.batch_id}),"
+        f" is {_shown(ends(head.sources))}; query {batch.query_id}, batch {batch.batch_id} begins"
+        f" at {starts} and ends at {_shown(ends(batch.sources))}. What to do: {_REMEDIES[refusal]}."
+    )
+
+
+def _shown(texts: tuple[str | None, ...]) -> str:
+    shown = ", ".join("the beginning" if text is None else text for text in texts)
+    return shown if len(shown) <= SHOWN_MAX else f"{shown[:SHOWN_MAX]}..."

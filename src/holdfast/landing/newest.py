@@ -1,0 +1,48 @@
+"""The greatest number among keys that end in one, found by few listings of a long run.
+
+Owns the search only. A listing can be old by the time it is read, so what it gives is a place to
+start probing from, never proof that nothing follows. Holes do not mislead it: it asks only whether
+any key is greater, which stays true whatever was deleted below.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+NUMBER_MAX = 2**63 - 1
+PAGE = 1000
+
+Page = Callable[[int, int], Awaitable[Sequence[int]]]
+"""Given (after, limit): at most `limit` numbers greater than `after`, ascending."""
+
+
+async def greatest(page: Page, *, at_most: int = NUMBER_MAX, page_size: int = PAGE) -> int | None:
+    """The greatest number up to at_most, or None: a page each step, of doubling reach."""
+
+    async def look(after: int) -> tuple[int | None, bool]:
+        """The greatest of the page after a number, and whether the search ends with it."""
+        numbers = await page(after, page_size)
+        fit = [number for number in numbers if number <= at_most]
+        return (fit[-1] if fit else None), len(fit) < page_size
+
+    found, is_last = await look(-1)
+    if found is None or is_last:
+        return found
+    low, step = found, found + 1
+    while True:
+        reach = min(low + step, at_most)
+        higher, is_last = await look(reach)
+        if higher is None:
+            break
+        if is_last:
+            return higher
+        low, step = higher, step * 2
+    high = reach
+    while low < high:
+        middle = (low + high) // 2
+        higher, is_last = await look(middle)
+        if higher is None:
+            high = middle
+        elif is_last:
+            return higher
+        else:
+            low = higher
+    return low

@@ -1,0 +1,128 @@
+"""Landed objects in a store: their facts by two small requests, their bytes proved, their making.
+
+Owns the input and output of single objects. Must never answer "not there" for a read that failed.
+"""
+
+from collections.abc import Sequence
+
+from holdfast.environment import Environment
+from holdfast.errors import CorruptObject, ObjectNotFound
+from holdfast.landing.facts import BLOCK_BYTES, Facts, block_position, decode_block, prove
+from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry, Store
+from holdfast.store.patience import patiently
+from holdfast.store.put_if_absent import Backoff, Won, put_if_absent
+
+TAIL_BYTES = 16 * 1024
+"""Enough for the footer of a Parquet file with a few row groups, and the block before it."""
+
+
+async def read_facts(store: Store, key: str, *, environment: Environment) -> Facts | None:
+    """What the object says of itself, or None where there is no such object now."""
+
+    async def read() -> Facts | None:
+        found = await _read_block(store, key)
+        if found is None:
+            return None
+        block, size = found
+        facts = decode_block(block, key=key)
+        if facts.size != size:
+            raise CorruptObject(f"{key}: it has {size} bytes, and says that it has {facts.size}")
+        return facts
+
+    return await patiently(read, environment=environment)
+
+
+async def read_proved(store: Store, key: str, *, environment: Environment) -> tuple[Facts, bytes]:
+    """The whole object with its facts, every byte checked; raises ObjectNotFound."""
+
+    async def read() -> tuple[Facts, bytes]:
+        body = await store.read(key)
+        return prove(body, key=key), body
+
+    return await patiently(read, environment=environment)
+
+
+async def create(
+    store: Store,
+    key: str,
+    body: Buffers,
+    block: bytes,
+    *,
+    environment: Environment,
+    backoff: Backoff | None = None,
+    deadline_seconds: float | None = None,
+) -> Facts | None:
+    """None where our object is at the key now; the facts of the winner where it is another's."""
+
+    def is_ours(found: bytes) -> bool:
+        decode_block(found, key=key)
+        return found == block
+
+    outcome = await put_if_absent(
+        _ByBlock(store),
+        key,
+        body,
+        is_ours=is_ours,
+        identify_bytes=BLOCK_BYTES,
+        environment=environment,
+        backoff=backoff,
+        deadline_seconds=deadline_seconds,
+    )
+    return None if isinstance(outcome, Won) else decode_block(outcome.body, key=key)
+
+
+async def _read_block(store: Store, key: str) -> tuple[bytes, int] | None:
+    size = await store.size(key)
+    if size is None:
+        return None
+    start = max(0, size - TAIL_BYTES)
+    try:
+        tail = await store.read(key, start=start, length=size - start)
+        position = block_position(tail[-8:], size)
+        if len(tail) != size - start or position is None:
+            raise CorruptObject(f"{key}: {len(tail)} bytes at its end that are no landed object's")
+        if position >= start:
+            block = tail[position - start : position - start + BLOCK_BYTES]
+        else:
+            block = await store.read(key, start=position, length=BLOCK_BYTES)
+    except ObjectNotFound:
+        return None
+    return block, size
+
+
+class _ByBlock:
+    """A store whose read gives the block of facts: enough to tell whose object is there."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @property
+    def url(self) -> str:
+        return self._store.url
+
+    @property
+    def is_remote(self) -> bool:
+        return self._store.is_remote
+
+    async def create(self, key: str, body: Buffers) -> CreateAnswer:
+        return await self._store.create(key, body)
+
+    async def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        found = await _read_block(self._store, key)
+        if found is None:
+            raise ObjectNotFound(f"there is no object {key!r} in {self._store.url}")
+        return found[0]
+
+    async def size(self, key: str) -> int | None:
+        return await self._store.size(key)
+
+    async def list(
+        self, prefix: str, *, after: str = "", limit: int | None = None
+    ) -> list[ObjectEntry]:
+        return await self._store.list(prefix, after=after, limit=limit)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        await self._store.delete(keys)
+
+    async def close(self) -> None:
+        await self._store.close()

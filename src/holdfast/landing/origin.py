@@ -1,0 +1,84 @@
+"""How a chain began: the one small object that all writers of a partition agree on first.
+
+Owns the document and its making. Without it, two writers of an empty chain that start at different
+offsets (retention moved the log's start between them) would build two chains that overlap, and a
+missing first object could not be told from a chain that began later. Put-if-absent: the first
+writer decides, the others adopt. Must never be changed.
+"""
+
+import msgspec
+
+from holdfast.environment import Environment
+from holdfast.errors import ConfigurationError, ObjectNotFound
+from holdfast.landing.keys import KeyTemplate
+from holdfast.landing.sealed import seal, unseal
+from holdfast.store.interface import Store
+from holdfast.store.patience import patiently
+from holdfast.store.put_if_absent import Lost, put_if_absent
+
+KIND = "chain"
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """What one chain is, for ever."""
+
+    topic: str
+    partition: int
+    offset: int
+    """The first offset that the chain covers."""
+    format: str
+    extension: str
+    template: str
+    writer_id: str
+    created_ms: int
+
+
+async def read_origin(store: Store, key: str, *, environment: Environment) -> Origin | None:
+    """The origin at a key, or None where no chain has begun there."""
+
+    async def read() -> Origin | None:
+        try:
+            return unseal(KIND, Origin, await store.read(key), key=key)
+        except ObjectNotFound:
+            return None
+
+    return await patiently(read, environment=environment)
+
+
+async def agree_on_origin(
+    store: Store,
+    wanted: Origin,
+    *,
+    environment: Environment,
+    deadline_seconds: float | None = None,
+) -> Origin:
+    """The origin of the chain: ours where we are first. Another format is refused."""
+    key = KeyTemplate(wanted.template).origin_key(wanted.topic, wanted.partition)
+    origin = await read_origin(store, key, environment=environment)
+    if origin is None:
+        body = seal(KIND, wanted)
+
+        def is_ours(found: bytes) -> bool:
+            unseal(KIND, Origin, found, key=key)
+            return found == body
+
+        outcome = await put_if_absent(
+            store,
+            key,
+            (body,),
+            is_ours=is_ours,
+            identify_bytes=None,
+            environment=environment,
+            deadline_seconds=deadline_seconds,
+        )
+        lost = isinstance(outcome, Lost)
+        origin = unseal(KIND, Origin, outcome.body, key=key) if lost else wanted
+    for what in ("topic", "partition", "format", "template"):
+        theirs, ours = getattr(origin, what), getattr(wanted, what)
+        if theirs != ours:
+            raise ConfigurationError(
+                f"{key} in {store.url} says that this chain has the {what} {theirs!r}, and {ours!r}"
+                f" was asked for: a chain never changes; set {what} to {theirs!r}, or land under"
+                " another prefix"
+            )
+    return origin

@@ -1,0 +1,126 @@
+"""Record batches on their way into objects: order checked, what is landed dropped, bounds kept.
+
+Pure. Owns where one object ends. Must never let an offset pass twice or out of order: what it
+hands out covers a range without a break from the position on.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from holdfast.errors import CallError
+from holdfast.landing.arrow import RecordBatch, offsets_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """When an object is full: what comes first."""
+
+    bytes_max: int = 64 * 1024 * 1024
+    """Of Arrow memory, before compression."""
+    rows_max: int = 5_000_000
+
+    def __post_init__(self) -> None:
+        if self.bytes_max < 1 or self.rows_max < 1:
+            raise CallError(f"an object must hold at least one record: {self}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """The content of one object, and the range that it covers."""
+
+    batches: tuple[RecordBatch, ...]
+    first_offset: int
+    last_offset: int
+    rows: int
+
+
+class Packer:
+    """What was read of [position, end_offset) and has not landed."""
+
+    def __init__(self, *, position: int, end_offset: int, bounds: Bounds) -> None:
+        self.position = position
+        self._end_offset = end_offset
+        self._bounds = bounds
+        self._batches: list[RecordBatch] = []
+        self._last_seen = -1
+        self._rows = 0
+        self._bytes = 0
+
+    def add(self, batch: RecordBatch) -> None:
+        """Take in the next batch; offsets must go up, and stay below the end."""
+        if batch.num_rows == 0:
+            return
+        offsets = offsets_of(batch)
+        first, last = int(offsets[0]), int(offsets[-1])
+        if first <= self._last_seen or bool(np.any(np.diff(offsets) <= 0)):
+            raise CallError(f"offsets must go up, but {first}..{last} follow {self._last_seen}")
+        if last >= self._end_offset:
+            raise CallError(f"offset {last} is not below the end of the range, {self._end_offset}")
+        self._last_seen = last
+        kept = _from(batch, self.position)
+        if kept is not None:
+            self._keep(kept)
+
+    def move_to(self, position: int) -> None:
+        """Everything below has landed, by us or by another."""
+        batches, self._batches = self._batches, []
+        self.position = position
+        self._rows = self._bytes = 0
+        for batch in batches:
+            kept = _from(batch, position)
+            if kept is not None:
+                self._keep(kept)
+
+    def full(self) -> Cut | None:
+        """The next object, where there is more than one holds; it ends at its last record.
+
+        What fits into one waits: it may be the last, which covers the range to its end.
+        """
+        if self._rows <= self._bounds.rows_max and self._bytes <= self._bounds.bytes_max:
+            return None
+        taken: list[RecordBatch] = []
+        rows = size = 0
+        for batch in self._batches:
+            fits = self._rows_that_fit(batch, rows, size)
+            if fits == 0 and taken:
+                break
+            piece = batch if fits >= batch.num_rows else batch.slice(0, max(1, fits))
+            taken.append(piece)
+            rows += piece.num_rows
+            size += piece.nbytes
+            if piece.num_rows < batch.num_rows:
+                break
+        if rows == self._rows:
+            return None
+        return self._cut(taken, rows, int(offsets_of(taken[-1])[-1]))
+
+    def rest(self) -> Cut:
+        """All that is left; it covers the range to its end, with the holes there."""
+        return self._cut(self._batches, self._rows, self._end_offset - 1)
+
+    def _rows_that_fit(self, batch: RecordBatch, rows: int, size: int) -> int:
+        by_rows = self._bounds.rows_max - rows
+        room = self._bounds.bytes_max - size
+        by_bytes = batch.num_rows
+        if batch.nbytes > room:
+            by_bytes = batch.num_rows * max(0, room) // batch.nbytes
+        return min(batch.num_rows, by_rows, by_bytes)
+
+    def _cut(self, batches: list[RecordBatch], rows: int, last_offset: int) -> Cut:
+        return Cut(
+            batches=tuple(batches), first_offset=self.position, last_offset=last_offset, rows=rows
+        )
+
+    def _keep(self, batch: RecordBatch) -> None:
+        self._batches.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+
+
+def _from(batch: RecordBatch, position: int) -> RecordBatch | None:
+    """The part of a batch at or after a position."""
+    skipped = int(np.searchsorted(offsets_of(batch), position))
+    if skipped == 0:
+        return batch
+    return None if skipped >= batch.num_rows else batch.slice(skipped)

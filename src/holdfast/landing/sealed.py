@@ -1,0 +1,50 @@
+"""Small documents that prove themselves: a line with the hash, then JSON that a person can read.
+
+Pure. Owns the form: `holdfast <kind> <version> <sha256 of the JSON>`, a line feed, the JSON with
+sorted keys, a line feed. `tail -n +2 | jq` shows one. Must never give out a document whose hash
+does not fit.
+"""
+
+import hashlib
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.errors import CorruptObject
+
+VERSION = 1
+T = TypeVar("T")
+
+
+def seal(kind: str, document: msgspec.Struct) -> bytes:
+    """The bytes of an object."""
+    text = msgspec.json.encode(document, order="sorted") + b"\n"
+    return b"holdfast %s %d %s\n" % (kind.encode(), VERSION, _digest(text).encode()) + text
+
+
+def hash_in(body: bytes) -> str:
+    """The hash that names a sealed document: what the next one of a chain carries."""
+    return body[: body.index(b"\n")].rsplit(b" ", 1)[-1].decode()
+
+
+def unseal(kind: str, document: type[T], body: bytes, *, key: str) -> T:
+    """The document; CorruptObject where the bytes are not those that were sealed."""
+    head, line_feed, text = body.partition(b"\n")
+    words = head.split(b" ")
+    if not line_feed or len(words) != 4 or words[:2] != [b"holdfast", kind.encode()]:
+        raise CorruptObject(f"{key}: it does not begin as a {kind} of Holdfast does")
+    if words[2] != str(VERSION).encode():
+        raise CorruptObject(
+            f"{key}: a {kind} of version {words[2].decode(errors='replace')}, and this program"
+            f" knows {VERSION}: use a newer one"
+        )
+    if _digest(text).encode() != words[3]:
+        raise CorruptObject(f"{key}: the {kind} fails its checksum")
+    try:
+        return msgspec.json.decode(text, type=document)
+    except msgspec.MsgspecError as error:
+        raise CorruptObject(f"{key}: the {kind} cannot be read: {error}") from error
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
