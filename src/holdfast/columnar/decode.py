@@ -119,7 +119,7 @@ def decode(
         start_offset=start_offset,
         end_offset=end_offset,
         include_headers=include_headers,
-        rows_per_batch=rows_per_batch,
+        rows_per_batch=min(rows_per_batch, BYTES_PER_BATCH_MAX // (len(topic.encode()) + 1)),
         bytes_per_batch=bytes_per_batch,
         uncompressed_bytes_max=uncompressed_bytes_max,
     )
@@ -160,7 +160,7 @@ def _visible_bodies(
         for start, header in walk(view):
             batch = view[start : start + header.size_bytes]
             _check(batch, header, last_offset, wanted)
-            last_offset = header.last_offset
+            last_offset = max(header.base_offset, header.last_offset)
             while coming and coming[-1][1] <= last_offset:
                 aborted.add(coming.pop()[0])
             if header.is_control:
@@ -261,7 +261,7 @@ def _scan(pending: _Pending, wanted: _Wanted) -> Iterator[RecordBatch]:
     offsets = new_array(room, np.int64)
     timestamps = new_array(room, np.int64)
     types = new_array(room, np.int32)
-    spans = np.empty((room, kernels.SPAN_COLUMNS), dtype=np.int64)
+    spans = new_array(room * kernels.SPAN_COLUMNS, np.int64).reshape(room, kernels.SPAN_COLUMNS)
     fault = np.zeros(4, dtype=np.int64)
     bounds = (wanted.start_offset, wanted.end_offset)
     rows = kernels.scan(source, table, bounds, offsets, timestamps, types, spans, fault)

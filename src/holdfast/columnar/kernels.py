@@ -101,14 +101,17 @@ def read_record(
     offset_delta, position = read_varint(source, position, end, 32)
     if position < 0:
         return 0, 0, position
-    for field in (KEY, VALUE):
-        length, position = read_field(source, position, end)
-        if position < 0:
-            return length, 0, position
-        span[u64(field)] = position
-        span[u64(field + 1)] = length
-        if length > 0:
-            position += length
+    length, position = read_field(source, position, end)
+    if position < 0:
+        return length, 0, position
+    span[u64(KEY)] = position
+    span[u64(KEY + 1)] = length
+    length, position = read_field(source, position + max(0, length), end)
+    if position < 0:
+        return length, 0, position
+    span[u64(VALUE)] = position
+    span[u64(VALUE + 1)] = length
+    position += max(0, length)
     count, position = read_varint(source, position, end, 32)
     if position < 0:
         return 0, 0, position
