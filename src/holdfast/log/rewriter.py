@@ -1,40 +1,26 @@
 """Rewrite old lane objects into one-partition segments, and let the lane objects go.
 
-Owns the order that keeps every record readable at every instant: write segments, make the fact
-that names them durable, snapshot, floor, delete. A crash between any two steps leaves at most
-objects that nothing names, and `sweep_segments` removes those.
+Goes in steps. Owns the order that keeps every record readable at every instant: of each step write
+the segments, then make the fact that names them durable; after the last one snapshot, floor,
+delete. A crash between any two of these leaves at most objects that nothing names, which
+`sweep_segments` removes, and undoes at most one step.
 """
 
 import asyncio
 import dataclasses
 
-from holdfast.environment import Environment
 from holdfast.errors import InvariantViolation
 from holdfast.identifiers import LaneNumber, PartitionId
+from holdfast.lane.floor import read_floor
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import PartitionPurged, Rewritten, RewrittenPartition, SegmentRef
-from holdfast.log.partition import PartitionLog, Run
+from holdfast.log.lane_pass import Pace, PartitionStep, ReadAhead, Step, plan_step, slice_run
+from holdfast.log.memory import Payload
+from holdfast.log.partition import PartitionLog, RunColumns
 from holdfast.log.segment import SegmentBuilder
 from holdfast.log.state import partition_prefix, segment_key
 from holdfast.store.patience import patiently
 from holdfast.store.put_if_absent import Lost, put_if_absent, same_bytes
-
-LOADS_AT_ONCE = 16
-RESTS = 2
-"""A rewrite rests this many times as long as it works, so that the disk, and the loop, stay free
-for producers: at full speed it made a quiet producer wait for seconds."""
-
-
-class Pace:
-    """Lets background work rest between its steps."""
-
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
-        self._since = environment.monotonic()
-
-    async def rest(self) -> None:
-        await asyncio.sleep(RESTS * (self._environment.monotonic() - self._since))
-        self._since = self._environment.monotonic()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +31,11 @@ class RewriteSettings:
     bytes_max: int = 1024 * 1024 * 1024
     runs_max: int = 50_000
     segment_bytes_max: int = 64 * 1024 * 1024
+    step_bytes_max: int = 128 * 1024 * 1024
+    """How much of the lane one step takes. It is held in memory, beside one segment that is merged
+    with it; a crash undoes no more than this."""
+    step_entries_max: int = 1_000
+    """The same for many small objects: how many of them a step reads."""
     delete_delay_s: float = 60.0
     """How long a reader that planned before may still find the old objects."""
 
@@ -62,18 +53,24 @@ async def rewrite(lane: DataLane, settings: RewriteSettings) -> int:
     """Move all that the lane holds durably into segments; returns the bytes that were written."""
     await lane.appender.flush()
     up_to = LaneNumber(lane.appender.cursor.next_number - 1)
-    parts: list[RewrittenPartition] = []
+    await _drop_what_others_left(lane, settings)
     written = 0
     pace = Pace(lane.environment)
-    for log in list(lane.state.partitions.values()):
-        part = await _rewrite_partition(lane, log, up_to, settings, pace)
-        if part is not None:
-            parts.append(part)
-            written += sum(segment.size_bytes for segment in part.segments)
-    if not lane.appender.is_open:
-        return written
-    lane.appender.add(Rewritten(up_to, parts))
-    await lane.appender.flush()
+    is_done = False
+    while not is_done:
+        step = plan_step(
+            lane.state,
+            up_to,
+            bytes_max=settings.step_bytes_max,
+            entries_max=settings.step_entries_max,
+        )
+        parts = await _rewrite_step(lane, step, settings, pace)
+        if not lane.appender.is_open:
+            return written
+        lane.appender.add(Rewritten(step.up_to, parts))
+        await lane.appender.flush()
+        written += sum(segment.size_bytes for part in parts for segment in part.segments)
+        is_done = step.up_to == up_to
     await asyncio.sleep(settings.delete_delay_s)
     await lane.drop_up_to(up_to, lane.state.claims)
     lane.tail.forget(lane.lane, up_to)
@@ -81,32 +78,78 @@ async def rewrite(lane: DataLane, settings: RewriteSettings) -> int:
     return written
 
 
-async def _rewrite_partition(
-    lane: DataLane, log: PartitionLog, up_to: int, settings: RewriteSettings, pace: Pace
-) -> RewrittenPartition | None:
-    runs = [run for i in range(len(log.runs)) if (run := log.runs.get(i)).number <= up_to]
-    if not runs:
-        return None
-    replaced = _segments_to_merge(log, sum(run.size_bytes for run in runs), settings)
-    new: list[SegmentRef] = []
-    builder = SegmentBuilder(log.partition)
-    for segment in replaced:
-        builder.add([await lane.reader.load_segment(log, segment)])
-    for i in range(0, len(runs), LOADS_AT_ONCE):
-        some = runs[i : i + LOADS_AT_ONCE]
-        stretches = await asyncio.gather(*(lane.reader.load_run(log, run) for run in some))
-        for run, stretch in zip(some, stretches, strict=True):
-            if (
-                builder.size_bytes
-                and builder.size_bytes + run.size_bytes > settings.segment_bytes_max
-            ):
-                new.append(await _write_segment(lane, builder))
-                builder = SegmentBuilder(log.partition)
-            builder.add(stretch)
+async def _drop_what_others_left(lane: DataLane, settings: RewriteSettings) -> None:
+    """Delete what owners before this one had rewritten, and did not get to delete.
+
+    Its fact is older than this claim: once the claim is as old as the delay, so is every plan
+    that was made without the fact.
+    """
+    before = LaneNumber(lane.state.rewritten_before)
+    age_s = lane.environment.monotonic() - lane.claimed_lane.claimed_at
+    if before < 0 or age_s < settings.delete_delay_s:
+        return
+    if await read_floor(lane.store, lane.environment, lane.lane) <= before:
+        await lane.drop_up_to(before, lane.state.claims)
+    lane.state.rewritten_before = -1
+
+
+async def _rewrite_step(
+    lane: DataLane, step: Step, settings: RewriteSettings, pace: Pace
+) -> list[RewrittenPartition]:
+    """Write the segments of one step; stops early where the lane is no longer ours."""
+    objects = ReadAhead(lane, list(step.objects), pace)
+    try:
+        for parts in step.objects.values():
+            payload = await objects.next()
+            with pace.working():
+                await _hand_out(lane, payload, parts, settings)
+            await pace.rest()
+            if not lane.appender.is_open:
+                return []
+    finally:
+        objects.close()
+    rewritten: list[RewrittenPartition] = []
+    for part in step.partitions:
+        partition = part.log.partition
+        if partition not in lane.state.partitions:
+            continue  # its topic was deleted meanwhile
+        with pace.working():
+            await _write_out(lane, part, settings)
+        _check_tiles(partition, part.replaced, part.runs, part.new)
+        replaced = [segment.name for segment in part.replaced]
+        rewritten.append(RewrittenPartition(partition, replaced, part.new))
         await pace.rest()
-    new.append(await _write_segment(lane, builder))
-    _check_tiles(log.partition, replaced, runs, new)
-    return RewrittenPartition(log.partition, [segment.name for segment in replaced], new)
+        if not lane.appender.is_open:
+            return []
+    return rewritten
+
+
+async def _hand_out(
+    lane: DataLane, payload: Payload, parts: list[PartitionStep], settings: RewriteSettings
+) -> None:
+    """Give each partition its run of one object; segments that are full are written."""
+    runs = [part.next_run() for part in parts]
+    live_bytes = sum(run.size_bytes for run in runs)
+    for part, run in zip(parts, runs, strict=True):
+        size = part.builder.size_bytes
+        if size and size + run.size_bytes > settings.segment_bytes_max:
+            await _write_out(lane, part, settings)
+        part.builder.add(slice_run(payload, run, part.log, live_bytes=live_bytes))
+
+
+async def _write_out(lane: DataLane, part: PartitionStep, settings: RewriteSettings) -> None:
+    """Make a segment of what has gathered, and of small ones before it where it is the first."""
+    builder = part.builder
+    part.builder = SegmentBuilder(part.log.partition)
+    if not part.new:
+        part.replaced = _segments_to_merge(part.log, builder.size_bytes, settings)
+    if part.replaced and not part.new:
+        merged = SegmentBuilder(part.log.partition)
+        for segment in part.replaced:
+            merged.add([await lane.reader.load_segment(part.log, segment)])
+        merged.extend(builder)
+        builder = merged
+    part.new.append(await _write_segment(lane, builder))
 
 
 def _segments_to_merge(
@@ -142,10 +185,10 @@ async def _write_segment(lane: DataLane, builder: SegmentBuilder) -> SegmentRef:
 
 
 def _check_tiles(
-    partition: PartitionId, replaced: list[SegmentRef], runs: list[Run], new: list[SegmentRef]
+    partition: PartitionId, replaced: list[SegmentRef], runs: RunColumns, new: list[SegmentRef]
 ) -> None:
     """The new segments must hold exactly the offsets of what they replace."""
-    first = replaced[0].base_offset if replaced else runs[0].base_offset
+    first = replaced[0].base_offset if replaced else runs.base[0]
     expected = first
     for segment in new:
         if segment.base_offset != expected:
@@ -153,9 +196,9 @@ def _check_tiles(
                 f"{partition}: a rewritten segment starts at {segment.base_offset}, not {expected}"
             )
         expected = segment.last_offset + 1
-    if expected != runs[-1].last_offset + 1:
+    if expected != runs.last[-1] + 1:
         raise InvariantViolation(
-            f"{partition}: rewritten segments end at {expected}, not {runs[-1].last_offset + 1}"
+            f"{partition}: rewritten segments end at {expected}, not {runs.last[-1] + 1}"
         )
 
 

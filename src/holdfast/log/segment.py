@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 from fastcrc import crc32
 
-from holdfast.errors import CorruptObject
+from holdfast.errors import CorruptObject, InvariantViolation
 from holdfast.identifiers import PartitionId
+from holdfast.log.columns import column_bytes, fill_column
 from holdfast.log.facts import SegmentRef
+from holdfast.log.memory import SMALL_BUFFER_BYTES
 from holdfast.records.batch import walk
 
 Buffer = bytes | bytearray | memoryview
@@ -82,29 +84,63 @@ class SegmentBuilder:
     def __init__(self, partition: PartitionId) -> None:
         self.partition = partition
         self._batches: list[Buffer] = []
+        self._joined: bytearray | None = None
         self._bases, self._positions, self._times = array("q"), array("q"), array("q")
         self._block_bytes = 0
         self._last_offset = -1
         self.size_bytes = 0
 
     def add(self, batches: Sequence[Buffer]) -> None:
+        """The buffers are kept, not copied, unless they are small."""
         for buffer in batches:
-            self._batches.append(buffer)
+            self._keep(buffer)
             for _, header in walk(buffer):
                 if not self._bases or self._block_bytes >= INDEX_INTERVAL_BYTES:
                     self._bases.append(header.base_offset)
                     self._positions.append(self.size_bytes)
                     self._times.append(-1)
                     self._block_bytes = 0
+                self._check_next(header.base_offset)
                 self._times[-1] = max(self._times[-1], header.max_timestamp)
                 self._last_offset = header.last_offset
                 self.size_bytes += header.size_bytes
                 self._block_bytes += header.size_bytes
 
+    def extend(self, later: "SegmentBuilder") -> None:
+        """Take all that another one has gathered, which follows on what is here."""
+        if not later.size_bytes:
+            return
+        self._check_next(later._bases[0])
+        self._batches.extend(later._batches)
+        self._joined = None
+        self._bases.extend(later._bases)
+        self._positions.extend(self.size_bytes + position for position in later._positions)
+        self._times.extend(later._times)
+        self._block_bytes = later._block_bytes
+        self._last_offset = later._last_offset
+        self.size_bytes += later.size_bytes
+
+    def _keep(self, buffer: Buffer) -> None:
+        if len(buffer) >= SMALL_BUFFER_BYTES:
+            self._batches.append(buffer)
+            self._joined = None
+        elif self._joined is None:
+            self._joined = bytearray(buffer)
+            self._batches.append(self._joined)
+        else:
+            self._joined += buffer
+
+    def _check_next(self, base_offset: int) -> None:
+        if self.size_bytes and base_offset != self._last_offset + 1:
+            raise InvariantViolation(
+                f"{self.partition}: a segment would have offset {base_offset} follow on"
+                f" {self._last_offset}"
+            )
+
     def finish(self, attempt: str) -> BuiltSegment:
         """The object; `attempt` makes its name unique."""
         first, max_timestamp = self._bases[0], max(self._times)
-        index = b"".join(_big_endian(c) for c in (self._bases, self._positions, self._times))
+        index = b"".join(column_bytes(c) for c in (self._bases, self._positions, self._times))
         fields = _FIELDS.pack(
             MAGIC,
             self.partition.topic_id.bytes,
@@ -151,12 +187,5 @@ def parse_index(
         raise CorruptObject(f"{key}: the index's length or checksum is wrong")
     index = SegmentIndex(segment)
     for i, column in enumerate((index.base, index.position, index.max_timestamp)):
-        column.frombytes(index_bytes[i * count * 8 : (i + 1) * count * 8])
-        column.byteswap()
+        fill_column(column, index_bytes[i * count * 8 : (i + 1) * count * 8])
     return index
-
-
-def _big_endian(column: "array[int]") -> bytes:
-    swapped = array("q", column)
-    swapped.byteswap()
-    return swapped.tobytes()

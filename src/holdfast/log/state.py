@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.identifiers import PartitionId
 from holdfast.lane.entry import Buffer, EntryHeader
+from holdfast.log.columns import column_bytes, fill_column
 from holdfast.log.facts import (
     Appended,
     LogFact,
@@ -47,6 +48,8 @@ class LogState:
         self.claims = array("q")
         """The numbers of all claims: those objects are never deleted."""
         self.rewritten_up_to = -1
+        self.rewritten_before = -1
+        """What owners before the newest claim had rewritten: no plan of this owner names it."""
         self.collectable: list[str] = []
         """Keys of segments that nothing durable names any more."""
         self._dropped: dict[int, list[str]] = {}
@@ -141,6 +144,7 @@ class LogState:
     def claimed(self, header: EntryHeader, leader_epoch: int) -> None:
         self.leader_epoch = leader_epoch
         self.claims.append(header.number)
+        self.rewritten_before = self.rewritten_up_to
 
     def encode(self) -> bytes:
         return _encode_state(self)
@@ -201,7 +205,7 @@ def _encode_state(state: LogState) -> bytes:
     return _encoder.encode(
         _StoredState(
             state.leader_epoch,
-            _column_bytes(state.claims),
+            column_bytes(state.claims),
             state.rewritten_up_to,
             [_stored_partition(log) for log in state.partitions.values()],
             list(state.removed),
@@ -220,7 +224,7 @@ def _stored_partition(log: PartitionLog) -> _StoredPartition:
         log.partition.partition,
         start,
         log.log_end_offset,
-        [_column_bytes(column[first_run:]) for column in log.runs.columns()],
+        [column_bytes(column[first_run:]) for column in log.runs.columns()],
         [segment for segment in log.segments if segment.last_offset >= start],
         log.epochs[first_epoch:],
         [
@@ -234,7 +238,7 @@ def _decode_state(data: bytes) -> LogState:
     stored = _decoder.decode(data)
     state = LogState()
     state.leader_epoch = stored.leader_epoch
-    _fill(state.claims, stored.claims)
+    fill_column(state.claims, stored.claims)
     state.rewritten_up_to = stored.rewritten_up_to
     state.removed = dict.fromkeys(stored.removed)
     for part in stored.partitions:
@@ -243,21 +247,9 @@ def _decode_state(data: bytes) -> LogState:
         log.start_decided = log.log_start_offset = part.start
         log.log_end_offset = log.high_watermark = part.end
         for column, values in zip(log.runs.columns(), part.runs, strict=True):
-            _fill(column, values)
+            fill_column(column, values)
         log.segments = list(part.segments)
         log.epochs = list(part.epochs)
         for p in part.producers:
             log.producers[p.producer_id] = ProducerState(p.epoch, list(p.batches), p.last_ms)
     return state
-
-
-def _column_bytes(column: "array[int]") -> bytes:
-    """Big-endian, whatever the machine."""
-    swapped = array("q", column)
-    swapped.byteswap()
-    return swapped.tobytes()
-
-
-def _fill(column: "array[int]", values: bytes) -> None:
-    column.frombytes(values)
-    column.byteswap()
