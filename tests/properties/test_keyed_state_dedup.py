@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.keyed_state.cache import StateCache
 from holdfast.keyed_state.dedup import Bucket, DedupSettings, LatePolicy
-from holdfast.keyed_state.dedup_task import DedupDone, TaskSite, run_dedup_task
+from holdfast.keyed_state.dedup_task import DedupDone, run_dedup_task
 from holdfast.keyed_state.pinned import (
     bucket_of,
     decode_pinned,
@@ -18,6 +18,7 @@ from holdfast.keyed_state.pinned import (
     next_watermark,
     nothing_pinned,
 )
+from holdfast.keyed_state.task_site import TaskSite
 from holdfast.store.memory import MemoryStore
 
 BUCKETS = 2

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.environment import Environment
 from holdfast.keyed_state.blocking import run_blocking
-from holdfast.keyed_state.cache import Owner, StateCache
+from holdfast.keyed_state.cache import StateCache
 from holdfast.keyed_state.dedup import (
     Bucket,
     DedupSettings,
@@ -25,32 +24,10 @@ from holdfast.keyed_state.dedup import (
     index_run,
     merge_runs,
 )
-from holdfast.keyed_state.pinned import Hashes, Pinned, RunInfo, Times, run_name
+from holdfast.keyed_state.pinned import Hashes, Pinned, RunInfo, Times
 from holdfast.keyed_state.run_store import read_runs, write_run
+from holdfast.keyed_state.task_site import TaskSite
 from holdfast.keyed_state.tiers import MERGE_ROWS_MAX, plan_hash_merge
-from holdfast.store.interface import Store
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskSite:
-    """Where a task works: which bucket of which sink, in which attempt at which micro-batch."""
-
-    store: Store
-    sink_id: str
-    bucket: int
-    number: int
-    """The ledger number that the micro-batch is to get."""
-    attempt: str
-    """Never used twice, not even by a retry of the same task."""
-    environment: Environment
-
-    @property
-    def owner(self) -> Owner:
-        return Owner(self.store.url, self.sink_id, self.bucket)
-
-    @property
-    def run_name(self) -> str:
-        return run_name(self.sink_id, self.bucket, self.number, self.attempt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
