@@ -217,12 +217,12 @@ class Planner:
         return self._cut(wanted, bounds)
 
     def _still_there(self, wanted: Sequence[OffsetRange]) -> list[TopicPartition]:
-        for _ in range(LOOKS_MAX - 1):
-            topics = self.source.topics()
-            if all(_is_there(r.where, topics) for r in wanted):
-                break
-            self.pause(LOOK_PAUSE_S)
+        looks = 1
         topics = self.source.topics()
+        while looks < LOOKS_MAX and not all(_is_there(r.where, topics) for r in wanted):
+            self.pause(LOOK_PAUSE_S)
+            topics = self.source.topics()
+            looks += 1
         return [r.where for r in wanted if _is_there(r.where, topics)]
 
     def _wait_for_end(self, wanted: Sequence[OffsetRange], wait_s_max: float) -> list[OffsetRange]:

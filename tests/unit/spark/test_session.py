@@ -1,0 +1,42 @@
+"""What a session is given, and the package as a zip for executors."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from holdfast.spark.session import is_local, package_zip
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [("local", True), ("local[*]", True), ("local[2]", True), ("local-cluster[1,1,512]", False)],
+)
+def test_local_masters_are_those_of_one_process(master: str, expected: bool):
+    assert is_local(master) is expected
+    assert not is_local("spark://host:7077")
+
+
+def test_the_zip_can_be_imported_and_is_the_same_each_time(tmp_path: Path):
+    first = package_zip(tmp_path)
+    body = first.read_bytes()
+    assert package_zip(tmp_path) == first
+    assert first.read_bytes() == body
+    names = zipfile.ZipFile(first).namelist()
+    assert "holdfast/spark/source.py" in names
+    assert not [name for name in names if "__pycache__" in name]
+    program = (
+        f"import sys; sys.path.insert(0, {str(first)!r}); "
+        "import holdfast.spark.source as source; print(source.__file__)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert str(first) in run.stdout
+
+
+def test_the_package_does_not_load_pyspark_by_itself():
+    program = "import sys, holdfast.spark; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
