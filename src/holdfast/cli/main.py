@@ -15,6 +15,7 @@ COMMANDS = {
     "serve": ("holdfast.cli.serve", "Run a broker on a store."),
     "topic": ("holdfast.cli.topic", "Create, list, describe and delete topics."),
     "inspect": ("holdfast.cli.inspect", "Show what is in a store, with no broker running."),
+    "landed": ("holdfast.cli.landed", "Show what has landed, and prove that it is whole."),
 }
 
 

@@ -1,0 +1,174 @@
+"""`holdfast landed`: what has landed under an address, and the proof that it is whole.
+
+Owns the options, the tables and the exit code: 0 only where every chain tiles and every file that
+a ledger names is there; 2 where something is missing, doubled, foreign or harmed, by its key, and
+where there is nothing at all: a wrong address must not look like success.
+"""
+
+import asyncio
+import sys
+from typing import Any
+
+import click
+
+from holdfast.cli.tables import echo_json, echo_table, shown_bytes
+from holdfast.environment import Environment, SystemEnvironment
+from holdfast.landing.survey import Report, SinkReport, survey
+from holdfast.landing.sweep import Swept, sweep
+from holdfast.store.address import open_store
+from holdfast.store.read_only import open_read_only
+
+EXIT_NOT_WHOLE = 2
+SHOWN_MAX = 50
+
+
+@click.command()
+@click.argument("url")
+@click.option("--topic", help="The chains of this topic only.")
+@click.option("--files", is_flag=True, help="Name each object and file that counts.")
+@click.option("--verify", is_flag=True, help="Read everything, and check every checksum.")
+@click.option(
+    "--sweep", "with_sweep", is_flag=True, help="Delete output files that can never count."
+)
+@click.option("--json", "as_json", is_flag=True, help="For machines.")
+def command(
+    url: str, topic: str | None, files: bool, verify: bool, with_sweep: bool, as_json: bool
+) -> None:
+    """Show what has landed at URL, and prove that it is whole.
+
+    A chain is whole where its objects cover the log of a partition from its origin on, each offset
+    once. A ledger is whole where each file that it names is there, with its size (and its checksum,
+    with --verify). Files that no ledger entry names are orphans of runs that were killed: they are
+    listed and never counted. --sweep deletes those whose ledger entry is written without them;
+    what may still be committed stays.
+    """
+    if topic is not None and with_sweep:
+        raise click.UsageError(
+            "--sweep is for output files, which have no topic: leave --topic out"
+        )
+    sys.exit(asyncio.run(_landed(url, topic, files, verify, with_sweep, as_json)))
+
+
+async def _landed(
+    url: str, topic: str | None, files: bool, verify: bool, with_sweep: bool, as_json: bool
+) -> int:
+    environment = SystemEnvironment()
+    store = open_read_only(url, environment=environment)
+    try:
+        report = await survey(store, environment=environment, topic=topic, verify=verify)
+    finally:
+        await store.close()
+    swept = await _sweep(url, environment, report) if with_sweep else {}
+    if as_json:
+        echo_json(_as_json(report, swept))
+    else:
+        _echo(report, swept, files=files, verified=verify)
+    return 0 if report.is_whole and (report.chains or report.sinks) else EXIT_NOT_WHOLE
+
+
+async def _sweep(url: str, environment: Environment, report: Report) -> dict[str, Swept]:
+    if not report.is_whole:
+        click.echo("not swept: first see to the problems below", err=True)
+        return {}
+    store = open_store(url, environment=environment)
+    try:
+        return {
+            sink.sink_id: await sweep(store, sink.sink_id, environment=environment)
+            for sink in report.sinks
+        }
+    finally:
+        await store.close()
+
+
+def _as_json(report: Report, swept: dict[str, Swept]) -> dict[str, Any]:
+    return {
+        "store": report.store,
+        "whole": report.is_whole,
+        "chains": report.chains,
+        "sinks": report.sinks,
+        "problems": report.problems,
+        "others": report.others,
+        "swept": {sink_id: result.deleted for sink_id, result in swept.items()},
+    }
+
+
+def _echo(report: Report, swept: dict[str, Swept], *, files: bool, verified: bool) -> None:
+    click.echo(f"store    {report.store}\n")
+    if report.chains:
+        echo_table(
+            "CHAINS",
+            ["topic", "partition", "objects", "first..last", "records", "bytes", "format"],
+            [
+                (
+                    row.topic,
+                    row.partition,
+                    row.objects,
+                    f"{row.first_offset}..{row.next_offset - 1}" if row.objects else "-",
+                    row.records,
+                    shown_bytes(row.bytes),
+                    row.format,
+                )
+                for row in report.chains
+            ],
+        )
+        click.echo()
+    if report.sinks:
+        echo_table(
+            "LEDGERS",
+            ["sink", "entries", "files", "rows", "bytes", "orphans", "replaced"],
+            [
+                (
+                    row.sink_id,
+                    row.entries,
+                    len(row.files),
+                    row.rows,
+                    shown_bytes(row.bytes),
+                    len(row.orphans),
+                    len(row.replaced),
+                )
+                for row in report.sinks
+            ],
+        )
+        click.echo()
+    if files:
+        _echo_files(report)
+    for sink in report.sinks:
+        _echo_orphans(sink, swept.get(sink.sink_id))
+    if report.others:
+        click.echo(f"others   {len(report.others)} objects of another making, not counted")
+    for problem in report.problems:
+        click.echo(f"NOT WHOLE: {problem}", err=True)
+    _echo_verdict(report, verified)
+
+
+def _echo_files(report: Report) -> None:
+    for chain in report.chains:
+        for key in chain.keys:
+            click.echo(key)
+    for sink in report.sinks:
+        for file in sink.files:
+            click.echo(file.path)
+    click.echo()
+
+
+def _echo_orphans(sink: SinkReport, swept: Swept | None) -> None:
+    rows = sink.orphans if swept is None else swept.kept
+    if swept is not None:
+        size = shown_bytes(sum(row.size for row in swept.deleted))
+        click.echo(f"swept    {sink.sink_id}: {len(swept.deleted)} files, {size}")
+    for row in rows[:SHOWN_MAX]:
+        click.echo(f"orphan   {row.key} ({shown_bytes(row.size)})")
+    if len(rows) > SHOWN_MAX:
+        click.echo(f"orphan   and {len(rows) - SHOWN_MAX} more (see --json)")
+
+
+def _echo_verdict(report: Report, verified: bool) -> None:
+    if not report.chains and not report.sinks:
+        click.echo("nothing has landed here: is the address right?", err=True)
+        return
+    objects = sum(row.objects for row in report.chains) + sum(len(s.files) for s in report.sinks)
+    how = "every byte checked" if verified else "facts and sizes checked"
+    if report.is_whole:
+        click.echo(f"whole: {objects} objects, {how}")
+    else:
+        click.echo(f"not whole: {len(report.problems)} problems in {objects} objects, {how}")

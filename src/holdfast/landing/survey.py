@@ -1,0 +1,287 @@
+"""The proof that what has landed is whole: chains that tile, ledgers whose files are all there.
+
+Owns the findings. It lists the store to find what chains and ledgers do not name. By default it
+reads the facts of each object and compares sizes; with `verify` it reads and checks every byte.
+Must never change anything, and must never call whole what it could not follow to its end.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from holdfast.environment import Environment
+from holdfast.errors import CorruptObject, HoldfastError, ObjectNotFound, RetryError
+from holdfast.landing.data_files import checksum_of, data_prefix, number_of, sink_id_problem
+from holdfast.landing.facts import Facts
+from holdfast.landing.keys import KeyTemplate, offset_in
+from holdfast.landing.landed import CommittedFiles, committed_files, is_origin_key
+from holdfast.landing.ledger_entry import OutputFile, entry_prefix
+from holdfast.landing.objects import read_facts, read_proved
+from holdfast.landing.origin import Origin, read_origin
+from holdfast.store.interface import ObjectEntry, Store
+from holdfast.store.patience import patiently
+
+OTHER_PARTS = ("ledger-summaries/", "state/", "lanes/", "snapshots/", "floors/")
+"""Folders of other parts of Holdfast, which are not looked at here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that keeps the landed set from being whole."""
+
+    kind: str
+    """hole, overlap, missing, foreign or corrupt."""
+    key: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.key}: {self.problem}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainReport:
+    """One partition's chain, as far as it reaches from its origin without a break."""
+
+    topic: str
+    partition: int
+    format: str
+    objects: int
+    first_offset: int
+    next_offset: int
+    records: int
+    bytes: int
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkReport:
+    """One sink's ledger, and the files beside it."""
+
+    sink_id: str
+    entries: int
+    files: tuple[OutputFile, ...]
+    rows: int
+    bytes: int
+    orphans: tuple[ObjectEntry, ...]
+    """Named by no entry: they never count."""
+    replaced: tuple[ObjectEntry, ...]
+    """Replaced by a later entry, and still there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All that was found under one address."""
+
+    store: str
+    chains: tuple[ChainReport, ...]
+    sinks: tuple[SinkReport, ...]
+    problems: tuple[Problem, ...]
+    others: tuple[str, ...]
+    """Objects of another making, in nobody's way."""
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.problems
+
+
+async def survey(
+    store: Store, *, environment: Environment, topic: str | None = None, verify: bool = False
+) -> Report:
+    """Look at everything under the store's address, or at the chains of one topic."""
+    rows = await patiently(lambda: store.list(""), environment=environment)
+    walk = _Survey(store, environment, {row.key: row for row in rows}, verify=verify)
+    for key in sorted(filter(is_origin_key, walk.left)):
+        await walk.chain(key, topic)
+    sinks = {
+        key.split("/")[1]
+        for key in list(walk.left)
+        if key.count("/") >= 2 and key.startswith(("ledger/", "data/"))
+    }
+    for sink_id in sorted(sinks if topic is None else ()):
+        if sink_id_problem(sink_id) is None:
+            await walk.sink(sink_id)
+    others = (key for key in walk.left if not key.startswith((*OTHER_PARTS, "ledger/")))
+    return Report(
+        store=store.url,
+        chains=tuple(sorted(walk.chains, key=lambda row: (row.topic, row.partition))),
+        sinks=tuple(walk.sinks),
+        problems=tuple(walk.problems),
+        others=tuple(sorted(others)) if topic is None else (),
+    )
+
+
+class _Survey:
+    """One look at one store: what is left unexplained, and what was found."""
+
+    def __init__(
+        self,
+        store: Store,
+        environment: Environment,
+        listed: Mapping[str, ObjectEntry],
+        *,
+        verify: bool,
+    ) -> None:
+        self.left = dict(listed)
+        self.chains: list[ChainReport] = []
+        self.sinks: list[SinkReport] = []
+        self.problems: list[Problem] = []
+        self._store = store
+        self._environment = environment
+        self._verify = verify
+
+    def _problem(self, kind: str, key: str, problem: str) -> None:
+        self.problems.append(Problem(kind=kind, key=key, problem=problem.removeprefix(f"{key}: ")))
+
+    async def chain(self, origin_key: str, topic: str | None) -> None:
+        """Prove the chain that an origin begins, and name all that stands in its way."""
+        try:
+            origin = await read_origin(self._store, origin_key, environment=self._environment)
+        except CorruptObject as error:
+            self._problem("corrupt", origin_key, str(error))
+            return
+        self.left.pop(origin_key)
+        if origin is None or topic not in (None, origin.topic):
+            return
+        template = KeyTemplate(origin.template)
+        prefix = template.prefix(origin.topic, origin.partition)
+        mine: dict[int, str] = {}
+        for key in [key for key in self.left if key.startswith(prefix)]:
+            offset = offset_in(key, prefix, origin.extension)
+            del self.left[key]
+            if offset is None:
+                self._problem(
+                    "foreign",
+                    key,
+                    f"it is no object of the chain {origin.topic}-"
+                    f"{origin.partition}, and readers of the folder would take it for one",
+                )
+            else:
+                mine[offset] = key
+        facts = {offset: await self._facts(key, origin, offset) for offset, key in mine.items()}
+        self._tile(origin, mine, {o: known for o, known in facts.items() if known is not None})
+
+    def _tile(self, origin: Origin, mine: Mapping[int, str], facts: Mapping[int, Facts]) -> None:
+        """Walk by what the objects say; all that the walk does not touch is named."""
+        position = origin.offset
+        walked: list[Facts] = []
+        for offset in sorted(mine):
+            known = facts.get(offset)
+            if known is None:
+                continue
+            if offset < position:
+                where = "before the chain's origin" if not walked else "which has landed already"
+                self._problem(
+                    "overlap",
+                    mine[offset],
+                    f"it begins at {offset}, {where}: offsets"
+                    f" {offset} to {min(known.last_offset, position - 1)} are there twice",
+                )
+                continue
+            if offset > position:
+                self._problem(
+                    "hole",
+                    mine[offset],
+                    f"{origin.topic}-{origin.partition}: offsets"
+                    f" {position} to {offset - 1} are missing before it",
+                )
+            walked.append(known)
+            position = known.next_offset
+        self.chains.append(
+            ChainReport(
+                topic=origin.topic,
+                partition=origin.partition,
+                format=origin.format,
+                objects=len(walked),
+                first_offset=origin.offset,
+                next_offset=position,
+                records=sum(known.records for known in walked),
+                bytes=sum(known.size for known in walked),
+                keys=tuple(mine[known.first_offset] for known in walked),
+            )
+        )
+
+    async def _facts(self, key: str, origin: Origin, offset: int) -> Facts | None:
+        try:
+            if self._verify:
+                facts, _ = await read_proved(self._store, key, environment=self._environment)
+            else:
+                facts = await read_facts(self._store, key, environment=self._environment)
+        except ObjectNotFound:
+            facts = None
+        except CorruptObject as error:
+            self._problem("corrupt", key, str(error))
+            return None
+        if facts is None:
+            self._problem("missing", key, "it was listed, and is gone")
+            return None
+        if (facts.topic, facts.partition, facts.first_offset) != (
+            origin.topic,
+            origin.partition,
+            offset,
+        ):
+            self._problem(
+                "foreign",
+                key,
+                f"it holds {facts.topic}-{facts.partition} from"
+                f" {facts.first_offset}: it was copied here",
+            )
+            return None
+        return facts
+
+    async def sink(self, sink_id: str) -> None:
+        """Prove that the files of a ledger are there, and sort out those that it does not name."""
+        prefix = data_prefix(sink_id)
+        there = {key: row for key, row in self.left.items() if key.startswith(prefix)}
+        for key in there:
+            del self.left[key]
+        try:
+            committed = await committed_files(self._store, sink_id, environment=self._environment)
+        except RetryError:
+            raise
+        except HoldfastError as error:
+            self._problem("corrupt", entry_prefix(sink_id), str(error))
+            committed = CommittedFiles(files=(), replaced=(), entries=0)
+        for file in committed.files:
+            await self._file(file, there.pop(file.path, None))
+        replaced = tuple(there.pop(file.path) for file in committed.replaced if file.path in there)
+        for key in [key for key in there if number_of(key, sink_id) is None]:
+            del there[key]
+            self._problem("foreign", key, f"it is not named as output of sink {sink_id} is")
+        self.sinks.append(
+            SinkReport(
+                sink_id=sink_id,
+                entries=committed.entries,
+                files=committed.files,
+                rows=sum(file.rows for file in committed.files),
+                bytes=sum(file.bytes for file in committed.files),
+                orphans=tuple(there.values()),
+                replaced=replaced,
+            )
+        )
+
+    async def _file(self, file: OutputFile, row: ObjectEntry | None) -> None:
+        size = row.size if row is not None else await self._size(file.path)
+        if size is None:
+            self._problem("missing", file.path, f"the ledger names it, with {file.rows} rows")
+        elif size != file.bytes:
+            self._problem(
+                "corrupt", file.path, f"it has {size} bytes; the ledger says {file.bytes}"
+            )
+        elif self._verify and file.checksum:
+            problem = await self._checksum_problem(file)
+            if problem is not None:
+                self._problem("corrupt", file.path, problem)
+
+    async def _size(self, key: str) -> int | None:
+        return await patiently(lambda: self._store.size(key), environment=self._environment)
+
+    async def _checksum_problem(self, file: OutputFile) -> str | None:
+        async def read() -> None:
+            found = checksum_of(await self._store.read(file.path))
+            if found != file.checksum:
+                raise CorruptObject(f"its checksum is {found}; the ledger says {file.checksum}")
+
+        try:
+            await patiently(read, environment=self._environment)
+        except (CorruptObject, ObjectNotFound) as error:
+            return str(error)
+        return None

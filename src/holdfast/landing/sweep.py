@@ -1,0 +1,58 @@
+"""Removing output files that can never count: the one place of landing that deletes.
+
+Owns the rule, which needs no clock. A file is named for the ledger entry n that was to commit it,
+and `Ledger.commit` takes only files named for the entry that it writes. Entries are created once
+and never deleted. So where entry n is there and does not name the file, nothing ever will: it may
+go. A file for a number above the newest entry may be about to be committed: it stays, however old.
+
+A file that a later entry replaced may still be read by a query that planned before. It goes only
+once it has been replaced for `grace_ms` of wall clock; where that is too short, such a query fails
+on a missing file, and no committed row is lost.
+"""
+
+from dataclasses import dataclass
+
+from holdfast.environment import Environment
+from holdfast.landing.data_files import data_prefix, number_of
+from holdfast.landing.landed import committed_files
+from holdfast.store.interface import ObjectEntry, Store
+from holdfast.store.patience import patiently
+
+GRACE_MS = 24 * 3600 * 1000
+DELETE_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """What a sweep removed, and what it left for later."""
+
+    deleted: tuple[ObjectEntry, ...]
+    kept: tuple[ObjectEntry, ...]
+
+
+async def sweep(
+    store: Store, sink_id: str, *, environment: Environment, grace_ms: int = GRACE_MS
+) -> Swept:
+    """Delete what can never count. Listing first and reading the ledger after it is what makes a
+    file that was committed meanwhile count as committed."""
+    rows = await patiently(lambda: store.list(data_prefix(sink_id)), environment=environment)
+    committed = await committed_files(store, sink_id, environment=environment)
+    named = {file.path for file in committed.files}
+    replaced_until_ms = environment.now_ms() - grace_ms
+    deleted: list[ObjectEntry] = []
+    kept: list[ObjectEntry] = []
+    for row in rows:
+        if row.key in named:
+            continue
+        replaced_ms = committed.replaced_ms.get(row.key)
+        n = number_of(row.key, sink_id)
+        if replaced_ms is not None:
+            is_dead = replaced_ms <= replaced_until_ms
+        else:
+            is_dead = n is not None and n < committed.entries
+        (deleted if is_dead else kept).append(row)
+    keys = [row.key for row in deleted]
+    for start in range(0, len(keys), DELETE_AT_ONCE):
+        part = keys[start : start + DELETE_AT_ONCE]
+        await patiently(lambda part=part: store.delete(part), environment=environment)
+    return Swept(deleted=tuple(deleted), kept=tuple(kept))
