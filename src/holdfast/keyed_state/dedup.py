@@ -21,7 +21,6 @@ the horizon is ignored even where its bytes are still there. So a replay gives t
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -38,14 +37,6 @@ _ROWS_PER_SLOT = 8
 """Entries behind one value of a run's index: a search ends within one or two cache lines."""
 
 Mask = npt.NDArray[np.bool_]
-Number = TypeVar("Number", bound=np.generic)
-
-
-def _read_only(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """A view that cannot be written: runs are immutable, and kernels compile for one kind only."""
-    view = np.ascontiguousarray(array).view()
-    view.flags.writeable = False
-    return view
 
 
 class LatePolicy(enum.Enum):
@@ -95,7 +86,7 @@ class HashRun:
 
     def __post_init__(self) -> None:
         for name in ("high", "low", "time"):
-            object.__setattr__(self, name, _read_only(getattr(self, name)))
+            object.__setattr__(self, name, kernels.read_only(getattr(self, name)))
 
     @property
     def rows(self) -> int:
@@ -179,8 +170,8 @@ def dedup(
     `hashes` are the high and the low halves. The row with the lowest `order` is the first; where
     None, rows are in order. `watermark_ms` is the pinned one, of before this micro-batch.
     """
-    high, low = (_read_only(half.astype(np.uint64, copy=False)) for half in hashes)
-    times = _read_only(event_times.astype(np.int64, copy=False))
+    high, low = (kernels.read_only(half.astype(np.uint64, copy=False)) for half in hashes)
+    times = kernels.read_only(event_times.astype(np.int64, copy=False))
     rows = high.size
     if not rows == low.size == times.size or (order is not None and order.size != rows):
         raise CallError(f"dedup: {rows} high halves, {low.size} low, {times.size} event times")

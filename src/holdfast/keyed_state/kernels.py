@@ -5,9 +5,10 @@ down in dedup.py. Plain for speed: no objects, no allocation inside; callers han
 Must never index past an array: every bound comes from the arrays' own lengths.
 """
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from holdfast.columnar.compiled import kernel
 
@@ -15,6 +16,15 @@ TIME_MIN = np.int64(-(2**63))
 TIME_MAX = np.int64(2**63 - 1)
 _CELL_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _MIX_FACTOR = np.uint64(0xD6E8FEB86659FD93)
+
+Number = TypeVar("Number", bound=np.generic)
+
+
+def read_only(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """A view that cannot be written: kernels then compile for one kind of argument only."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
 
 
 @kernel
@@ -204,3 +214,31 @@ def find_rows(run_high: Any, run_low: Any, high: Any, low: Any, found: Any) -> N
         found[i] = -1
         if a < run_high.size and run_high[a] == high[i] and run_low[a] == low[i]:
             found[i] = a
+
+
+@kernel
+def overlay_order(a_high: Any, a_low: Any, b_high: Any, b_low: Any, taken: Any) -> Any:
+    """Rows of a then b, one after the other, in hash order; b's row where both have a key.
+
+    Both are sorted and have each key once. Gives how many rows of `taken` are filled.
+    """
+    i = j = count = 0
+    while i < a_high.size or j < b_high.size:
+        if j >= b_high.size:
+            taken[count] = i
+            i += 1
+        elif i >= a_high.size:
+            taken[count] = a_high.size + j
+            j += 1
+        elif a_high[i] == b_high[j] and a_low[i] == b_low[j]:
+            taken[count] = a_high.size + j
+            i += 1
+            j += 1
+        elif a_high[i] < b_high[j] or (a_high[i] == b_high[j] and a_low[i] < b_low[j]):
+            taken[count] = i
+            i += 1
+        else:
+            taken[count] = a_high.size + j
+            j += 1
+        count += 1
+    return count

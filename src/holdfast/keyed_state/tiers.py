@@ -21,7 +21,7 @@ a worker without a cache reads to load it; more buckets make it smaller.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from holdfast.keyed_state.pinned import RunInfo
+from holdfast.keyed_state.pinned import TIME_MIN, RunInfo
 
 MERGE_ROWS_MAX = 4_000_000
 KEYED_ROWS_SPARED = 64
@@ -62,17 +62,18 @@ def plan_hash_merge(
     return MergePlan(stay=tuple(live), merge=tuple(merge), forget=forget)
 
 
-def plan_keyed_merge(runs: Sequence[RunInfo], *, new_rows: int, live_keys: int) -> MergePlan:
+def plan_keyed_merge(
+    runs: Sequence[RunInfo], *, new_rows: int, live_keys: int, horizon_ms: int = TIME_MIN
+) -> MergePlan:
     """The merge of a keyed bucket: how many rows are updated, and how many keys live after that."""
-    if not new_rows:
-        return MergePlan(stay=tuple(runs))
-    total = new_rows + sum(run.rows for run in runs)
+    forget = tuple(run for run in runs if run.time_max_ms < horizon_ms)
+    stay = [run for run in runs if run.time_max_ms >= horizon_ms]
+    total = new_rows + sum(run.rows for run in stay)
     if total > 2 * live_keys + KEYED_ROWS_SPARED:
-        return MergePlan(merge=tuple(runs))
-    stay = list(runs)
+        return MergePlan(merge=tuple(stay), forget=forget)
     merge: list[RunInfo] = []
     rows = new_rows
     while stay and stay[-1].rows < 2 * rows:
         merge.insert(0, stay.pop())
         rows += merge[0].rows
-    return MergePlan(stay=tuple(stay), merge=tuple(merge))
+    return MergePlan(stay=tuple(stay), merge=tuple(merge), forget=forget)
