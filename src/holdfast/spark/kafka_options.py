@@ -36,7 +36,7 @@ class ClientOptions:
     request_timeout_ms: int = 30_000
     deadline_ms: int = 120_000
     """How long leader changes and restarts are waited out."""
-    fetch_bytes_max: int = 16 * MIB
+    fetch_bytes_max: int = 8 * MIB
     fetch_wait_ms_max: int = 500
     tls: TlsOptions | None = None
 

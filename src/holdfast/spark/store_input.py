@@ -69,8 +69,7 @@ class StoreInput:
             span = options.bounds.clip(partition, start[partition], end_offset)
             if span[0] < span[1]:
                 spans.append((partition, *span))
-        for partition, _, end_offset in spans:
-            self._see(partition, end_offset)
+        self._see(spans)
         placed = self._worker.run(self._place(spans, options))
         total = sum(stretch.size_bytes for some in placed for stretch in some)
         bytes_max = task_bytes(total, options.min_partitions)
@@ -82,12 +81,15 @@ class StoreInput:
     def close(self) -> None:
         """The store is the process's, and stays open."""
 
-    def _see(self, partition: TopicPartition, end_offset: int) -> None:
-        """Look anew where the end is past what was seen: a checkpoint may know more than we do."""
-        self._bounds(partition)
-        bounds = self._follower.bounds(partition_id(partition))
-        if bounds is None or bounds.latest < end_offset:
-            self._worker.run(self._follower.refresh())
+    def _see(self, spans: Sequence[tuple[TopicPartition, int, int]]) -> None:
+        """Look anew where an end is past what was seen: a checkpoint may know more than we do."""
+        if not self._is_fresh:
+            self.topics()
+        for partition, _, end in spans:
+            bounds = self._follower.bounds(partition_id(partition))
+            if bounds is None or bounds.latest < end:
+                self.topics()
+                return
 
     def _bounds(self, partition: TopicPartition) -> Bounds:
         if not self._is_fresh:

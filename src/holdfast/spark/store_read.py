@@ -15,6 +15,7 @@ from fastcrc.crc32 import iscsi
 from holdfast.columnar.arrow import RecordBatch
 from holdfast.columnar.decode import decode
 from holdfast.errors import CorruptObject, ObjectNotFound
+from holdfast.follow.follower import Placed
 from holdfast.follow.stretches import Stretch
 from holdfast.lane.entry import HEADER_BYTES, parse_header
 from holdfast.records.batch import CRC_START, walk
@@ -34,60 +35,68 @@ PLACED_ANEW_MAX = 20
 
 def read_store_range(wanted: Range, where: StoreWhere) -> Iterator[RecordBatch]:
     """The records of a range of a store."""
-    if wanted.start_offset >= wanted.end_offset:
-        return iter(())
-    return decode(
-        _StoreRange(wanted, where).buffers(),
-        topic=wanted.topic,
-        partition=wanted.partition,
-        start_offset=wanted.start_offset,
-        end_offset=wanted.end_offset,
-        include_headers=wanted.include_headers,
-        rows_per_batch=ROWS_PER_BATCH,
-    )
+    reading = _StoreRange(wanted, where)
+    while reading.next_offset < wanted.end_offset:
+        yield from decode(
+            reading.buffers(),
+            topic=wanted.topic,
+            partition=wanted.partition,
+            start_offset=reading.next_offset,
+            end_offset=wanted.end_offset,
+            include_headers=wanted.include_headers,
+            rows_per_batch=ROWS_PER_BATCH,
+        )
+        if not reading.is_cut_off:
+            return
+        reading.place_anew()
 
 
 class _StoreRange:
     """One range on its way."""
 
     def __init__(self, wanted: Range, where: StoreWhere) -> None:
+        self.next_offset = wanted.start_offset
+        self.is_cut_off = False
+        """An object was gone; what was read before it counts."""
         self._wanted = wanted
         self._where = where
         self._worker: Worker = worker()
         self._store: Store = self._worker.store(where.url)
-        self._next_offset = wanted.start_offset
+        self._stretches: Sequence[Stretch] = where.stretches
+        self._failures = 0
 
     def buffers(self) -> Iterator[bytes]:
-        """Whole record batches in offset order; the first and last may reach over the range."""
-        stretches: Sequence[Stretch] = self._where.stretches
-        failures = 0
-        while True:
-            try:
-                for stretch, data in self._read_ahead(stretches):
-                    self._next_offset = stretch.last_offset + 1
-                    failures = 0
-                    yield data
-                return
-            except ObjectNotFound:
-                # Rewritten into a segment, or merged into a larger one, since the plan was made.
-                failures += 1
-                if failures > PLACED_ANEW_MAX:
-                    raise
-            stretches = self._placed_anew()
+        """Whole record batches in offset order; the first and last may reach over the range.
 
-    def _placed_anew(self) -> list[Stretch]:
-        wanted = self._wanted
-        start = max(self._next_offset, wanted.start_offset)
-        if start >= wanted.end_offset:
-            return []
+        Ends where an object is gone: the decoder still holds records that must come out first.
+        """
+        self.is_cut_off = False
+        try:
+            for stretch, data in self._read_ahead(self._stretches):
+                self.next_offset = stretch.last_offset + 1
+                self._failures = 0
+                yield data
+        except ObjectNotFound:
+            self._failures += 1
+            if self._failures > PLACED_ANEW_MAX:
+                raise
+            self.is_cut_off = True
+
+    def place_anew(self) -> None:
+        """Find the rest: rewritten into a segment, or merged into a larger one, since the plan."""
+        wanted, start = self._wanted, self.next_offset
         partition = wanted.topic_partition
         follower = self._worker.follower(self._where.url)
 
-        async def place() -> list[Stretch]:
+        async def place() -> Placed | None:
             await follower.refresh()
-            placed = await follower.place(
+            return await follower.place(
                 partition_id(partition), start, wanted.end_offset, since_ms=wanted.timestamp_min_ms
             )
+
+        self._stretches = ()
+        if start < wanted.end_offset:
+            placed = self._worker.run(place())
             check_placed(
                 partition,
                 placed,
@@ -95,9 +104,9 @@ class _StoreRange:
                 wanted.end_offset,
                 fail_on_data_loss=wanted.fail_on_data_loss,
             )
-            return joined(placed.stretches) if placed is not None else []
-
-        return self._worker.run(place())
+            if placed is not None:
+                self._stretches = joined(placed.stretches)
+                self.next_offset = max(start, placed.bounds.earliest)
 
     def _read_ahead(self, stretches: Sequence[Stretch]) -> Iterator[tuple[Stretch, bytes]]:
         waiting: deque[tuple[Sequence[Stretch], Future[list[bytes]]]] = deque()

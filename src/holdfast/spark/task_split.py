@@ -28,11 +28,13 @@ def split(stretches: Sequence[Stretch], bytes_max: int) -> list[list[Stretch]]:
     pieces = max(1, round(total / bytes_max))
     cut: list[list[Stretch]] = []
     taken = 0
+    current = -1
     for stretch in stretches:
         # By the middle of a stretch, so that the error of a cut is half of one at most.
         piece = min(pieces - 1, (taken + stretch.size_bytes // 2) * pieces // max(1, total))
-        if not cut or piece >= len(cut):
+        if piece != current:
             cut.append([])
+            current = piece
         cut[-1].append(stretch)
         taken += stretch.size_bytes
     return cut
