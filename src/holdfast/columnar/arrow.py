@@ -10,6 +10,8 @@ from typing import Any, Protocol, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.errors import CallError
+
 pa: Any = importlib.import_module("pyarrow")
 importlib.import_module("pyarrow.compute")
 
@@ -69,6 +71,37 @@ def bytes_of(buffer: Any) -> NDArray[np.uint8]:
         numbers = np.frombuffer(buffer, dtype=np.uint8)
     numbers.flags.writeable = False
     return numbers
+
+
+def plain(column: Any) -> Array:
+    """One array without chunks, dictionary or views."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_binary_view(column.type) or pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_binary())
+    return cast(Array, column)
+
+
+def has_offsets(kind: Any) -> bool:
+    """Whether this is text or bytes of any length."""
+    return _is_large(kind) or pa.types.is_binary(kind) or pa.types.is_string(kind)
+
+
+def _is_large(kind: Any) -> bool:
+    return pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
+
+
+def variable_parts(column: Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+    """The bytes of a column of text or bytes, and where each row starts and the last one ends."""
+    if not has_offsets(column.type):
+        raise CallError(f"a column of {column.type} where one of text or bytes is needed")
+    _, offsets, data = column.buffers()
+    numbers = np.frombuffer(offsets, dtype=np.int64 if _is_large(column.type) else np.int32)
+    numbers = numbers[column.offset : column.offset + len(column) + 1]
+    numbers.flags.writeable = False
+    return bytes_of(data), numbers
 
 
 def number_array(kind: Any, numbers: NDArray[Any]) -> Array:

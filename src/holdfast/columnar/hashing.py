@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columnar import siphash
-from holdfast.columnar.arrow import Array, bytes_of, pa
+from holdfast.columnar.arrow import Array, bytes_of, has_offsets, pa, plain, variable_parts
 from holdfast.errors import CallError, CorruptObject
 
 Hashes = tuple[NDArray[np.uint64], NDArray[np.uint64]]
@@ -29,14 +29,14 @@ _WHOLE_WIDTH = 8
 def hash128(column: Array, seed: int = 0) -> Hashes:
     """The hash of each row of one column; the seed is SipHash's key, of 128 bits."""
     key = _key(seed)
-    column = _plain(column)
+    column = plain(column)
     rows = len(column)
     low = np.empty(rows, dtype=np.uint64)
     high = np.empty(rows, dtype=np.uint64)
     if column.null_count == rows:
         fits = True
-    elif _has_offsets(column.type):
-        fits = siphash.hash_variable(*_variable(column), key, low, high)
+    elif has_offsets(column.type):
+        fits = siphash.hash_variable(*variable_parts(column), key, low, high)
     else:
         data, width = _fixed(column)
         fits = siphash.hash_fixed(data, width, key, low, high)
@@ -76,36 +76,6 @@ def _key(seed: int) -> tuple[np.uint64, np.uint64]:
     if not 0 <= seed < SEEDS:
         raise CallError(f"the seed {seed} is not a number of 128 bits")
     return np.uint64(seed & _WORD), np.uint64(seed >> 64)
-
-
-def _plain(column: Any) -> Array:
-    """One array without dictionary or views."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_binary_view(column.type) or pa.types.is_string_view(column.type):
-        column = column.cast(pa.large_binary())
-    return column
-
-
-def _has_offsets(kind: Any) -> bool:
-    types = pa.types
-    return (
-        types.is_binary(kind)
-        or types.is_string(kind)
-        or types.is_large_binary(kind)
-        or types.is_large_string(kind)
-    )
-
-
-def _variable(column: Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
-    large = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
-    _, offsets, data = column.buffers()
-    numbers = np.frombuffer(offsets, dtype=np.int64 if large else np.int32)
-    numbers = numbers[column.offset : column.offset + len(column) + 1]
-    numbers.flags.writeable = False
-    return bytes_of(data), numbers
 
 
 def _fixed(column: Any) -> tuple[NDArray[np.uint8], int]:
