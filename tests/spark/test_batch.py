@@ -1,10 +1,15 @@
 """Batch queries through a real Spark, on a directory store and on its broker: the same rows."""
 
+import pickle
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 from tests.peers.holdfast import HoldfastBroker
+from tests.peers.kafka import KafkaBroker
 from tests.spark.topics import Topics
+
+from holdfast.spark.inputs import read_range
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -52,3 +57,121 @@ def test_store_and_broker_give_identical_rows(
     assert found[4][5].timestamp() == 1_700_000_000
     columns = ["partition", "offset", "key", "value", "topic", "timestamp", "timestampType"]
     assert rows(by_store.select(columns)) == rows(by_broker.select(columns))
+
+
+def test_headers_come_where_they_are_asked_for(
+    spark: Any, where: dict[str, str], topics: Topics, topic: str
+) -> None:
+    topics.create(topic)
+    topics.produce(topic, ["v"], headers=[("trace", b"1"), ("empty", None), ("trace", b"")])
+    topics.produce(topic, ["w"])
+    frame = read(spark, where, topic, includeHeaders="true")
+    assert frame.columns == [*COLUMNS, "headers"]
+    first, second = frame.orderBy("offset").collect()
+    assert [(h["key"], h["value"]) for h in first["headers"]] == [
+        ("trace", b"1"),
+        ("empty", None),
+        ("trace", b""),
+    ]
+    assert not second["headers"]
+
+
+def test_filters_prune_what_is_read_and_change_no_row(
+    spark: Any, where: dict[str, str], topics: Topics, topic: str
+) -> None:
+    topics.create(topic, 3)
+    for partition in range(3):
+        values = [f"{partition}-{i}" for i in range(100)]
+        topics.produce(topic, values, partition=partition, timestamp_ms=1_700_000_000_000)
+    frame = read(spark, where, topic)
+    assert frame.where("partition = 1").rdd.getNumPartitions() == 1
+    assert frame.where("partition = 7").count() == 0
+    narrowed = frame.where("partition in (0, 2) and offset >= 10 and offset < 12")
+    assert rows(narrowed.select("partition", "offset")) == [(0, 10), (0, 11), (2, 10), (2, 11)]
+    moment = "timestamp '2023-11-14 22:13:20.095'"
+    late = frame.where(f"timestamp >= {moment} and topic = '{topic}'")
+    assert late.count() == 15
+    assert frame.where(f"timestamp < {moment}").count() == 285
+
+
+def test_bounds_by_offset_and_by_time(
+    spark: Any, where: dict[str, str], topics: Topics, topic: str
+) -> None:
+    topics.create(topic)
+    topics.produce(topic, [str(i) for i in range(20)], timestamp_ms=1_700_000_000_000)
+
+    def read_offsets(**options: str) -> list[int]:
+        frame = read(spark, where, topic, **options).select("offset")
+        return [row[0] for row in rows(frame)]
+
+    assert read_offsets(
+        startingOffsets=f'{{"{topic}":{{"0":5}}}}', endingOffsets=f'{{"{topic}":{{"0":8}}}}'
+    ) == [5, 6, 7]
+    assert read_offsets(startingTimestamp="1700000000003", endingTimestamp="1700000000006") == [
+        3,
+        4,
+        5,
+    ]
+    assert read_offsets(startingTimestamp="1700000000018") == [18, 19]
+
+
+def test_an_empty_topic_gives_no_rows(
+    spark: Any, where: dict[str, str], topics: Topics, topic: str
+) -> None:
+    topics.create(topic, 2)
+    assert read(spark, where, topic).count() == 0
+
+
+def test_a_row_for_each_range_carries_what_a_task_needs(
+    spark: Any, where: dict[str, str], topics: Topics, topic: str
+) -> None:
+    topics.create(topic, 2)
+    topics.produce(topic, ["a", "b"], partition=0)
+    topics.produce(topic, ["c"], partition=1)
+    frame = read(spark, where, topic, rows="ranges")
+    assert frame.columns == ["range"]
+    ranges = [pickle.loads(row["range"]) for row in frame.collect()]
+    assert sorted((r.partition, r.start_offset, r.end_offset) for r in ranges) == [
+        (0, 0, 2),
+        (1, 0, 1),
+    ]
+    values = [row["value"] for r in ranges for batch in read_range(r) for row in batch.to_pylist()]
+    assert sorted(values) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffset": "earliest"}, "did you mean 'startingOffsets'"),
+        ({"startingOffsets": "latest"}, "cannot be latest"),
+        ({"kafka.group.id": "g"}, "no consumer group"),
+    ],
+)
+def test_wrong_options_reach_the_user_as_they_are_written(
+    spark: Any, where: dict[str, str], options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(PySparkException, match=message):
+        read(spark, where, "any", **options).count()
+
+
+def test_a_topic_that_is_not_there_is_named(spark: Any, where: dict[str, str]) -> None:
+    with pytest.raises(PySparkException, match="there is no 'nowhere'"):
+        read(spark, where, "nowhere").count()
+
+
+def test_a_schema_of_the_users_own_is_refused(spark: Any, where: dict[str, str]) -> None:
+    frame = spark.read.format("holdfast").options(**where).option("subscribe", "t")
+    with pytest.raises(PySparkException, match="fixed"):
+        frame.schema("id int").load().count()
+
+
+def test_apache_kafka_gives_the_rows_that_were_produced(
+    spark: Any, kafka_broker: KafkaBroker, topic: str
+) -> None:
+    peer = Topics(kafka_broker.bootstrap)
+    peer.create(topic, 2)
+    peer.produce(topic, [f"v{i}" for i in range(500)], partition=1, headers=[("h", b"x")])
+    where = {"kafka.bootstrap.servers": kafka_broker.bootstrap}
+    frame = read(spark, where, topic, includeHeaders="true")
+    found = rows(frame.selectExpr("offset", "cast(value as string)", "partition", "headers[0].key"))
+    assert found == [(i, f"v{i}", 1, "h") for i in range(500)]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.peers.process import wait_until
 
@@ -30,6 +30,12 @@ class Topics:
     def delete(self, topic: str) -> None:
         self._admin.delete_topics([topic])[topic].result(30)
         self._wait_for(topic, lambda found: found is None)
+
+    def truncate(self, topic: str, partition: int, *, before: int) -> None:
+        """Take away the records of a partition that are before an offset."""
+        asked = self._admin.delete_records([TopicPartition(topic, partition, before)])
+        for future in asked.values():
+            future.result(30)
 
     def _wait_for(self, topic: str, is_right: Callable[[int | None], bool]) -> None:
         def look() -> bool:

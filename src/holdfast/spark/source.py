@@ -40,6 +40,7 @@ RECORDS = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
     "timestampType int"
 )
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS = ", headers array<struct<key: string, value: binary>>"
 RANGES = "range binary"
 RANGES_SCHEMA: Any = pa.schema([("range", pa.binary())])
@@ -88,9 +89,12 @@ class HoldfastSource(DataSource):
     def _parsed(self, schema: StructType, *, streaming: bool) -> SourceOptions:
         options = cast(Mapping[str, Any], self.options)
         parsed = parse_options(dict(options), streaming=streaming)
-        expected = [part.split()[0] for part in self.schema().split(", ") if ">" not in part]
-        given = schema.fieldNames()
-        if given[: len(expected)] != [name for name in expected if name != "headers"]:
+        given, expected = schema.fieldNames(), list(COLUMNS)
+        if parsed.rows is Rows.RANGES:
+            expected = ["range"]
+        elif parsed.include_headers:
+            expected.append("headers")
+        if given != expected:
             raise ConfigurationError(
                 f"the schema of this source is fixed ({self.schema()}): remove the call of "
                 f"schema(), which asks for {', '.join(given)}"
