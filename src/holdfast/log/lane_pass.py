@@ -186,16 +186,22 @@ def open_payload(data: bytes, lane: LaneId, number: int, *, key: str) -> Payload
 
 def slice_run(payload: Payload, run: Run, log: PartitionLog, *, live_bytes: int) -> list[Buffer]:
     """The batches of one run as views; as copies, where views would hold much that is dead."""
-    where = f"{log.partition}: the run {run.base_offset}..{run.last_offset} of object {run.number}"
     if run.position + run.size_bytes > payload.size_bytes:
-        raise CorruptObject(f"{where} ends past the {payload.size_bytes} bytes of its payload")
+        raise _unlike(run, log, f"its payload has {payload.size_bytes} bytes")
     batches = payload.slice(run.position, run.size_bytes)
     first = parse_batch_header(batches[0])
-    leader_epoch = leader_epoch_at(log.epochs, run.base_offset)
     if first.base_offset != run.base_offset:
-        raise CorruptObject(f"{where} starts with offset {first.base_offset}")
+        raise _unlike(run, log, f"it starts with offset {first.base_offset}")
+    leader_epoch = leader_epoch_at(log.epochs, run.base_offset)
     if leader_epoch is not None and first.leader_epoch != leader_epoch:
-        raise CorruptObject(f"{where} has leader epoch {first.leader_epoch}, not {leader_epoch}")
+        raise _unlike(run, log, f"leader epoch {first.leader_epoch}, not {leader_epoch}")
     if payload.size_bytes > PINNED_RATIO_MAX * live_bytes:
         return [bytes(batch) for batch in batches]
     return batches
+
+
+def _unlike(run: Run, log: PartitionLog, problem: str) -> CorruptObject:
+    return CorruptObject(
+        f"{log.partition}: lane object {run.number} is not what the log says of offsets"
+        f" {run.base_offset}..{run.last_offset} at byte {run.position}: {problem}"
+    )

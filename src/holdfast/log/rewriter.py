@@ -22,6 +22,10 @@ from holdfast.log.state import partition_prefix, segment_key
 from holdfast.store.patience import patiently
 from holdfast.store.put_if_absent import Lost, put_if_absent, same_bytes
 
+MERGE_MIN = 8
+"""Steps but the last of a rewrite merge only so many segments: else each would be read and written
+again by the next step."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteSettings:
@@ -64,13 +68,15 @@ async def rewrite(lane: DataLane, settings: RewriteSettings) -> int:
             bytes_max=settings.step_bytes_max,
             entries_max=settings.step_entries_max,
         )
-        parts = await _rewrite_step(lane, step, settings, pace)
+        is_done = step.up_to == up_to
+        parts = await _rewrite_step(
+            lane, step, settings, pace, merge_min=1 if is_done else MERGE_MIN
+        )
         if not lane.appender.is_open:
             return written
         lane.appender.add(Rewritten(step.up_to, parts))
         await lane.appender.flush()
         written += sum(segment.size_bytes for part in parts for segment in part.segments)
-        is_done = step.up_to == up_to
     await asyncio.sleep(settings.delete_delay_s)
     await lane.drop_up_to(up_to, lane.state.claims)
     lane.tail.forget(lane.lane, up_to)
@@ -94,7 +100,7 @@ async def _drop_what_others_left(lane: DataLane, settings: RewriteSettings) -> N
 
 
 async def _rewrite_step(
-    lane: DataLane, step: Step, settings: RewriteSettings, pace: Pace
+    lane: DataLane, step: Step, settings: RewriteSettings, pace: Pace, *, merge_min: int
 ) -> list[RewrittenPartition]:
     """Write the segments of one step; stops early where the lane is no longer ours."""
     objects = ReadAhead(lane, list(step.objects), pace)
@@ -102,7 +108,7 @@ async def _rewrite_step(
         for parts in step.objects.values():
             payload = await objects.next()
             with pace.working():
-                await _hand_out(lane, payload, parts, settings)
+                await _hand_out(lane, payload, parts, settings, merge_min)
             await pace.rest()
             if not lane.appender.is_open:
                 return []
@@ -114,7 +120,7 @@ async def _rewrite_step(
         if partition not in lane.state.partitions:
             continue  # its topic was deleted meanwhile
         with pace.working():
-            await _write_out(lane, part, settings)
+            await _write_out(lane, part, settings, merge_min)
         _check_tiles(partition, part.replaced, part.runs, part.new)
         replaced = [segment.name for segment in part.replaced]
         rewritten.append(RewrittenPartition(partition, replaced, part.new))
@@ -125,7 +131,11 @@ async def _rewrite_step(
 
 
 async def _hand_out(
-    lane: DataLane, payload: Payload, parts: list[PartitionStep], settings: RewriteSettings
+    lane: DataLane,
+    payload: Payload,
+    parts: list[PartitionStep],
+    settings: RewriteSettings,
+    merge_min: int,
 ) -> None:
     """Give each partition its run of one object; segments that are full are written."""
     runs = [part.next_run() for part in parts]
@@ -133,19 +143,21 @@ async def _hand_out(
     for part, run in zip(parts, runs, strict=True):
         size = part.builder.size_bytes
         if size and size + run.size_bytes > settings.segment_bytes_max:
-            await _write_out(lane, part, settings)
+            await _write_out(lane, part, settings, merge_min)
         part.builder.add(slice_run(payload, run, part.log, live_bytes=live_bytes))
 
 
-async def _write_out(lane: DataLane, part: PartitionStep, settings: RewriteSettings) -> None:
+async def _write_out(
+    lane: DataLane, part: PartitionStep, settings: RewriteSettings, merge_min: int
+) -> None:
     """Make a segment of what has gathered, and of small ones before it where it is the first."""
     builder = part.builder
     part.builder = SegmentBuilder(part.log.partition)
-    if not part.new:
-        part.replaced = _segments_to_merge(part.log, builder.size_bytes, settings)
-    if part.replaced and not part.new:
+    found = _segments_to_merge(part.log, builder.size_bytes, settings) if not part.new else []
+    if len(found) >= merge_min:
+        part.replaced = found
         merged = SegmentBuilder(part.log.partition)
-        for segment in part.replaced:
+        for segment in found:
             merged.add([await lane.reader.load_segment(part.log, segment)])
         merged.extend(builder)
         builder = merged

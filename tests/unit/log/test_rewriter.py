@@ -22,6 +22,8 @@ from holdfast.log.rewriter import (
 from holdfast.log.state import LogStateKind
 
 NOW = RewriteSettings(delete_delay_s=0)
+IN_STEPS = RewriteSettings(delete_delay_s=0, step_entries_max=2)
+BOTH = pytest.mark.parametrize("settings", [NOW, IN_STEPS], ids=["at once", "in steps"])
 
 
 async def all_bytes(lane: DataLane, partition: PartitionId = P0) -> bytes:
@@ -62,13 +64,13 @@ def test_after_rewriting_the_bytes_are_the_same_and_the_lane_objects_are_gone():
     simulate(test)
 
 
-def count_of_calls() -> int:
+def count_of_calls(settings: RewriteSettings) -> int:
     """How many calls of the store one rewriting makes."""
 
     async def test(world: World) -> int:
         lane = await merged_before(world)
         before = len(world.store.calls)
-        await rewrite(lane, NOW)
+        await rewrite(lane, settings)
         return len(world.store.calls) - before
 
     return simulate(test)
@@ -82,11 +84,15 @@ async def merged_before(world: World) -> DataLane:
         append(lane, P0, [b"later %d" % i])
         append(lane, P1, [b"later too"])
         await flush(lane)
+    lane.tail.forget(lane.lane)
     return lane
 
 
-def test_a_crash_before_or_after_any_call_of_the_store_loses_nothing_and_moves_nothing():
-    calls = count_of_calls()
+@BOTH
+def test_a_crash_before_or_after_any_call_of_the_store_loses_nothing_and_moves_nothing(
+    settings: RewriteSettings,
+):
+    calls = count_of_calls(settings)
     assert calls > 15
     for k in range(calls):
         for moment in ("before", "after"):
@@ -103,7 +109,7 @@ def test_a_crash_before_or_after_any_call_of_the_store_loses_nothing_and_moves_n
                         await asyncio.Event().wait()
 
                 (world.store.before if moment == "before" else world.store.after).append(crash)
-                dying = asyncio.ensure_future(rewrite(lane, NOW))
+                dying = asyncio.ensure_future(rewrite(lane, settings))
                 await asyncio.wait({dying}, timeout=10)
                 world.store.before.clear()
                 world.store.after.clear()
@@ -113,7 +119,7 @@ def test_a_crash_before_or_after_any_call_of_the_store_loses_nothing_and_moves_n
                     await sweep_segments(fresh)
                     await fresh.sweep(fresh.state.claims, up_to=fresh.appender.cursor.claim - 1)
                     assert [await all_bytes(fresh, p) for p in (P0, P1)] == before
-                    await rewrite(fresh, NOW)
+                    await rewrite(fresh, settings)
                     assert [await all_bytes(fresh, p) for p in (P0, P1)] == before
                 named = {s.name for log in fresh.state.partitions.values() for s in log.segments}
                 stored = {key.rsplit("/", 1)[-1] for key in await world.keys("topics/")}
@@ -123,7 +129,10 @@ def test_a_crash_before_or_after_any_call_of_the_store_loses_nothing_and_moves_n
             simulate(test)
 
 
-def test_a_reader_that_planned_before_the_objects_went_finds_the_same_bytes():
+@BOTH
+def test_a_reader_that_planned_before_the_objects_went_finds_the_same_bytes(
+    settings: RewriteSettings,
+):
     async def test(world: World) -> None:
         lane = await written(world)
         before = await all_bytes(lane)
@@ -133,19 +142,22 @@ def test_a_reader_that_planned_before_the_objects_went_finds_the_same_bytes():
         reading = asyncio.ensure_future(all_bytes(lane))
         await hold.reached.wait()
         world.store.before.clear()
-        await rewrite(lane, NOW)
+        await rewrite(lane, settings)
         hold.go.set()
         assert await reading == before
 
     simulate(test)
 
 
-def test_records_that_arrive_while_the_lane_is_rewritten_stay_where_they_are():
+@BOTH
+def test_records_that_arrive_while_the_lane_is_rewritten_stay_where_they_are(
+    settings: RewriteSettings,
+):
     async def test(world: World) -> None:
         lane = await written(world)
         hold = Hold("create", "topics/")
         world.store.before.append(hold)
-        rewriting = asyncio.ensure_future(rewrite(lane, NOW))
+        rewriting = asyncio.ensure_future(rewrite(lane, settings))
         await hold.reached.wait()
         append(lane, P0, [b"meanwhile"])
         await flush(lane)
@@ -159,12 +171,15 @@ def test_records_that_arrive_while_the_lane_is_rewritten_stay_where_they_are():
     simulate(test)
 
 
-def test_a_log_start_that_moves_while_the_lane_is_rewritten_holds_afterwards():
+@BOTH
+def test_a_log_start_that_moves_while_the_lane_is_rewritten_holds_afterwards(
+    settings: RewriteSettings,
+):
     async def test(world: World) -> None:
         lane = await written(world)
         hold = Hold("create", "topics/")
         world.store.before.append(hold)
-        rewriting = asyncio.ensure_future(rewrite(lane, NOW))
+        rewriting = asyncio.ensure_future(rewrite(lane, settings))
         await hold.reached.wait()
         lane.appender.add(LogStartMoved(P0, 18))
         lane.appender.add(LogStartMoved(P1, 3))
@@ -182,12 +197,15 @@ def test_a_log_start_that_moves_while_the_lane_is_rewritten_holds_afterwards():
     simulate(test)
 
 
-def test_a_topic_that_is_deleted_while_it_is_rewritten_leaves_nothing_behind():
+@BOTH
+def test_a_topic_that_is_deleted_while_it_is_rewritten_leaves_nothing_behind(
+    settings: RewriteSettings,
+):
     async def test(world: World) -> None:
         lane = await written(world)
         hold = Hold("create", "topics/")
         world.store.before.append(hold)
-        rewriting = asyncio.ensure_future(rewrite(lane, NOW))
+        rewriting = asyncio.ensure_future(rewrite(lane, settings))
         await hold.reached.wait()
         lane.appender.add(PartitionRemoved(P0))
         hold.go.set()
@@ -242,13 +260,16 @@ def test_a_sweep_removes_what_an_earlier_claim_left_and_nothing_of_a_newer_one()
     simulate(test)
 
 
-def test_a_fenced_owner_stops_rewriting_before_it_deletes_anything():
+@BOTH
+def test_a_fenced_owner_stops_rewriting_before_it_deletes_anything(
+    settings: RewriteSettings,
+):
     async def test(world: World) -> None:
         stale = await written(world)
         before = await all_bytes(stale)
         newest = await world.own(broker=2)
         with pytest.raises(Fenced):
-            await rewrite(stale, NOW)
+            await rewrite(stale, settings)
         newest.tail.forget(newest.lane)
         assert await all_bytes(newest) == before
         assert len(await world.keys("lanes/0001/")) == 8
