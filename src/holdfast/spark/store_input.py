@@ -24,6 +24,7 @@ from holdfast.spark.task_split import joined, split, task_bytes
 from holdfast.spark.worker import worker
 
 PLACES_AT_ONCE = 8
+NOTHING = Placed(Bounds(0, 0), [])
 
 
 class StoreInput:
@@ -70,12 +71,15 @@ class StoreInput:
             if span[0] < span[1]:
                 spans.append((partition, *span))
         self._see(spans)
-        placed = self._worker.run(self._place(spans, options))
-        total = sum(stretch.size_bytes for some in placed for stretch in some)
+        several = self._worker.run(self._place(spans, options))
+        total = sum(stretch.size_bytes for placed in several for stretch in placed.stretches)
         bytes_max = task_bytes(total, options.min_partitions)
         ranges: list[Range] = []
-        for span, stretches in zip(spans, placed, strict=True):
-            ranges.extend(self._ranges(*span, stretches, bytes_max, options))
+        for (partition, first, end_offset), placed in zip(spans, several, strict=True):
+            first = max(first, placed.bounds.earliest)
+            ranges += self._ranges(
+                partition, first, end_offset, placed.stretches, bytes_max, options
+            )
         return ranges
 
     def close(self) -> None:
@@ -101,16 +105,16 @@ class StoreInput:
 
     async def _place(
         self, spans: Sequence[tuple[TopicPartition, int, int]], options: PlanOptions
-    ) -> list[list[Stretch]]:
+    ) -> list[Placed]:
         placing = asyncio.Semaphore(PLACES_AT_ONCE)
 
-        async def place(partition: TopicPartition, start: int, end: int) -> list[Stretch]:
+        async def place(partition: TopicPartition, start: int, end: int) -> Placed:
             async with placing:
                 placed = await self._follower.place(
                     partition_id(partition), start, end, since_ms=options.bounds.timestamp_min_ms
                 )
             check_placed(partition, placed, start, end, fail_on_data_loss=options.fail_on_data_loss)
-            return placed.stretches if placed is not None else []
+            return placed if placed is not None else NOTHING
 
         return await asyncio.gather(*(place(*span) for span in spans))
 
