@@ -18,7 +18,14 @@ from holdfast.identifiers import PartitionId
 from holdfast.log.columns import column_bytes, fill_column
 from holdfast.log.facts import SegmentRef
 from holdfast.log.memory import SMALL_BUFFER_BYTES
-from holdfast.records.batch import walk
+from holdfast.records.batch import (
+    COVERED,
+    CRC_START,
+    LENGTH_PREFIX_BYTES,
+    PREFIX,
+)
+from holdfast.records.batch import HEADER_BYTES as BATCH_HEADER_BYTES
+from holdfast.records.batch import MAGIC as BATCH_MAGIC
 
 Buffer = bytes | bytearray | memoryview
 
@@ -93,24 +100,44 @@ class SegmentBuilder:
     def add(self, batches: Sequence[Buffer]) -> None:
         """The buffers are kept, not copied, unless they are small."""
         for buffer in batches:
+            self._index(buffer)
             self._keep(buffer)
-            for _, header in walk(buffer):
-                if not self._bases or self._block_bytes >= INDEX_INTERVAL_BYTES:
-                    self._bases.append(header.base_offset)
-                    self._positions.append(self.size_bytes)
-                    self._times.append(-1)
-                    self._block_bytes = 0
-                self._check_next(header.base_offset)
-                self._times[-1] = max(self._times[-1], header.max_timestamp)
-                self._last_offset = header.last_offset
-                self.size_bytes += header.size_bytes
-                self._block_bytes += header.size_bytes
+
+    def _index(self, buffer: Buffer) -> None:
+        """Plain, for a rewrite does this for each batch: it takes half of what `walk` takes."""
+        position, end = 0, len(buffer)
+        size_bytes, last_offset, block_bytes = self.size_bytes, self._last_offset, self._block_bytes
+        while position < end:
+            if end - position < BATCH_HEADER_BYTES:
+                raise CorruptObject(f"{self.partition}: {end - position} bytes are no batch")
+            base_offset, length, _, magic, _ = PREFIX.unpack_from(buffer, position)
+            covered = COVERED.unpack_from(buffer, position + CRC_START)
+            batch_bytes = length + LENGTH_PREFIX_BYTES
+            if magic != BATCH_MAGIC or not BATCH_HEADER_BYTES <= batch_bytes <= end - position:
+                raise CorruptObject(
+                    f"{self.partition}: after offset {last_offset} comes what is no batch"
+                )
+            if size_bytes and base_offset != last_offset + 1:
+                raise self._gap(base_offset, last_offset)
+            if not self._bases or block_bytes >= INDEX_INTERVAL_BYTES:
+                self._bases.append(base_offset)
+                self._positions.append(size_bytes)
+                self._times.append(-1)
+                block_bytes = 0
+            if covered[3] > self._times[-1]:
+                self._times[-1] = covered[3]
+            last_offset = base_offset + covered[1]
+            size_bytes += batch_bytes
+            block_bytes += batch_bytes
+            position += batch_bytes
+        self.size_bytes, self._last_offset, self._block_bytes = size_bytes, last_offset, block_bytes
 
     def extend(self, later: "SegmentBuilder") -> None:
         """Take all that another one has gathered, which follows on what is here."""
         if not later.size_bytes:
             return
-        self._check_next(later._bases[0])
+        if self.size_bytes and later._bases[0] != self._last_offset + 1:
+            raise self._gap(later._bases[0], self._last_offset)
         self._batches.extend(later._batches)
         self._joined = None
         self._bases.extend(later._bases)
@@ -130,12 +157,10 @@ class SegmentBuilder:
         else:
             self._joined += buffer
 
-    def _check_next(self, base_offset: int) -> None:
-        if self.size_bytes and base_offset != self._last_offset + 1:
-            raise InvariantViolation(
-                f"{self.partition}: a segment would have offset {base_offset} follow on"
-                f" {self._last_offset}"
-            )
+    def _gap(self, base_offset: int, last_offset: int) -> InvariantViolation:
+        return InvariantViolation(
+            f"{self.partition}: a segment would have offset {base_offset} follow on {last_offset}"
+        )
 
     def finish(self, attempt: str) -> BuiltSegment:
         """The object; `attempt` makes its name unique."""

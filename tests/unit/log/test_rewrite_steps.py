@@ -406,3 +406,27 @@ def test_background_work_rests_by_the_time_that_any_of_it_was_under_way():
         assert await rested() == pytest.approx(REST_MAX_S, rel=0.01)
 
     simulate(test)
+
+
+def test_a_rewriting_rests_twice_as_long_as_the_store_works_and_not_for_its_outages():
+    async def test(world: World) -> None:
+        lane = await written(world, OBJECTS)
+        lane.tail.forget(lane.lane)
+        worked_s = 0.0
+        outage_ends = world.loop.time() + 20
+
+        async def work(operation: str, key: str) -> None:
+            nonlocal worked_s
+            if world.loop.time() < outage_ends:
+                raise StoreUnavailable("not now")
+            if key.startswith("topics/") or operation == "read":
+                worked_s += 0.1
+                await asyncio.sleep(0.1)
+
+        world.store.before.append(work)
+        await rewrite(lane, RewriteSettings(delete_delay_s=0, step_entries_max=1))
+        spent_s = world.loop.time() - outage_ends
+        # Reads go ahead while what was read before is written: only that may overlap.
+        assert 2 * worked_s < spent_s < (1 + RESTS) * worked_s + 6
+
+    simulate(test)

@@ -135,3 +135,19 @@ def test_small_buffers_are_joined_and_large_ones_kept_and_none_is_changed():
     assert kept is large
     assert bytes(joined) == b"".join(before[:4]) and bytes(end) == before[5]
     assert [bytes(buffer) for buffer in given] == before
+
+
+@pytest.mark.parametrize("harm", ["cut short", "magic", "length", "rest"])
+def test_a_builder_refuses_what_is_no_whole_batch(harm: str):
+    data = bytearray(stored_batch(5, 2))
+    match harm:
+        case "cut short":
+            del data[-1:]
+        case "magic":
+            data[16] = 1
+        case "length":
+            data[8:12] = (10).to_bytes(4, "big")
+        case _:
+            data += bytes(20)
+    with pytest.raises(CorruptObject, match="no batch"):
+        SegmentBuilder(P0).add([data])
