@@ -105,7 +105,7 @@ class KafkaWhere:
     """A cluster to fetch from."""
 
     client: ClientOptions
-    read_committed: bool = True
+    read_committed: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

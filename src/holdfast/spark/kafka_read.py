@@ -23,7 +23,7 @@ from holdfast.protocol.messages.fetch import (
     PartitionData,
 )
 from holdfast.spark.inputs import ROWS_PER_BATCH, DataLoss, KafkaWhere, Range
-from holdfast.spark.kafka_input import TopicPatience, check_id
+from holdfast.spark.kafka_input import TopicPatience, check_id, check_ids
 from holdfast.spark.worker import worker
 
 
@@ -108,6 +108,9 @@ class _KafkaRange:
             leader = await cluster.leader(wanted.topic, wanted.partition)
             return await self._ask(await cluster.broker(leader.node_id), leader, offset)
 
+        if offset == wanted.start_offset:
+            # Once for each range: before Fetch v13 only metadata can tell that the topic is another.
+            await check_ids(cluster, [wanted.topic_partition])
         try:
             return await cluster.patiently(
                 TopicPatience(cluster, wanted.topic).around(attempt),
