@@ -4,20 +4,22 @@ Owns what counts: an object that a chain reaches from its origin, a file that th
 name. Must never give out anything else, whatever lies beside it in the store.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from dataclasses import dataclass, field
+from functools import partial
 
 from holdfast.environment import Environment
 from holdfast.errors import CorruptObject, ObjectNotFound
 from holdfast.landing.arrow import RecordBatch
 from holdfast.landing.facts import Facts
 from holdfast.landing.formats.known import format_named
-from holdfast.landing.keys import ORIGIN_NAME, KeyTemplate
+from holdfast.landing.keys import ORIGIN_NAME, KeyTemplate, offset_in
 from holdfast.landing.ledger import Ledger, read_entry
-from holdfast.landing.ledger_entry import OutputFile, check_link
+from holdfast.landing.ledger_entry import NO_HASH, OutputFile, check_link, entry_key
 from holdfast.landing.ledger_summary import BLOCK, EntryFiles, files_of, read_summary
 from holdfast.landing.objects import read_facts, read_proved
 from holdfast.landing.origin import Origin, read_origin
+from holdfast.landing.parallel import each
 from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
 
@@ -68,16 +70,19 @@ async def files(store: Store, sink_id: str, *, environment: Environment) -> tupl
 async def objects(
     store: Store, *, environment: Environment, topic: str | None = None
 ) -> list[tuple[str, Facts]]:
-    """The key and the facts of all objects that chains reach, in the order of each log."""
+    """The key and the facts of all listed objects that chains reach, in the order of each log.
+
+    Raises CorruptObject where a chain has a hole: what lies behind it must not pass for all.
+    """
     rows = await patiently(lambda: store.list(""), environment=environment)
+    listed = {row.key for row in rows}
     found: list[tuple[str, Facts]] = []
     for row in rows:
         if not is_origin_key(row.key):
             continue
         origin = await read_origin(store, row.key, environment=environment)
         if origin is not None and topic in (None, origin.topic):
-            async for key, facts in walk(store, origin, environment):
-                found.append((key, facts))
+            found.extend(await _reached(store, origin, listed, environment))
     return found
 
 
@@ -99,46 +104,61 @@ async def read_object(store: Store, key: str, *, environment: Environment) -> li
 async def _entries(
     store: Store, ledger: Ledger, environment: Environment
 ) -> AsyncIterator[EntryFiles]:
-    """The files of all entries in order, from summaries where there are any."""
-    n = 0
-    before_hash: str | None = None
-    before = None
-    while n < ledger.next_number:
-        if n % BLOCK == 0 and n + BLOCK <= ledger.next_number:
-            summary = await read_summary(store, ledger.sink_id, n // BLOCK, environment=environment)
-            fits = summary is not None and before_hash in (None, summary.previous_hash)
-            if summary is not None and fits:
-                for entry in summary.entries:
-                    yield entry
-                n += BLOCK
-                before, before_hash = None, summary.last_hash
-                continue
-        found = await read_entry(store, ledger.sink_id, n, environment=environment)
-        if found is None:
-            raise ObjectNotFound(f"entry {n} of sink {ledger.sink_id} is gone from {store.url}")
-        if before is not None or n == 0:
+    """The files of all entries in order: whole blocks from summaries, where there are any."""
+    sink_id = ledger.sink_id
+    before = NO_HASH
+    summaries = await each(
+        partial(read_summary, store, sink_id, environment=environment),
+        range(ledger.next_number // BLOCK),
+    )
+    for start in range(0, ledger.next_number, BLOCK):
+        block = start // BLOCK
+        summary = summaries[block] if block < len(summaries) else None
+        if summary is not None and summary.previous_hash == before:
+            for entry in summary.entries:
+                yield entry
+            before = summary.last_hash
+            continue
+        numbers = range(start, min(start + BLOCK, ledger.next_number))
+        read = partial(read_entry, store, sink_id, environment=environment)
+        for n, found in zip(numbers, await each(read, numbers), strict=True):
+            if found is None:
+                raise ObjectNotFound(f"{entry_key(sink_id, n)} is gone from {store.url}")
             check_link(before, found)
-        elif before_hash is not None and found.entry.previous_hash != before_hash:
-            raise CorruptObject(
-                f"entry {n} of sink {ledger.sink_id} does not follow on the summary before it"
-            )
-        yield files_of(found)
-        before, before_hash = found, found.hash
-        n += 1
+            yield files_of(found)
+            before = found.hash
+    if ledger.head_hash != before:
+        raise CorruptObject(
+            f"the ledger of sink {sink_id} does not lead to its newest entry: a summary was made"
+            " from other entries; delete ledger-summaries/ and look again"
+        )
 
 
-async def walk(
-    store: Store, origin: Origin, environment: Environment
-) -> AsyncIterator[tuple[str, Facts]]:
+async def _reached(
+    store: Store, origin: Origin, listed: Set[str], environment: Environment
+) -> list[tuple[str, Facts]]:
+    """Walk one chain over the facts of its listed objects, which are read side by side."""
     template = KeyTemplate(origin.template)
+    prefix = template.prefix(origin.topic, origin.partition)
+    keys = {
+        offset: key
+        for key in listed
+        if (offset := offset_in(key, prefix, origin.extension)) is not None
+    }
+    read = partial(read_facts, store, environment=environment)
+    known = dict(zip(keys, await each(read, keys.values()), strict=True))
     position = origin.offset
-    while True:
-        key = template.key(origin.topic, origin.partition, position, origin.extension)
-        facts = await read_facts(store, key, environment=environment)
-        if facts is None:
-            return
-        yield key, facts
+    found: list[tuple[str, Facts]] = []
+    while (facts := known.get(position)) is not None:
+        found.append((keys[position], facts))
         position = facts.next_offset
+    beyond = min((offset for offset in keys if offset >= position), default=None)
+    if beyond is not None:
+        raise CorruptObject(
+            f"{origin.topic}-{origin.partition} in {store.url}: offsets {position} to"
+            f" {beyond - 1} are missing before {keys[beyond]}; see `holdfast landed`"
+        )
+    return found
 
 
 def is_origin_key(key: str) -> bool:

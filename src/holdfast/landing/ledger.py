@@ -8,6 +8,7 @@ entry other than the one that the micro-batch ran on.
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from holdfast.environment import Environment
 from holdfast.errors import CallError, ObjectNotFound, StoreUnavailable
@@ -37,6 +38,7 @@ from holdfast.landing.ledger_rules import (
 )
 from holdfast.landing.ledger_summary import BLOCK, write_summary
 from holdfast.landing.newest import greatest
+from holdfast.landing.parallel import each
 from holdfast.landing.sealed import hash_in
 from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
@@ -96,6 +98,11 @@ class Ledger:
         return None if self._head is None else self._head.entry
 
     @property
+    def head_hash(self) -> str:
+        """What the next entry must name as the hash before it."""
+        return NO_HASH if self._head is None else self._head.hash
+
+    @property
     def next_number(self) -> int:
         return 0 if self._head is None else self._head.entry.n + 1
 
@@ -107,7 +114,7 @@ class Ledger:
             )
             if following is None:
                 return self.head
-            check_link(self._head, following)
+            check_link(self.head_hash, following)
             self._head = following
 
     async def plan(self, batch: MicroBatch) -> Decision:
@@ -162,7 +169,7 @@ class Ledger:
         entry = Entry(
             sink_id=self.sink_id,
             n=n,
-            previous_hash=NO_HASH if self._head is None else self._head.hash,
+            previous_hash=self.head_hash,
             writer_id=self._writer_id,
             kind=EntryKind.REWRITE,
             query_id=head.query_id,
@@ -181,14 +188,14 @@ class Ledger:
 
     async def entries(self, from_number: int = 0) -> AsyncIterator[Entry]:
         """Entries up to the newest that was seen, each checked against the one before it."""
-        before: Head | None = None
+        before: str | None = NO_HASH if from_number == 0 else None
         for n in range(from_number, self.next_number):
             found = await read_entry(self._store, self.sink_id, n, environment=self._environment)
             if found is None:
                 raise ObjectNotFound(f"{entry_key(self.sink_id, n)} is gone from {self._store.url}")
-            if before is not None or n == 0:
+            if before is not None:
                 check_link(before, found)
-            before = found
+            before = found.hash
             yield found.entry
 
     async def _publish(self, entry: Entry, deadline_seconds: float | None) -> bool:
@@ -211,7 +218,7 @@ class Ledger:
         )
         if isinstance(outcome, Lost):
             winner = decode_entry(outcome.body, sink_id=self.sink_id, n=entry.n)
-            check_link(self._head, winner)
+            check_link(self.head_hash, winner)
             self._head = winner
             await self.refresh()
             return False
@@ -223,10 +230,8 @@ class Ledger:
     async def _summarise(self, last: int) -> None:
         """Write the summary of a block that is full; without it readers only read more."""
         try:
-            heads = [
-                await read_entry(self._store, self.sink_id, n, environment=self._environment)
-                for n in range(last + 1 - BLOCK, last + 1)
-            ]
+            read = partial(read_entry, self._store, self.sink_id, environment=self._environment)
+            heads = await each(read, range(last + 1 - BLOCK, last + 1))
             whole = [head for head in heads if head is not None]
             if len(whole) == BLOCK:
                 await write_summary(self._store, self.sink_id, whole, environment=self._environment)
@@ -237,7 +242,7 @@ class Ledger:
         return Entry(
             sink_id=self.sink_id,
             n=n,
-            previous_hash=NO_HASH if self._head is None else self._head.hash,
+            previous_hash=self.head_hash,
             writer_id=self._writer_id,
             kind=EntryKind.MICRO_BATCH,
             query_id=batch.query_id,

@@ -35,6 +35,14 @@ class SourceRange(msgspec.Struct, frozen=True, kw_only=True):
     end: str
 
 
+class FileRole(enum.Enum):
+    """What the rows of a file are to readers."""
+
+    ROWS = "rows"
+    LATE = "late"
+    """Diverted: too late to be judged; kept apart from the output, never dropped."""
+
+
 class OutputFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file that became visible with its entry."""
 
@@ -45,6 +53,7 @@ class OutputFile(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str = ""
     """As checksum_of gives it; empty where none was taken."""
     partition_values: dict[str, str | None] = {}
+    role: FileRole = FileRole.ROWS
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,9 +127,8 @@ def decode_entry(body: bytes, *, sink_id: str, n: int) -> Head:
     return Head(entry=entry, hash=hash_in(body))
 
 
-def check_link(head: Head | None, following: Head) -> None:
-    """Raise CorruptObject unless an entry follows on another."""
-    before = NO_HASH if head is None else head.hash
+def check_link(before: str, following: Head) -> None:
+    """Raise CorruptObject unless an entry names the hash of the one before it."""
     if following.entry.previous_hash != before:
         entry = following.entry
         raise CorruptObject(

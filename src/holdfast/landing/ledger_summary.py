@@ -59,7 +59,7 @@ def summary_of(sink_id: str, heads: Sequence[Head]) -> Summary:
     if len(heads) != BLOCK or first % BLOCK != 0:
         raise InvariantViolation(f"{len(heads)} entries from {first} are no block of {sink_id}")
     for before, after in itertools.pairwise(heads):
-        check_link(before, after)
+        check_link(before.hash, after)
     return Summary(
         sink_id=sink_id,
         block=first // BLOCK,

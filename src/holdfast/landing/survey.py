@@ -5,6 +5,7 @@ reads the facts of each object and compares sizes; with `verify` it reads and ch
 Must never change anything, and must never call whole what it could not follow to its end.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -17,11 +18,14 @@ from holdfast.landing.landed import CommittedFiles, committed_files, is_origin_k
 from holdfast.landing.ledger_entry import OutputFile, entry_prefix
 from holdfast.landing.objects import read_facts, read_proved
 from holdfast.landing.origin import Origin, read_origin
+from holdfast.landing.parallel import AT_ONCE, each
 from holdfast.store.interface import ObjectEntry, Store
 from holdfast.store.patience import patiently
 
 OTHER_PARTS = ("ledger-summaries/", "state/", "lanes/", "snapshots/", "floors/")
 """Folders of other parts of Holdfast, which are not looked at here."""
+
+_LANDED_NAME = re.compile(r"(?:^|[^0-9])[0-9]{20}\.(?:parquet|jsonl\.zst)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +103,14 @@ async def survey(
     for sink_id in sorted(sinks if topic is None else ()):
         if sink_id_problem(sink_id) is None:
             await walk.sink(sink_id)
+    if topic is None:
+        walk.name_objects_without_origin()
     others = (key for key in walk.left if not key.startswith((*OTHER_PARTS, "ledger/")))
     return Report(
         store=store.url,
         chains=tuple(sorted(walk.chains, key=lambda row: (row.topic, row.partition))),
         sinks=tuple(walk.sinks),
-        problems=tuple(walk.problems),
+        problems=tuple(sorted(walk.problems, key=lambda found: found.key)),
         others=tuple(sorted(others)) if topic is None else (),
     )
 
@@ -127,6 +133,8 @@ class _Survey:
         self._store = store
         self._environment = environment
         self._verify = verify
+        # Whole objects are held in memory, facts are small.
+        self._at_once = 2 if verify else AT_ONCE
 
     def _problem(self, kind: str, key: str, problem: str) -> None:
         self.problems.append(Problem(kind=kind, key=key, problem=problem.removeprefix(f"{key}: ")))
@@ -156,7 +164,8 @@ class _Survey:
                 )
             else:
                 mine[offset] = key
-        facts = {offset: await self._facts(key, origin, offset) for offset, key in mine.items()}
+        read = [(origin, offset, key) for offset, key in mine.items()]
+        facts = dict(zip(mine, await each(self._facts, read, at_once=self._at_once), strict=True))
         self._tile(origin, mine, {o: known for o, known in facts.items() if known is not None})
 
     def _tile(self, origin: Origin, mine: Mapping[int, str], facts: Mapping[int, Facts]) -> None:
@@ -199,7 +208,8 @@ class _Survey:
             )
         )
 
-    async def _facts(self, key: str, origin: Origin, offset: int) -> Facts | None:
+    async def _facts(self, wanted: tuple[Origin, int, str]) -> Facts | None:
+        origin, offset, key = wanted
         try:
             if self._verify:
                 facts, _ = await read_proved(self._store, key, environment=self._environment)
@@ -227,6 +237,11 @@ class _Survey:
             return None
         return facts
 
+    def name_objects_without_origin(self) -> None:
+        for key in [key for key in self.left if _LANDED_NAME.search(key)]:
+            del self.left[key]
+            self._problem("missing", key, "no origin says to which chain it belongs")
+
     async def sink(self, sink_id: str) -> None:
         """Prove that the files of a ledger are there, and sort out those that it does not name."""
         prefix = data_prefix(sink_id)
@@ -240,8 +255,8 @@ class _Survey:
         except HoldfastError as error:
             self._problem("corrupt", entry_prefix(sink_id), str(error))
             committed = CommittedFiles(files=(), replaced=(), entries=0)
-        for file in committed.files:
-            await self._file(file, there.pop(file.path, None))
+        named = [(file, there.pop(file.path, None)) for file in committed.files]
+        await each(self._file, named, at_once=self._at_once)
         replaced = tuple(there.pop(file.path) for file in committed.replaced if file.path in there)
         for key in [key for key in there if number_of(key, sink_id) is None]:
             del there[key]
@@ -258,7 +273,8 @@ class _Survey:
             )
         )
 
-    async def _file(self, file: OutputFile, row: ObjectEntry | None) -> None:
+    async def _file(self, named: tuple[OutputFile, ObjectEntry | None]) -> None:
+        file, row = named
         size = row.size if row is not None else await self._size(file.path)
         if size is None:
             self._problem("missing", file.path, f"the ledger names it, with {file.rows} rows")

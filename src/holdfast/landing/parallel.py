@@ -1,0 +1,25 @@
+"""Many small reads at once, a bounded number at a time.
+
+Owns the bound. Must never reorder: results stand as their items do.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+AT_ONCE = 32
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+async def each(
+    call: Callable[[T], Awaitable[U]], items: Iterable[T], *, at_once: int = AT_ONCE
+) -> list[U]:
+    """The results of a call for each item; the first error ends it."""
+    listed = list(items)
+    results: list[U] = []
+    for start in range(0, len(listed), at_once):
+        part = listed[start : start + at_once]
+        results.extend(await asyncio.gather(*(call(item) for item in part)))
+    return results

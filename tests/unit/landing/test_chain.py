@@ -1,0 +1,176 @@
+"""Landing on one partition: what is skipped, what is refused, what a rival changes."""
+
+import pytest
+from tests.unit.landing.records import ENVIRONMENT, batch_of, new_store
+
+from holdfast.errors import CallError, ConfigurationError, CorruptObject
+from holdfast.landing.blocking import run
+from holdfast.landing.chain import Chain, Landed, Refused
+from holdfast.landing.formats.interface import Format
+from holdfast.landing.formats.jsonl import JsonLines
+from holdfast.landing.formats.parquet import Parquet
+from holdfast.landing.landed import objects
+from holdfast.landing.packing import Bounds
+from holdfast.store.counting import CountingStore
+from holdfast.store.interface import Store
+
+
+def chain_on(store: Store, format: Format | None = None) -> Chain:
+    return Chain(store, "orders", 3, format=format or JsonLines(), environment=ENVIRONMENT)
+
+
+def ranges(outcome: Landed | Refused) -> list[tuple[int, int]]:
+    return [(facts.first_offset, facts.last_offset) for facts in outcome.created]
+
+
+async def land(chain: Chain, start: int, end: int, **more) -> Landed | Refused:
+    return await chain.land(
+        [batch_of(range(start, end))], start_offset=start, end_offset=end, **more
+    )
+
+
+def test_objects_close_at_their_bounds_and_the_next_begins_after_the_last():
+    outcome = run(land(chain_on(new_store()), 0, 10, bounds=Bounds(rows_max=4)))
+    assert ranges(outcome) == [(0, 3), (4, 7), (8, 9)]
+
+
+def test_landing_the_same_range_again_creates_nothing():
+    async def main() -> None:
+        store = new_store()
+        await land(chain_on(store), 0, 10, bounds=Bounds(rows_max=4))
+        again = await land(chain_on(store), 0, 10)
+        assert isinstance(again, Landed)
+        assert (again.created, again.next_offset) == ((), 10)
+
+    run(main())
+
+
+def test_a_batch_is_cut_where_an_object_of_another_ends_inside_it():
+    async def main() -> None:
+        store = new_store()
+        await land(chain_on(store), 0, 6)
+        assert ranges(await land(chain_on(store), 0, 10)) == [(6, 9)]
+
+    run(main())
+
+
+def test_a_start_inside_an_object_goes_on_after_it():
+    async def main() -> None:
+        store = new_store()
+        await land(chain_on(store), 0, 10, bounds=Bounds(rows_max=5))
+        assert ranges(await land(chain_on(store), 7, 12)) == [(10, 11)]
+
+    run(main())
+
+
+def test_holes_at_the_end_of_a_range_are_covered():
+    async def main() -> None:
+        store = new_store()
+        chain = chain_on(store)
+        first = await chain.land([batch_of([0, 1])], start_offset=0, end_offset=5)
+        empty = await chain.land([], start_offset=5, end_offset=8)
+        assert ranges(first) + ranges(empty) == [(0, 4), (5, 7)]
+        assert await chain.next_offset() == 8
+
+    run(main())
+
+
+def test_a_start_past_the_end_of_the_chain_is_refused_with_both_numbers():
+    async def main() -> None:
+        store = new_store()
+        await land(chain_on(store), 0, 5)
+        outcome = await land(chain_on(store), 9, 12)
+        assert isinstance(outcome, Refused)
+        assert "5 to 8 would be a hole" in outcome.reason
+        assert outcome.next_offset == 5
+
+    run(main())
+
+
+def test_records_that_are_gone_from_the_log_are_covered_where_the_caller_says_so():
+    async def main() -> None:
+        store = new_store()
+        await land(chain_on(store), 0, 5)
+        assert ranges(await land(chain_on(store), 9, 12, cover_hole=True)) == [(5, 11)]
+
+    run(main())
+
+
+def test_a_start_before_the_origin_is_refused():
+    async def main() -> None:
+        store = new_store()
+        await land(chain_on(store), 5, 9)
+        outcome = await land(chain_on(store), 2, 9)
+        assert isinstance(outcome, Refused)
+        assert "began at 5" in outcome.reason
+
+    run(main())
+
+
+def test_another_format_on_the_same_chain_is_refused():
+    async def main() -> None:
+        store = new_store()
+        await land(chain_on(store), 0, 5)
+        with pytest.raises(ConfigurationError, match=r"jsonl\.zst/value"):
+            await land(chain_on(store, Parquet()), 5, 9)
+
+    run(main())
+
+
+def test_a_cold_start_on_a_long_chain_needs_few_requests():
+    async def main() -> None:
+        store = new_store()
+        await land(chain_on(store), 0, 300, bounds=Bounds(rows_max=1))
+        counted = CountingStore(store)
+        assert await chain_on(counted).next_offset() == 300
+        assert sum(counted.requests.values()) < 10
+
+    run(main())
+
+
+def test_an_object_that_was_copied_to_another_key_stops_the_chain():
+    async def main() -> None:
+        store = new_store()
+        chain = chain_on(store)
+        await land(chain, 0, 5)
+        await store.create(chain.key(5), (await store.read(chain.key(0)),))
+        with pytest.raises(CorruptObject, match="copied here"):
+            await land(chain, 5, 9)
+
+    run(main())
+
+
+def test_a_stranger_at_the_key_of_the_next_object_stops_the_chain():
+    async def main() -> None:
+        store = new_store()
+        chain = chain_on(store)
+        await land(chain, 0, 5)
+        await store.create(chain.key(5), (b"x" * 5000,))
+        with pytest.raises(CorruptObject, match="not a landed object"):
+            await land(chain, 5, 9)
+
+    run(main())
+
+
+def test_reading_back_stops_at_a_hole():
+    async def main() -> None:
+        store = new_store()
+        chain = chain_on(store)
+        await land(chain, 0, 9, bounds=Bounds(rows_max=3))
+        await store.delete([chain.key(3)])
+        with pytest.raises(CorruptObject, match="3 to 5 are missing"):
+            await objects(store, environment=ENVIRONMENT)
+
+    run(main())
+
+
+def test_a_range_that_ends_before_it_begins_is_a_wrong_call():
+    with pytest.raises(CallError, match="no range"):
+        run(chain_on(new_store()).land([], start_offset=5, end_offset=4))
+
+
+def test_blocking_works_inside_a_running_loop_too():
+    async def main() -> Landed | Refused:
+        return run(land(chain_on(new_store()), 0, 3))
+
+    assert isinstance(run(main()), Landed)

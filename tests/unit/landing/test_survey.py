@@ -1,0 +1,238 @@
+"""`holdfast landed`: whole is said only of what is whole, and each flaw is named by its key."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.unit.landing.records import ENVIRONMENT, batch_of, new_store
+
+from holdfast.cli.landed import command
+from holdfast.landing.blocking import run
+from holdfast.landing.chain import Chain
+from holdfast.landing.data_files import checksum_of, data_key
+from holdfast.landing.formats.jsonl import JsonLines
+from holdfast.landing.keys import HIVE_TEMPLATE, KeyTemplate
+from holdfast.landing.ledger import Ledger
+from holdfast.landing.ledger_entry import Effects, MicroBatch, OutputFile, SourceRange
+from holdfast.landing.packing import Bounds
+from holdfast.landing.survey import Report, survey
+from holdfast.landing.sweep import sweep
+from holdfast.store.address import open_store
+from holdfast.store.interface import Store
+
+CHAIN_KEYS = [f"orders+3+{offset:020d}.jsonl.zst" for offset in (0, 3, 6)]
+
+
+async def land_chain(store: Store, template: str | None = None) -> None:
+    chain = Chain(
+        store,
+        "orders",
+        3,
+        format=JsonLines(),
+        environment=ENVIRONMENT,
+        template=KeyTemplate(template) if template else None,
+    )
+    await chain.land([batch_of(range(9))], start_offset=0, end_offset=9, bounds=Bounds(rows_max=3))
+
+
+async def write(store: Store, n: int, attempt: str) -> OutputFile:
+    path = data_key("lake", n, attempt=attempt, task=0, extension=".parquet")
+    body = attempt.encode()
+    await store.create(path, (body,))
+    return OutputFile(path=path, rows=2, bytes=len(body), checksum=checksum_of(body))
+
+
+async def commit(store: Store, n: int, file: OutputFile) -> None:
+    ledger = await Ledger.open(store, "lake", environment=ENVIRONMENT)
+    source = SourceRange(start=str(n), end=str(n + 1))
+    batch = MicroBatch(query_id="q", batch_id=n, sources=(source,))
+    await ledger.commit(batch, Effects(files=(file,)), n=n)
+
+
+async def looked_at(store: Store, **more) -> Report:
+    return await survey(store, environment=ENVIRONMENT, **more)
+
+
+def kinds(report: Report) -> list[tuple[str, str]]:
+    return [(problem.kind, problem.key) for problem in report.problems]
+
+
+@pytest.mark.parametrize("template", [None, HIVE_TEMPLATE])
+def test_a_whole_chain_is_whole_with_its_numbers(template: str | None):
+    async def main() -> None:
+        store = new_store()
+        await land_chain(store, template)
+        report = await looked_at(store, verify=True)
+        assert report.is_whole
+        (chain,) = report.chains
+        assert (chain.objects, chain.first_offset, chain.next_offset, chain.records) == (3, 0, 9, 9)
+
+    run(main())
+
+
+def test_a_missing_object_is_a_hole_wherever_it_was():
+    async def main() -> None:
+        for missing in (0, 1):
+            store = new_store()
+            await land_chain(store)
+            await store.delete([CHAIN_KEYS[missing]])
+            assert kinds(await looked_at(store)) == [("hole", CHAIN_KEYS[missing + 1])]
+
+    run(main())
+
+
+def test_an_object_that_begins_inside_another_is_an_overlap():
+    async def main() -> None:
+        store, other = new_store(), new_store()
+        await land_chain(store)
+        chain = Chain(other, "orders", 3, format=JsonLines(), environment=ENVIRONMENT)
+        await chain.land([batch_of(range(4, 8))], start_offset=4, end_offset=8)
+        await store.create(chain.key(4), (await other.read(chain.key(4)),))
+        assert kinds(await looked_at(store)) == [("overlap", chain.key(4))]
+
+    run(main())
+
+
+def test_foreign_copied_and_harmed_objects_are_named():
+    async def main() -> None:
+        store = new_store()
+        await land_chain(store)
+        await store.create("orders+3+notes.txt", (b"x",))
+        await store.create(f"orders+3+{9:020d}.jsonl.zst", (await store.read(CHAIN_KEYS[0]),))
+        await store.create(f"orders+3+{10:020d}.jsonl.zst", (b"x" * 2000,))
+        await store.create("elsewhere.txt", (b"x",))
+        report = await looked_at(store)
+        assert sorted(kind for kind, _ in kinds(report)) == ["corrupt", "foreign", "foreign"]
+        assert report.others == ("elsewhere.txt",)
+
+    run(main())
+
+
+def test_a_chain_without_its_origin_is_not_whole():
+    async def main() -> None:
+        store = new_store()
+        await land_chain(store)
+        await store.delete(["_orders+3+origin"])
+        assert kinds(await looked_at(store)) == [("missing", key) for key in CHAIN_KEYS]
+
+    run(main())
+
+
+def test_a_changed_byte_is_found_where_everything_is_read():
+    async def main() -> None:
+        store = new_store()
+        await land_chain(store)
+        body = bytearray(await store.read(CHAIN_KEYS[2]))
+        body[5] ^= 1
+        await store.delete([CHAIN_KEYS[2]])
+        await store.create(CHAIN_KEYS[2], (bytes(body),))
+        assert (await looked_at(store)).is_whole
+        assert kinds(await looked_at(store, verify=True)) == [("corrupt", CHAIN_KEYS[2])]
+
+    run(main())
+
+
+def test_files_that_no_entry_names_are_orphans_and_never_counted():
+    async def main() -> None:
+        store = new_store()
+        await commit(store, 0, await write(store, 0, "won"))
+        orphan = await write(store, 0, "lost")
+        report = await looked_at(store, verify=True)
+        assert report.is_whole
+        (sink,) = report.sinks
+        assert (len(sink.files), sink.rows) == (1, 2)
+        assert [row.key for row in sink.orphans] == [orphan.path]
+
+    run(main())
+
+
+def test_a_file_of_the_ledger_that_is_gone_or_changed_is_named():
+    async def main() -> None:
+        store = new_store()
+        files = [await write(store, n, f"run{n}") for n in range(3)]
+        for n, file in enumerate(files):
+            await commit(store, n, file)
+        await store.delete([file.path for file in files])
+        await store.create(files[1].path, (b"longer than it was",))
+        await store.create(files[2].path, (b"RUN2",))
+        found = kinds(await looked_at(store, verify=True))
+        assert found == [
+            ("missing", files[0].path),
+            ("corrupt", files[1].path),
+            ("corrupt", files[2].path),
+        ]
+
+    run(main())
+
+
+def test_a_sweep_deletes_what_lost_and_keeps_what_may_still_be_committed():
+    async def main() -> None:
+        store = new_store()
+        await commit(store, 0, await write(store, 0, "won"))
+        lost = await write(store, 0, "lost")
+        coming = await write(store, 1, "coming")
+        swept = await sweep(store, "lake", environment=ENVIRONMENT)
+        assert [row.key for row in swept.deleted] == [lost.path]
+        assert [row.key for row in swept.kept] == [coming.path]
+        await commit(store, 1, coming)
+        assert (await looked_at(store, verify=True)).is_whole
+
+    run(main())
+
+
+def test_a_replaced_file_is_swept_only_after_its_grace():
+    async def main() -> None:
+        store = new_store()
+        old = await write(store, 0, "old")
+        await commit(store, 0, old)
+        ledger = await Ledger.open(store, "lake", environment=ENVIRONMENT)
+        await ledger.rewrite(removed=[old.path], files=[await write(store, 1, "new")], n=1)
+        early = await sweep(store, "lake", environment=ENVIRONMENT)
+        assert not early.deleted
+        late = await sweep(store, "lake", environment=ENVIRONMENT, grace_ms=0)
+        assert [row.key for row in late.deleted] == [old.path]
+        assert (await looked_at(store)).is_whole
+
+    run(main())
+
+
+async def in_directory(path: Path) -> None:
+    store = open_store(str(path), environment=ENVIRONMENT)
+    await land_chain(store)
+    await commit(store, 0, await write(store, 0, "won"))
+    await write(store, 0, "lost")
+    await store.close()
+
+
+def test_the_command_prints_what_is_there_and_succeeds_where_it_is_whole(tmp_path: Path):
+    run(in_directory(tmp_path))
+    result = CliRunner().invoke(command, [str(tmp_path), "--files", "--verify"])
+    assert result.exit_code == 0, result.output
+    assert "0..8" in result.output
+    assert CHAIN_KEYS[1] in result.output
+    assert "whole: 4 objects, every byte checked" in result.output
+    assert "orphan   data/lake/" in result.output
+
+
+def test_the_command_fails_and_names_the_hole(tmp_path: Path):
+    run(in_directory(tmp_path))
+    (tmp_path / CHAIN_KEYS[1]).unlink()
+    result = CliRunner().invoke(command, [str(tmp_path), "--topic", "orders"])
+    assert result.exit_code == 2
+    assert "offsets 3 to 5 are missing" in result.output
+
+
+def test_the_command_speaks_json_and_sweeps(tmp_path: Path):
+    run(in_directory(tmp_path))
+    result = CliRunner().invoke(command, [str(tmp_path), "--json", "--sweep"])
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.output)
+    assert told["whole"] is True
+    assert told["chains"][0]["records"] == 9
+    assert len(told["swept"]["lake"]) == 1
+    assert len(list((tmp_path / "data/lake").iterdir())) == 1
+
+
+def test_an_address_where_nothing_landed_does_not_look_like_success(tmp_path: Path):
+    assert CliRunner().invoke(command, [str(tmp_path)]).exit_code == 2
