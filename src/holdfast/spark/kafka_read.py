@@ -109,7 +109,7 @@ class _KafkaRange:
             return await self._ask(await cluster.broker(leader.node_id), leader, offset)
 
         if offset == wanted.start_offset:
-            # Once for each range: before Fetch v13 only metadata can tell that the topic is another.
+            # Once for each range: before Fetch v13 only metadata tells that the topic is another.
             await check_ids(cluster, [wanted.topic_partition])
         try:
             return await cluster.patiently(
