@@ -256,8 +256,7 @@ def _scan(pending: _Pending, wanted: _Wanted) -> Iterator[RecordBatch]:
         ],
         dtype=np.int64,
     )
-    # One row more than can be kept: a record that is cut off is read into the next row, too.
-    room = pending.rows + 1
+    room = pending.rows
     offsets = new_array(room, np.int64)
     timestamps = new_array(room, np.int64)
     types = new_array(room, np.int32)

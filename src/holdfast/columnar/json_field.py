@@ -39,7 +39,14 @@ def json_field(column: Array, path: str | Sequence[str]) -> Array:
     data, offsets = variable_parts(column)
     found = np.empty((rows, 3), dtype=np.int64)
     total = json_kernels.locate(
-        data, offsets.astype(np.int64), _valid(column), bytes_of(b"".join(raw)), name_offsets, found
+        data,
+        offsets.astype(np.int64),
+        _valid(column),
+        bytes_of(b"".join(raw)),
+        name_offsets,
+        np.empty(json_kernels.DEPTH_MAX, dtype=np.uint8),
+        np.empty(json_kernels.ESCAPE_BYTES_MAX * int(name_offsets[-1]), dtype=np.uint8),
+        found,
     )
     if total < 0:
         raise CorruptObject(f"a column of {column.type} with {rows} rows lies about its bytes")

@@ -10,9 +10,19 @@ the linter would write instead, numba compiles to slower code or not at all.
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columnar.compiled import copy_bytes, i64, kernel, load_word, u64
+from holdfast.columnar.compiled import (
+    Address,
+    address_of,
+    byte_at,
+    copy_bytes,
+    kernel,
+    put_byte,
+    u64,
+    word_at,
+)
 
 DEPTH_MAX = 1024
+ESCAPE_BYTES_MAX = 6
 
 MISSING, TEXT, ESCAPED = 0, 1, 2
 """What was found: nothing, bytes to take as they are, or a string with escapes."""
@@ -40,14 +50,9 @@ SURROGATES, LOW_SURROGATES, AFTER_SURROGATES = 0xD800, 0xDC00, 0xE000
 
 
 @kernel
-def at(data: NDArray[np.uint8], position: int) -> int:
-    return i64(data[u64(position)])
-
-
-@kernel
-def skip_space(data: NDArray[np.uint8], position: int, end: int) -> int:
+def skip_space(data: Address, position: int, end: int) -> int:
     while position < end:
-        byte = at(data, position)
+        byte = byte_at(data, position)
         if byte > 0x20 or not (byte == 0x20 or byte == 0x0A or byte == 0x0D or byte == 0x09):
             break
         position += 1
@@ -66,13 +71,13 @@ def hex_digit(byte: int) -> int:
 
 
 @kernel
-def read_unit(data: NDArray[np.uint8], position: int, end: int) -> int:
+def read_unit(data: Address, position: int, end: int) -> int:
     """The four hex digits of an escape, or -1."""
     if position + 4 > end:
         return INVALID
     unit = 0
     for i in range(4):
-        digit = hex_digit(at(data, position + i))
+        digit = hex_digit(byte_at(data, position + i))
         if digit < 0:
             return INVALID
         unit = unit * 16 + digit
@@ -113,14 +118,14 @@ def is_ordinary(word: np.uint64) -> bool:
 
 
 @kernel
-def skip_string(data: NDArray[np.uint8], position: int, end: int) -> tuple[int, bool]:
+def skip_string(data: Address, position: int, end: int) -> tuple[int, bool]:
     """From after the opening quote to after the closing one, and whether there are escapes."""
     escapes = False
     while position < end:
-        if position + 8 <= end and is_ordinary(load_word(data, u64(position))):
+        if position + 8 <= end and is_ordinary(word_at(data, position)):
             position += 8
             continue
-        byte = at(data, position)
+        byte = byte_at(data, position)
         position += 1
         if byte == QUOTE:
             return position, escapes
@@ -130,7 +135,7 @@ def skip_string(data: NDArray[np.uint8], position: int, end: int) -> tuple[int, 
             escapes = True
             if position >= end:
                 return INVALID, False
-            byte = at(data, position)
+            byte = byte_at(data, position)
             position += 1
             if byte == LETTER_U:
                 if read_unit(data, position, end) < 0:
@@ -142,45 +147,45 @@ def skip_string(data: NDArray[np.uint8], position: int, end: int) -> tuple[int, 
 
 
 @kernel
-def skip_digits(data: NDArray[np.uint8], position: int, end: int) -> int:
+def skip_digits(data: Address, position: int, end: int) -> int:
     """One digit or more."""
     start = position
-    while position < end and ZERO <= at(data, position) <= NINE:
+    while position < end and ZERO <= byte_at(data, position) <= NINE:
         position += 1
     return position if position > start else INVALID
 
 
 @kernel
-def skip_number(data: NDArray[np.uint8], position: int, end: int) -> int:
-    if position < end and at(data, position) == MINUS:
+def skip_number(data: Address, position: int, end: int) -> int:
+    if position < end and byte_at(data, position) == MINUS:
         position += 1
-    if position < end and at(data, position) == ZERO:
+    if position < end and byte_at(data, position) == ZERO:
         position += 1
     else:
         position = skip_digits(data, position, end)
-    if 0 <= position < end and at(data, position) == DOT:
+    if 0 <= position < end and byte_at(data, position) == DOT:
         position = skip_digits(data, position + 1, end)
-    if 0 <= position < end and (at(data, position) | 0x20) == LETTER_E:
+    if 0 <= position < end and (byte_at(data, position) | 0x20) == LETTER_E:
         position += 1
-        if position < end and (at(data, position) == PLUS or at(data, position) == MINUS):
+        if position < end and (byte_at(data, position) == PLUS or byte_at(data, position) == MINUS):
             position += 1
         position = skip_digits(data, position, end)
     return position
 
 
 @kernel
-def skip_word(data: NDArray[np.uint8], position: int, end: int, word: bytes) -> int:
+def skip_word(data: Address, position: int, end: int, word: bytes) -> int:
     if position + len(word) > end:
         return INVALID
     for i in range(len(word)):
-        if at(data, position + i) != word[i]:
+        if byte_at(data, position + i) != word[i]:
             return INVALID
     return position + len(word)
 
 
 @kernel
-def skip_scalar(data: NDArray[np.uint8], position: int, end: int) -> int:
-    byte = at(data, position)
+def skip_scalar(data: Address, position: int, end: int) -> int:
+    byte = byte_at(data, position)
     if byte == QUOTE:
         return skip_string(data, position + 1, end)[0]
     if byte == 0x74:
@@ -193,10 +198,10 @@ def skip_scalar(data: NDArray[np.uint8], position: int, end: int) -> int:
 
 
 @kernel
-def skip_key(data: NDArray[np.uint8], position: int, end: int) -> tuple[int, int, int, bool]:
+def skip_key(data: Address, position: int, end: int) -> tuple[int, int, int, bool]:
     """After the colon of a member; where its name starts and ends, and whether it has escapes."""
     position = skip_space(data, position, end)
-    if position >= end or at(data, position) != QUOTE:
+    if position >= end or byte_at(data, position) != QUOTE:
         return INVALID, 0, 0, False
     start = position + 1
     position, escapes = skip_string(data, start, end)
@@ -204,27 +209,27 @@ def skip_key(data: NDArray[np.uint8], position: int, end: int) -> tuple[int, int
         return INVALID, 0, 0, False
     name_end = position - 1
     position = skip_space(data, position, end)
-    if position >= end or at(data, position) != COLON:
+    if position >= end or byte_at(data, position) != COLON:
         return INVALID, 0, 0, False
     return position + 1, start, name_end, escapes
 
 
 @kernel
-def skip_value(data: NDArray[np.uint8], position: int, end: int, stack: NDArray[np.uint8]) -> int:
+def skip_value(data: Address, position: int, end: int, stack: Address) -> int:
     """After the value that starts at a position, with or without space before it."""
     depth = 0
     while True:
         position = skip_space(data, position, end)
         if position >= end:
             return INVALID
-        byte = at(data, position)
+        byte = byte_at(data, position)
         if byte == OPEN_OBJECT or byte == OPEN_ARRAY:
-            if depth == len(stack):
+            if depth == DEPTH_MAX:
                 return INVALID
-            stack[u64(depth)] = byte
+            put_byte(stack, depth, byte)
             position = skip_space(data, position + 1, end)
             # The closing bracket is two after the opening one, for both kinds.
-            if position < end and at(data, position) == byte + 2:
+            if position < end and byte_at(data, position) == byte + 2:
                 position += 1
             else:
                 depth += 1
@@ -241,9 +246,9 @@ def skip_value(data: NDArray[np.uint8], position: int, end: int, stack: NDArray[
             position = skip_space(data, position, end)
             if position >= end:
                 return INVALID
-            byte = at(data, position)
+            byte = byte_at(data, position)
             position += 1
-            opened = i64(stack[u64(depth - 1)])
+            opened = byte_at(stack, depth - 1)
             if byte == COMMA:
                 if opened == OPEN_OBJECT:
                     position = skip_key(data, position, end)[0]
@@ -256,58 +261,56 @@ def skip_value(data: NDArray[np.uint8], position: int, end: int, stack: NDArray[
 
 
 @kernel
-def put_character(code: int, out: NDArray[np.uint8], size: int) -> int:
+def put_character(code: int, out: Address, size: int) -> int:
     """UTF-8; a surrogate without its pair in three bytes, so that two of them stay different."""
     if code < 0x80:
-        out[u64(size)] = code
+        put_byte(out, size, code)
         return size + 1
     if code < 0x800:
-        out[u64(size)] = 0xC0 | (code >> 6)
-        out[u64(size + 1)] = 0x80 | (code & 0x3F)
+        put_byte(out, size, 0xC0 | (code >> 6))
+        put_byte(out, size + 1, 0x80 | (code & 0x3F))
         return size + 2
     if code < 0x10000:
-        out[u64(size)] = 0xE0 | (code >> 12)
-        out[u64(size + 1)] = 0x80 | ((code >> 6) & 0x3F)
-        out[u64(size + 2)] = 0x80 | (code & 0x3F)
+        put_byte(out, size, 0xE0 | (code >> 12))
+        put_byte(out, size + 1, 0x80 | ((code >> 6) & 0x3F))
+        put_byte(out, size + 2, 0x80 | (code & 0x3F))
         return size + 3
-    out[u64(size)] = 0xF0 | (code >> 18)
-    out[u64(size + 1)] = 0x80 | ((code >> 12) & 0x3F)
-    out[u64(size + 2)] = 0x80 | ((code >> 6) & 0x3F)
-    out[u64(size + 3)] = 0x80 | (code & 0x3F)
+    put_byte(out, size, 0xF0 | (code >> 18))
+    put_byte(out, size + 1, 0x80 | ((code >> 12) & 0x3F))
+    put_byte(out, size + 2, 0x80 | ((code >> 6) & 0x3F))
+    put_byte(out, size + 3, 0x80 | (code & 0x3F))
     return size + 4
 
 
 @kernel
-def low_surrogate(data: NDArray[np.uint8], position: int, end: int) -> int:
+def low_surrogate(data: Address, position: int, end: int) -> int:
     """The second half of a pair, or -1 where no escape of one stands here."""
     if position + 6 > end:
         return INVALID
-    if at(data, position) != BACKSLASH or at(data, position + 1) != LETTER_U:
+    if byte_at(data, position) != BACKSLASH or byte_at(data, position + 1) != LETTER_U:
         return INVALID
     unit = read_unit(data, position + 2, end)
     return unit if LOW_SURROGATES <= unit < AFTER_SURROGATES else INVALID
 
 
 @kernel
-def unescape(
-    data: NDArray[np.uint8], start: int, end: int, out: NDArray[np.uint8], size: int
-) -> int:
+def unescape(data: Address, start: int, end: int, out: Address, size: int) -> int:
     """The inside of a string that skip_string took, put at a size; the new size.
 
     No escape is shorter than what it stands for, so out needs no more room than the string has.
     """
     position = start
     while position < end:
-        byte = at(data, position)
+        byte = byte_at(data, position)
         position += 1
         if byte != BACKSLASH:
-            out[u64(size)] = byte
+            put_byte(out, size, byte)
             size += 1
             continue
-        byte = at(data, position)
+        byte = byte_at(data, position)
         position += 1
         if byte != LETTER_U:
-            out[u64(size)] = escaped_byte(byte)
+            put_byte(out, size, escaped_byte(byte))
             size += 1
             continue
         code = read_unit(data, position, end)
@@ -322,39 +325,38 @@ def unescape(
 
 
 @kernel
-def same_bytes(
-    a: NDArray[np.uint8], a_start: int, b: NDArray[np.uint8], b_start: int, length: int
-) -> bool:
+def same_bytes(a: Address, a_start: int, b: Address, b_start: int, length: int) -> bool:
     for i in range(length):
-        if a[u64(a_start + i)] != b[u64(b_start + i)]:
+        if byte_at(a, a_start + i) != byte_at(b, b_start + i):
             return False
     return True
 
 
 @kernel
 def is_name(
-    data: NDArray[np.uint8],
+    data: Address,
     start: int,
     end: int,
     escapes: bool,
-    names: NDArray[np.uint8],
+    names: Address,
     name_start: int,
     length: int,
-    scratch: NDArray[np.uint8],
+    scratch: Address,
 ) -> bool:
-    """Whether a member's name is the one wanted, for each byte of which scratch has six."""
+    """Whether a member's name is the one wanted, for each byte of which scratch has six.
+
+    No escape is longer than six bytes, so a name of more than six times as many is another one.
+    """
     if not escapes:
         return end - start == length and same_bytes(data, start, names, name_start, length)
-    if end - start > len(scratch):
+    if end - start > ESCAPE_BYTES_MAX * length:
         return False
     size = unescape(data, start, end, scratch, 0)
     return size == length and same_bytes(scratch, 0, names, name_start, length)
 
 
 @kernel
-def read_leaf(
-    data: NDArray[np.uint8], position: int, end: int, stack: NDArray[np.uint8]
-) -> tuple[int, int, int]:
+def read_leaf(data: Address, position: int, end: int, stack: Address) -> tuple[int, int, int]:
     """The value at a position: start, length and kind. A comma or a brace must follow it."""
     position = skip_space(data, position, end)
     after = skip_value(data, position, end, stack)
@@ -363,9 +365,9 @@ def read_leaf(
     follower = skip_space(data, after, end)
     if follower >= end:
         return 0, 0, MISSING
-    if at(data, follower) != COMMA and at(data, follower) != CLOSE_OBJECT:
+    if byte_at(data, follower) != COMMA and byte_at(data, follower) != CLOSE_OBJECT:
         return 0, 0, MISSING
-    first = at(data, position)
+    first = byte_at(data, position)
     if first == 0x6E:
         return 0, 0, MISSING
     if first != QUOTE:
@@ -376,18 +378,18 @@ def read_leaf(
 
 @kernel
 def find(
-    data: NDArray[np.uint8],
+    data: Address,
     position: int,
     end: int,
-    names: NDArray[np.uint8],
+    names: Address,
     name_offsets: NDArray[np.int64],
-    stack: NDArray[np.uint8],
-    scratch: NDArray[np.uint8],
+    stack: Address,
+    scratch: Address,
 ) -> tuple[int, int, int]:
     """The first member of that path: start, length and kind."""
     level = 0
     position = skip_space(data, position, end)
-    while position < end and at(data, position) == OPEN_OBJECT:
+    while position < end and byte_at(data, position) == OPEN_OBJECT:
         position += 1
         descended = False
         while not descended:
@@ -407,7 +409,7 @@ def find(
                 if position < 0:
                     return 0, 0, MISSING
                 position = skip_space(data, position, end)
-                if position >= end or at(data, position) != COMMA:
+                if position >= end or byte_at(data, position) != COMMA:
                     return 0, 0, MISSING
                 position += 1
     return 0, 0, MISSING
@@ -420,11 +422,13 @@ def locate(
     valid: NDArray[np.bool_],
     names: NDArray[np.uint8],
     name_offsets: NDArray[np.int64],
+    stack: NDArray[np.uint8],
+    scratch: NDArray[np.uint8],
     found: NDArray[np.int64],
 ) -> int:
     """Start, length and kind of each row's field; the bytes of all, or -1 where offsets lie."""
-    stack = np.empty(DEPTH_MAX, dtype=np.uint8)
-    scratch = np.empty(6 * len(names), dtype=np.uint8)
+    if len(stack) < DEPTH_MAX or len(scratch) < ESCAPE_BYTES_MAX * len(names):
+        return -1
     total = 0
     for row in range(len(found)):
         first, end = offsets[u64(row)], offsets[u64(row + 1)]
@@ -432,7 +436,15 @@ def locate(
             return -1
         start, length, kind = 0, 0, MISSING
         if valid[u64(row)]:
-            start, length, kind = find(data, first, end, names, name_offsets, stack, scratch)
+            start, length, kind = find(
+                address_of(data),
+                first,
+                end,
+                address_of(names),
+                name_offsets,
+                address_of(stack),
+                address_of(scratch),
+            )
         found[u64(row), 0] = start
         found[u64(row), 1] = length
         found[u64(row), 2] = kind
@@ -457,10 +469,10 @@ def collect(
         length = found[u64(row), 1]
         kind = found[u64(row), 2]
         if kind == TEXT:
-            copy_bytes(out, u64(size), data, u64(start), u64(length))
+            copy_bytes(address_of(out), size, address_of(data), start, length)
             size += length
         elif kind == ESCAPED:
-            size = unescape(data, start, start + length, out, size)
+            size = unescape(address_of(data), start, start + length, address_of(out), size)
         else:
             nulls += 1
         if kind != MISSING:

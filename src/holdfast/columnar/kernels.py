@@ -9,7 +9,7 @@ they index, since numba's test for negative indices is what keeps a loop from be
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columnar.compiled import copy_bytes, i64, kernel, u64
+from holdfast.columnar.compiled import Address, address_of, byte_at, copy_bytes, i64, kernel, u64
 
 RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, two lengths and a header count, of one byte each."""
@@ -35,14 +35,14 @@ NULL = -1
 
 
 @kernel
-def read_varint(source: NDArray[np.uint8], position: int, end: int, bits: int) -> tuple[int, int]:
+def read_varint(source: Address, position: int, end: int, bits: int) -> tuple[int, int]:
     """The value and the position after it; a fault's code, negated, for a position.
 
     The tenth byte of 64 bits is the only one whose bits could be shifted out unseen.
     """
     if position >= end:
         return 0, -VARINT_CUT
-    byte = u64(source[u64(position)])
+    byte = u64(byte_at(source, position))
     raw = byte & u64(0x7F)
     position += 1
     shift = 7
@@ -51,7 +51,7 @@ def read_varint(source: NDArray[np.uint8], position: int, end: int, bits: int) -
             return 0, -VARINT_LONG
         if position >= end:
             return 0, -VARINT_CUT
-        byte = u64(source[u64(position)])
+        byte = u64(byte_at(source, position))
         position += 1
         if shift == 63 and (byte & u64(0x7F)) > u64(1):
             return 0, -VARINT_LONG
@@ -63,7 +63,7 @@ def read_varint(source: NDArray[np.uint8], position: int, end: int, bits: int) -
 
 
 @kernel
-def read_field(source: NDArray[np.uint8], position: int, end: int) -> tuple[int, int]:
+def read_field(source: Address, position: int, end: int) -> tuple[int, int]:
     """The length of a key or a value (-1 is null) and where its bytes start, all of them there."""
     length, position = read_varint(source, position, end, 32)
     if position < 0:
@@ -74,7 +74,7 @@ def read_field(source: NDArray[np.uint8], position: int, end: int) -> tuple[int,
 
 
 @kernel
-def check_headers(source: NDArray[np.uint8], position: int, end: int, count: int) -> int:
+def check_headers(source: Address, position: int, end: int, count: int) -> int:
     """The position after the headers, or a fault's code, negated."""
     for _ in range(count):
         length, position = read_field(source, position, end)
@@ -92,38 +92,35 @@ def check_headers(source: NDArray[np.uint8], position: int, end: int, count: int
 
 @kernel
 def read_record(
-    source: NDArray[np.uint8], position: int, end: int, span: NDArray[np.int64]
-) -> tuple[int, int, int]:
-    """The two deltas and the end; a fault's code, negated, for an end. Fills the span."""
+    source: Address, position: int, end: int
+) -> tuple[int, int, int, int, int, int, int, int, int]:
+    """The end, the two deltas, and start and length of key, value and headers.
+
+    A fault's code, negated, for an end; what it says of itself comes next.
+    """
     timestamp_delta, position = read_varint(source, position + 1, end, 64)
     if position < 0:
-        return 0, 0, position
+        return position, 0, 0, 0, 0, 0, 0, 0, 0
     offset_delta, position = read_varint(source, position, end, 32)
     if position < 0:
-        return 0, 0, position
-    length, position = read_field(source, position, end)
+        return position, 0, 0, 0, 0, 0, 0, 0, 0
+    key_length, key = read_field(source, position, end)
+    if key < 0:
+        return key, key_length, 0, 0, 0, 0, 0, 0, 0
+    value_length, value = read_field(source, key + max(0, key_length), end)
+    if value < 0:
+        return value, value_length, 0, 0, 0, 0, 0, 0, 0
+    count, headers = read_varint(source, value + max(0, value_length), end, 32)
+    if headers < 0:
+        return headers, 0, 0, 0, 0, 0, 0, 0, 0
+    if count < 0 or count > (end - headers) // 2:
+        return -HEADER_COUNT, count, 0, 0, 0, 0, 0, 0, 0
+    position = check_headers(source, headers, end, count)
     if position < 0:
-        return length, 0, position
-    span[u64(KEY)] = position
-    span[u64(KEY + 1)] = length
-    length, position = read_field(source, position + max(0, length), end)
-    if position < 0:
-        return length, 0, position
-    span[u64(VALUE)] = position
-    span[u64(VALUE + 1)] = length
-    position += max(0, length)
-    count, position = read_varint(source, position, end, 32)
-    if position < 0:
-        return 0, 0, position
-    if count < 0 or count > (end - position) // 2:
-        return count, 0, -HEADER_COUNT
-    span[u64(HEADERS)] = position
-    span[u64(HEADERS + 1)] = count
-    span[u64(RECORD_END)] = end
-    position = check_headers(source, position, end, count)
-    if position >= 0 and position != end:
-        return end - position, 0, -RECORD_REST
-    return timestamp_delta, offset_delta, position
+        return position, 0, 0, 0, 0, 0, 0, 0, 0
+    if position != end:
+        return -RECORD_REST, end - position, 0, 0, 0, 0, 0, 0, 0
+    return end, timestamp_delta, offset_delta, key, key_length, value, value_length, headers, count
 
 
 @kernel
@@ -153,37 +150,45 @@ def scan(
     """
     row = 0
     for batch in range(len(table)):
-        facts = table[u64(batch)]
-        position = facts[u64(BODY_START)]
-        body_end = facts[u64(BODY_END)]
+        position = table[u64(batch), u64(BODY_START)]
+        body_end = table[u64(batch), u64(BODY_END)]
         last_delta = -1
-        append_time = facts[u64(APPEND_TIME)]
+        append_time = table[u64(batch), u64(APPEND_TIME)]
         fault[u64(FAULT_BATCH)] = batch
-        for _ in range(facts[u64(RECORD_COUNT)]):
+        for _ in range(table[u64(batch), u64(RECORD_COUNT)]):
             fault[u64(FAULT_POSITION)] = position
-            length, start = read_varint(source, position, body_end, 32)
+            length, start = read_varint(address_of(source), position, body_end, 32)
             if start < 0:
                 fault[u64(FAULT_CODE)] = -start
                 return -1
             if length <= 0 or length > body_end - start:
                 fault[u64(FAULT_CODE)], fault[u64(FAULT_VALUE)] = RECORD_LENGTH, length
                 return -1
-            time_delta, delta, end = read_record(source, start, start + length, spans[u64(row)])
+            end, time_delta, delta, key, key_length, value, value_length, headers, count = (
+                read_record(address_of(source), start, start + length)
+            )
             if end < 0:
                 fault[u64(FAULT_CODE)], fault[u64(FAULT_VALUE)] = -end, time_delta
                 return -1
-            if delta <= last_delta or delta > facts[u64(LAST_DELTA)]:
+            if delta <= last_delta or delta > table[u64(batch), u64(LAST_DELTA)]:
                 fault[u64(FAULT_CODE)], fault[u64(FAULT_VALUE)] = OFFSET_DELTA, delta
                 return -1
             last_delta = delta
             position = end
-            offset = facts[u64(BASE_OFFSET)] + delta
+            offset = table[u64(batch), u64(BASE_OFFSET)] + delta
             if bounds[0] <= offset < bounds[1]:
                 offsets[u64(row)] = offset
                 timestamps[u64(row)] = micros(
-                    facts[u64(BASE_TIMESTAMP)], 0 if append_time else time_delta
+                    table[u64(batch), u64(BASE_TIMESTAMP)], 0 if append_time else time_delta
                 )
                 timestamp_types[u64(row)] = append_time
+                spans[u64(row), u64(KEY)] = key
+                spans[u64(row), u64(KEY + 1)] = key_length
+                spans[u64(row), u64(VALUE)] = value
+                spans[u64(row), u64(VALUE + 1)] = value_length
+                spans[u64(row), u64(HEADERS)] = headers
+                spans[u64(row), u64(HEADERS + 1)] = count
+                spans[u64(row), u64(RECORD_END)] = end
                 row += 1
         if position != body_end:
             fault[u64(FAULT_POSITION)] = position
@@ -204,12 +209,11 @@ def window(
     total = key_bytes = value_bytes = 0
     row = first
     while row < len(spans) and row - first < rows_max:
-        span = spans[u64(row)]
-        total += span[u64(RECORD_END)] - span[u64(KEY)]
+        total += spans[u64(row), u64(RECORD_END)] - spans[u64(row), u64(KEY)]
         if total > bytes_max and row > first:
             break
-        key_bytes += max(0, span[u64(KEY + 1)])
-        value_bytes += max(0, span[u64(VALUE + 1)])
+        key_bytes += max(0, spans[u64(row), u64(KEY + 1)])
+        value_bytes += max(0, spans[u64(row), u64(VALUE + 1)])
         row += 1
     return row, key_bytes, value_bytes
 
@@ -230,7 +234,8 @@ def gather(
     for row in range(len(spans)):
         length = spans[u64(row), u64(field + 1)]
         if length >= 0:
-            copy_bytes(data, u64(at), source, u64(spans[u64(row), u64(field)]), u64(length))
+            start = spans[u64(row), u64(field)]
+            copy_bytes(address_of(data), at, address_of(source), start, length)
             at += length
             validity[u64(row >> 3)] |= np.uint8(1 << (row & 7))
         else:
@@ -249,9 +254,9 @@ def measure_headers(source: NDArray[np.uint8], spans: NDArray[np.int64]) -> tupl
         count = spans[u64(row), u64(HEADERS + 1)]
         headers += count
         for _ in range(count):
-            length, position = read_varint(source, position, end, 32)
+            length, position = read_varint(address_of(source), position, end, 32)
             key_bytes += length
-            length, position = read_varint(source, position + length, end, 32)
+            length, position = read_varint(address_of(source), position + length, end, 32)
             length = max(0, length)
             value_bytes += length
             position += length
@@ -285,12 +290,12 @@ def gather_headers(
         else:
             empty += 1
         for _ in range(count):
-            length, position = read_varint(source, position, end, 32)
-            copy_bytes(keys, u64(key_at), source, u64(position), u64(length))
+            length, position = read_varint(address_of(source), position, end, 32)
+            copy_bytes(address_of(keys), key_at, address_of(source), position, length)
             key_at += length
-            length, position = read_varint(source, position + length, end, 32)
+            length, position = read_varint(address_of(source), position + length, end, 32)
             if length >= 0:
-                copy_bytes(values, u64(value_at), source, u64(position), u64(length))
+                copy_bytes(address_of(values), value_at, address_of(source), position, length)
                 validity[u64(header >> 3)] |= np.uint8(1 << (header & 7))
                 value_at += length
                 position += length

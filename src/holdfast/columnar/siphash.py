@@ -8,7 +8,7 @@ the kernels check each start and length, and answer False where one does not fit
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columnar.compiled import i64, kernel, load_word, u64
+from holdfast.columnar.compiled import Address, address_of, byte_at, i64, kernel, u64, word_at
 
 INITIAL_0 = u64(0x736F6D6570736575)
 INITIAL_1 = u64(0x646F72616E646F6D)
@@ -44,21 +44,21 @@ def mixed(
 
 
 @kernel
-def last_word(data: NDArray[np.uint8], end: int, left: int, length: int) -> np.uint64:
+def last_word(data: Address, end: int, left: int, length: int) -> np.uint64:
     """The last 0 to 7 bytes, and the length in the highest byte."""
     word = u64(length) << u64(56)
     if left == 0:
         return word
     if end >= 8:
-        return word | (load_word(data, u64(end - 8)) >> u64(64 - 8 * left))
+        return word | (word_at(data, end - 8) >> u64(64 - 8 * left))
     for i in range(left):
-        word |= u64(data[u64(end - left + i)]) << u64(8 * i)
+        word |= u64(byte_at(data, end - left + i)) << u64(8 * i)
     return word
 
 
 @kernel
 def siphash(
-    data: NDArray[np.uint8], start: int, length: int, k0: np.uint64, k1: np.uint64
+    data: Address, start: int, length: int, k0: np.uint64, k1: np.uint64
 ) -> tuple[np.uint64, np.uint64]:
     """The two words of the hash of a stretch that the caller has found to be there."""
     v0 = k0 ^ INITIAL_0
@@ -68,7 +68,7 @@ def siphash(
     left = length & 7
     end = start + length
     for position in range(start, end - left, 8):
-        word = load_word(data, u64(position))
+        word = word_at(data, position)
         v3 ^= word
         v0, v1, v2, v3 = mixed(v0, v1, v2, v3, 2)
         v0 ^= word
@@ -98,7 +98,9 @@ def hash_variable(
         end = i64(offsets[u64(row + 1)])
         if start < 0 or end < start or end > len(data):
             return False
-        low[u64(row)], high[u64(row)] = siphash(data, start, end - start, key[0], key[1])
+        low[u64(row)], high[u64(row)] = siphash(
+            address_of(data), start, end - start, key[0], key[1]
+        )
     return True
 
 
@@ -114,7 +116,9 @@ def hash_fixed(
     if len(low) * width > len(data):
         return False
     for row in range(len(low)):
-        low[u64(row)], high[u64(row)] = siphash(data, row * width, width, key[0], key[1])
+        low[u64(row)], high[u64(row)] = siphash(
+            address_of(data), row * width, width, key[0], key[1]
+        )
     return True
 
 
@@ -129,7 +133,7 @@ def mark_nulls(
     """Put the hash of null where the bit of a row is not set."""
     if (offset + len(low) + 7) // 8 > len(validity):
         return False
-    null_low, null_high = siphash(validity, 0, 0, key[0] ^ NULL_KEY, key[1])
+    null_low, null_high = siphash(address_of(validity), 0, 0, key[0] ^ NULL_KEY, key[1])
     for row in range(len(low)):
         bit = offset + row
         if not (validity[u64(bit >> 3)] >> np.uint8(bit & 7)) & np.uint8(1):

@@ -119,7 +119,7 @@ mutations = st.lists(
 
 
 @given(record_lists, mutations, st.integers(0, 12), st.binary(max_size=6), st.booleans())
-@settings(max_examples=1_500, deadline=None)
+@settings(max_examples=600, deadline=None)
 def test_both_decoders_agree_on_what_is_damaged_under_a_right_crc(
     records: list[Record],
     changes: list[tuple[int, int]],
@@ -155,7 +155,7 @@ def test_both_decoders_agree_on_damaged_compressed_bytes(
 
 @given(st.binary(max_size=64), st.integers(0, 6), st.integers(-2, 6))
 @example(b"\x0e" + b"\x00" * 7, 1, 0)
-@settings(max_examples=1_000, deadline=None)
+@settings(max_examples=600, deadline=None)
 def test_both_decoders_agree_on_arbitrary_bodies(body: bytes, count: int, last_delta: int):
     batch = framed(body, count=count, last_delta=last_delta)
     assert by_columns(batch) == by_records(batch)

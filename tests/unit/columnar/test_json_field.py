@@ -62,7 +62,7 @@ def expected(document: Any, path: tuple[str, ...], text: str) -> bytes | None:
     layouts,
     st.booleans(),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_a_field_is_what_the_json_module_reads(
     documents: list[dict[str, Any]], path: tuple[str, ...], layout: Any, ascii_only: bool
 ):
@@ -104,7 +104,7 @@ pieces = st.lists(
 @example('{"id":01}')
 @example('{"a":{"id":2},"id":3}')
 @example('{"id":1,}')
-@settings(max_examples=2_000, deadline=None)
+@settings(max_examples=600, deadline=None)
 def test_sound_json_is_read_and_unsound_json_before_the_field_is_null(text: str):
     try:
         document = strict(text)
