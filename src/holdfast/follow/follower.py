@@ -79,7 +79,7 @@ class Follower:
         async with self._refreshing:
             if not self._lanes:
                 await self._open_lanes()
-            await asyncio.gather(*(lane.refresh() for lane in self._lanes.values()))
+            await self._refresh_lanes()
             # After the data lanes: a partition is removed there only when the deletion of its topic
             # is durable here, so none is ever seen emptied under a topic that seems to live.
             await self._control.refresh()
@@ -87,6 +87,15 @@ class Follower:
                 lane.state.collectable.clear()
                 lane.forget_starts_up_to(lane.state.rewritten_up_to)
             self._check_served()
+
+    async def _refresh_lanes(self) -> None:
+        # All of them end before one that failed is told: the next refresh must find none at work.
+        outcomes = await asyncio.gather(
+            *(lane.refresh() for lane in self._lanes.values()), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     async def _open_lanes(self) -> None:
         await self._control.refresh()

@@ -18,6 +18,8 @@ from holdfast.lane.state import StateKind, StateT
 from holdfast.store.interface import Store
 
 READS_AT_ONCE_MAX = 16
+FOLLOWED_AT_ONCE_MAX = 1_000
+"""Further behind, the newest snapshot is a shorter way than one object after the other."""
 
 
 class FollowedLane(Generic[StateT]):
@@ -54,6 +56,7 @@ class FollowedLane(Generic[StateT]):
             await self._recover()
             return
         at_once = 1
+        limit = self._recovered.cursor.next_number + FOLLOWED_AT_ONCE_MAX
         while True:
             first = self._recovered.cursor.next_number
             heads = await self._heads(first, at_once)
@@ -66,6 +69,9 @@ class FollowedLane(Generic[StateT]):
             for head in heads:
                 self._take(self._recovered, head)
             if len(heads) < at_once:
+                return
+            if self._recovered.cursor.next_number >= limit:
+                await self._recover()
                 return
             at_once = min(READS_AT_ONCE_MAX, 2 * at_once)
 

@@ -18,8 +18,9 @@ from tests.unit.lane.world import HookedStore
 
 from holdfast.broker.broker import Broker
 from holdfast.cluster.facts import TopicDeleted
-from holdfast.errors import ConfigurationError, CorruptObject
+from holdfast.errors import ConfigurationError, CorruptObject, RetryError
 from holdfast.follow.follower import Follower
+from holdfast.follow.lane import FOLLOWED_AT_ONCE_MAX
 from holdfast.follow.stretches import Stretch
 from holdfast.identifiers import PartitionId
 from holdfast.lane.entry import HEADER_BYTES, parse_header
@@ -114,6 +115,47 @@ def test_a_refresh_reads_only_objects_that_are_new():
         store.calls.clear()
         await follower.refresh()
         assert len([key for operation, key in store.calls if operation == "read"]) == 2
+
+    simulate(test)
+
+
+def test_a_follower_that_is_far_behind_takes_the_newest_snapshot():
+    async def test(world: Cluster) -> None:
+        broker = await world.broker(snapshot_every=100)
+        topic_id = await topic(broker)
+        store = world.store_of_its_own()
+        follower = await follower_of(world, store)
+        await fill(broker, 3 * FOLLOWED_AT_ONCE_MAX)
+        store.calls.clear()
+        await follower.refresh()
+        read = [key for operation, key in store.calls if operation == "read"]
+        assert len(read) < FOLLOWED_AT_ONCE_MAX + 300
+        assert follower.bounds(PartitionId(topic_id, 0)) == (0, log_of(broker).high_watermark)
+
+    simulate(test)
+
+
+def test_a_refresh_that_failed_in_one_lane_can_be_made_again():
+    async def test(world: Cluster) -> None:
+        broker = await world.broker(lanes=2)
+        topic_id = await topic(broker, partitions=2)
+        store = world.store_of_its_own()
+        follower = await follower_of(world, store)
+
+        async def fail(operation: str, key: str) -> None:
+            if operation == "read" and key.startswith("lanes/0001/"):
+                raise RetryError("not now")
+
+        for partition in (0, 1):
+            await fill(broker, 40, partition=partition)
+        store.before.append(fail)
+        with pytest.raises(RetryError):
+            await follower.refresh()
+        store.before.clear()
+        await follower.refresh()
+        for partition in (0, 1):
+            bounds = follower.bounds(PartitionId(topic_id, partition))
+            assert bounds == (0, log_of(broker, partition=partition).high_watermark)
 
     simulate(test)
 
