@@ -15,6 +15,7 @@ from holdfast.client.cluster import Cluster
 from holdfast.environment import SystemEnvironment
 from holdfast.follow.follower import Follower
 from holdfast.spark.kafka_options import ClientOptions, tls_context
+from holdfast.store.address import open_store
 from holdfast.store.interface import Store
 from holdfast.store.read_only import open_read_only
 
@@ -31,6 +32,7 @@ class Worker:
         self.environment = SystemEnvironment()
         self._loop = _new_loop()
         self._stores: dict[str, Store] = {}
+        self._writable: dict[str, Store] = {}
         self._followers: dict[str, Follower] = {}
         self._clusters: dict[ClientOptions, Cluster] = {}
         thread = threading.Thread(target=self._loop.run_forever, name="holdfast-io", daemon=True)
@@ -57,6 +59,13 @@ class Worker:
                 url, environment=self.environment, silence_s_max=STORE_SILENCE_S_MAX
             )
             self._stores[url] = store
+        return store
+
+    def writable(self, url: str) -> Store:
+        """The store at an address, for sinks."""
+        store = self._writable.get(url)
+        if store is None:
+            store = self._writable[url] = open_store(url, environment=self.environment)
         return store
 
     def follower(self, url: str) -> Follower:

@@ -1,0 +1,154 @@
+"""Rows on their way to their bucket: few large binary rows through Spark's shuffle.
+
+Runs on executors. Owns the columns of the exchange. A row of Spark's costs about a microsecond on
+each side of a shuffle, whatever is in it; so a batch is cut by bucket here, and each piece is one
+row, whose content Spark never looks at.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columnar.arrow import RecordBatch, pa
+from holdfast.keyed_state.pinned import bucket_of
+from holdfast.spark.rows import Keys, event_times, records
+
+SCHEMA_TEXT = "task int, bucket int, origin bigint, keyless boolean, piece binary"
+SCHEMA: Any = pa.schema(
+    [
+        ("task", pa.int32()),
+        ("bucket", pa.int32()),
+        ("origin", pa.int64()),
+        ("keyless", pa.bool_()),
+        ("piece", pa.binary()),
+    ]
+)
+LOW, HIGH, TIME = "__low", "__high", "__time"
+ROWS_PER_CUT = 200_000
+"""Small batches are joined before they are cut: each piece costs a kilobyte beside its rows."""
+BYTES_PER_CUT = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cutter:
+    """Cuts the rows of one task by bucket."""
+
+    by: tuple[str, ...]
+    event_time: str | None
+    buckets: int
+    tasks: int
+    hash_seed: int
+
+    def pieces(self, batches: Iterable[Any], *, task: int) -> Iterator[RecordBatch]:
+        """The exchange rows of one task; `task` keeps the order of rows across tasks."""
+        for number, joined in enumerate(_joined(records(batches))):
+            yield self._cut(joined, (task << 32) | number)
+
+    def _cut(self, batch: RecordBatch, origin: int) -> RecordBatch:
+        keys = Keys(batch, self.by, self.hash_seed)
+        buckets = bucket_of(keys.low, self.buckets)
+        buckets[keys.keyless] += self.buckets
+        order = np.argsort(buckets, kind="stable")
+        ranked = buckets[order]
+        starts = np.flatnonzero(np.concatenate(([True], ranked[1:] != ranked[:-1])))
+        ends = np.append(starts[1:], ranked.size)
+        sorted_rows: Any = pa.Table.from_batches([_with_keys(batch, keys, self.event_time)])
+        sorted_rows = sorted_rows.take(pa.array(order)).combine_chunks().to_batches()[0]
+        rows: list[tuple[int, int, bytes]] = []
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            piece = sorted_rows.slice(start, end - start)
+            rows.append((int(ranked[start]), origin, to_ipc(piece)))
+        return self._exchange(rows)
+
+    def _exchange(self, rows: list[tuple[int, int, bytes]]) -> RecordBatch:
+        buckets = [bucket % self.buckets for bucket, _, _ in rows]
+        columns = [
+            pa.array([bucket % self.tasks for bucket in buckets], pa.int32()),
+            pa.array(buckets, pa.int32()),
+            pa.array([origin for _, origin, _ in rows], pa.int64()),
+            pa.array([bucket >= self.buckets for bucket, _, _ in rows], pa.bool_()),
+            pa.array([piece for _, _, piece in rows], pa.binary()),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _with_keys(batch: Any, keys: Keys, event_time: str | None) -> Any:
+    columns = [*batch.columns, pa.array(keys.low), pa.array(keys.high)]
+    columns.append(pa.array(event_times(batch, event_time)))
+    names = [*batch.schema.names, LOW, HIGH, TIME]
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _joined(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
+    waiting: list[RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= ROWS_PER_CUT or size >= BYTES_PER_CUT:
+            yield _one(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield _one(waiting)
+
+
+def _one(batches: list[RecordBatch]) -> RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def to_ipc(batch: Any) -> bytes:
+    """A batch with its schema, as one value."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """One row of the exchange, opened."""
+
+    bucket: int
+    origin: int
+    keyless: bool
+    rows: Any
+    """A table, with the columns of keys and time at its end."""
+
+
+def opened(batches: Iterable[Any]) -> Iterator[Piece]:
+    """The pieces that came to a task, in no order."""
+    for batch in batches:
+        for row in range(batch.num_rows):
+            with pa.ipc.open_stream(batch.column(4)[row].as_buffer()) as reader:
+                table = reader.read_all()
+            yield Piece(
+                bucket=batch.column(1)[row].as_py(),
+                origin=batch.column(2)[row].as_py(),
+                keyless=batch.column(3)[row].as_py(),
+                rows=table,
+            )
+
+
+def halves(table: Any) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """The high and the low half of each row's hash."""
+    return _numbers(table, HIGH).view(np.uint64), _numbers(table, LOW).view(np.uint64)
+
+
+def times(table: Any) -> NDArray[np.int64]:
+    return _numbers(table, TIME)
+
+
+def _numbers(table: Any, name: str) -> Any:
+    return table.column(name).to_numpy()
+
+
+def without_keys(table: Any) -> Any:
+    return table.drop_columns([LOW, HIGH, TIME])

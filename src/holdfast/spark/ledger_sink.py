@@ -1,0 +1,230 @@
+"""One micro-batch into a ledgered sink: source offsets, state and output become visible together.
+
+Runs on the driver, as the function of foreachBatch. Owns the order: ask the ledger, run the tasks
+on the state that its newest entry pins, publish one entry. That entry is the commit point; Spark's
+own commit comes later and may be lost. Must never publish twice, nor on top of an entry that it
+has not seen.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from holdfast.errors import StopError
+from holdfast.keyed_state.pinned import (
+    Pinned,
+    RunInfo,
+    decode_pinned,
+    encode_pinned,
+    next_watermark,
+    nothing_pinned,
+    refusal,
+)
+from holdfast.landing.ledger import Committed, Ledger
+from holdfast.landing.ledger_entry import Effects, Entry, MicroBatch, OutputFile
+from holdfast.landing.ledger_rules import AlreadyCommitted, Refusal, Refused
+from holdfast.spark.checkpoint import Checkpoint
+from holdfast.spark.exchange import SCHEMA_TEXT, Cutter
+from holdfast.spark.job import CLOCK_ALLOWANCE_MS, Dedup, Job
+from holdfast.spark.tasks import (
+    REPORT_TEXT,
+    DedupTask,
+    TaskReport,
+    WriteTask,
+    decode_report,
+)
+from holdfast.spark.worker import worker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LOGGER = logging.getLogger("holdfast.spark.sink")
+OVERTAKEN_TRIES = 3
+
+
+class SinkRefused(StopError):
+    """The ledger does not take this micro-batch: going on would double or skip records."""
+
+
+class Follower(Protocol):
+    """Somebody who is told of committed entries, again and again until it has them: a table."""
+
+    def catch_up(self, ledger: Ledger) -> None: ...
+
+
+class _Task(Protocol):
+    def run(self, batches: Iterable[Any], *, task: int) -> Iterator[Any]: ...
+
+
+class LedgerSink:
+    """The function of foreachBatch, and what it has done so far."""
+
+    def __init__(
+        self, job: Job, checkpoint: Checkpoint, *, followers: tuple[Follower, ...] = ()
+    ) -> None:
+        self.job = job
+        self.last: Entry | None = None
+        """The newest entry of the ledger, after each micro-batch."""
+        self.totals: dict[str, int] = {}
+        self._checkpoint = checkpoint
+        self._followers = followers
+        self._ledger: Ledger | None = None
+        self._swept_at = 0
+
+    def __call__(self, frame: "DataFrame", batch_id: int) -> None:
+        ledger = self.ledger()
+        for _ in range(OVERTAKEN_TRIES):
+            head = worker().run(ledger.refresh())
+            known = tuple(source.end for source in head.sources) if head is not None else None
+            batch = self._checkpoint.micro_batch(batch_id, known)
+            outcome = self._run(frame, ledger, batch)
+            if isinstance(outcome, Refused):
+                if outcome.refusal is Refusal.OVERTAKEN:
+                    continue  # files were rewritten meanwhile: the same rows, on the newest entry
+                raise SinkRefused(outcome.message)
+            self._note(outcome)
+            for follower in self._followers:
+                follower.catch_up(ledger)
+            return
+        raise SinkRefused(
+            f"sink {self.job.output.sink_id}: other entries came between {OVERTAKEN_TRIES} times;"
+            " stop whatever else writes to this ledger, and start the query again"
+        )
+
+    def ledger(self) -> Ledger:
+        """The ledger of the sink, opened once."""
+        if self._ledger is None:
+            here = worker()
+            output = self.job.output
+            self._ledger = here.run(
+                Ledger.open(
+                    here.writable(output.store), output.sink_id, environment=here.environment
+                )
+            )
+        return self._ledger
+
+    def _run(
+        self, frame: "DataFrame", ledger: Ledger, batch: MicroBatch
+    ) -> Committed | AlreadyCommitted | Refused:
+        decision = worker().run(ledger.plan(batch))
+        if isinstance(decision, AlreadyCommitted | Refused):
+            return decision
+        pinned = self._pinned(ledger.head)
+        reports = _reports(frame, self.job, decision.n, pinned)
+        effects = self._effects(reports, pinned)
+        return worker().run(ledger.commit(batch, effects, n=decision.n))
+
+    def _pinned(self, head: Entry | None) -> Pinned | None:
+        """The state that the newest entry names, and no other; refused where the job is another."""
+        dedup = self.job.dedup
+        state = head.state if head is not None else b""
+        if dedup is None:
+            if state:
+                raise SinkRefused(
+                    f"sink {self.job.output.sink_id}: the ledger pins state, and the job now keeps"
+                    " none: put the pipeline back as it was, or give it a new sink id"
+                )
+            return None
+        if head is not None and not state:
+            raise SinkRefused(
+                f"sink {self.job.output.sink_id}: {head.n + 1} micro-batches were committed without"
+                " dedup, and it does not know their keys: give the pipeline a new sink id"
+            )
+        if not state:
+            seed = worker().environment.random().getrandbits(63)
+            return nothing_pinned(dedup.operator(), buckets=dedup.buckets, hash_seed=seed)
+        pinned = decode_pinned(state)
+        problem = refusal(pinned, dedup.operator(), sink_id=self.job.output.sink_id)
+        if problem is not None:
+            raise SinkRefused(problem)
+        return pinned
+
+    def _effects(self, reports: list[TaskReport], pinned: Pinned | None) -> Effects:
+        files: list[OutputFile] = []
+        runs: dict[int, list[RunInfo]] = {}
+        counts: dict[str, int] = {}
+        times: list[int] = []
+        for report in reports:
+            files += report.files
+            runs.update(report.runs)
+            for name, number in report.counts.items():
+                counts[name] = counts.get(name, 0) + number
+            if report.event_time_max_ms is not None:
+                times.append(report.event_time_max_ms)
+        if pinned is None:
+            return Effects(files=tuple(files), counts=counts)
+        watermark = next_watermark(
+            pinned.event_time_watermark_ms,
+            max(times, default=None),
+            now_ms=worker().environment.now_ms(),
+            allowance_ms=CLOCK_ALLOWANCE_MS,
+        )
+        after = pinned.with_runs(runs, event_time_watermark_ms=watermark)
+        counts["state_rows"] = sum(run.rows for bucket in after.runs for run in bucket)
+        counts["state_bytes"] = sum(run.bytes for bucket in after.runs for run in bucket)
+        return Effects(
+            files=tuple(files),
+            state=encode_pinned(after),
+            counts=counts,
+            event_time_watermark_ms=watermark,
+        )
+
+    def _note(self, outcome: Committed | AlreadyCommitted) -> None:
+        if isinstance(outcome, AlreadyCommitted):
+            self.last = self.ledger().head
+            LOGGER.info("micro_batch_known sink=%s n=%d", self.job.output.sink_id, outcome.n)
+            return
+        self.last = outcome.entry
+        for name, number in outcome.entry.counts.items():
+            is_gauge = name.startswith("state_")
+            self.totals[name] = number if is_gauge else self.totals.get(name, 0) + number
+
+
+def _reports(frame: "DataFrame", job: Job, number: int, pinned: Pinned | None) -> list[TaskReport]:
+    """Run the tasks, and gather what they report."""
+    if job.dedup is None or pinned is None:
+        done = _mapped(frame, partial(_in_task, WriteTask(job=job, number=number)), REPORT_TEXT)
+    else:
+        done = _deduplicated(frame, job, job.dedup, number, pinned)
+    return [decode_report(bytes(row[0])) for row in done.collect()]
+
+
+def _deduplicated(
+    frame: "DataFrame", job: Job, dedup: Dedup, number: int, pinned: Pinned
+) -> "DataFrame":
+    tasks = max(1, min(pinned.buckets, frame.sparkSession.sparkContext.defaultParallelism))
+    cutter = Cutter(
+        by=dedup.by,
+        event_time=dedup.event_time,
+        buckets=pinned.buckets,
+        tasks=tasks,
+        hash_seed=pinned.hash_seed,
+    )
+    judge = DedupTask(job=job, dedup=dedup, number=number, pinned=pinned)
+    pieces = _mapped(frame, partial(_cut_in_task, cutter), SCHEMA_TEXT)
+    return _mapped(pieces.repartitionById(tasks, "task"), partial(_in_task, judge), REPORT_TEXT)
+
+
+def _mapped(frame: "DataFrame", run: Callable[[Iterable[Any]], Iterator[Any]], schema: str) -> Any:
+    return cast(Any, frame).mapInArrow(run, schema)
+
+
+def _in_task(task: _Task, batches: Iterable[Any]) -> Iterator[Any]:
+    return task.run(batches, task=_partition_id())
+
+
+def _cut_in_task(cutter: Cutter, batches: Iterable[Any]) -> Iterator[Any]:
+    return cutter.pieces(batches, task=_partition_id())
+
+
+def _partition_id() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context.partitionId() if context is not None else 0
+
+
+def state_of(entry: Entry) -> Mapping[str, int]:
+    """The size of the state that an entry pins, for people."""
+    return {name: n for name, n in entry.counts.items() if name.startswith("state_")}

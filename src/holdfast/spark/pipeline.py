@@ -1,0 +1,124 @@
+"""Pipelines in a few words: `pipeline(stream).dedup(...).to(...).start(...)`.
+
+Owns the builder that users call. Each step gives a new Pipeline; nothing runs before start. Must
+never decide anything that the ledger or the job decides.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from holdfast.errors import ConfigurationError
+from holdfast.keyed_state.dedup import DedupSettings, LatePolicy
+from holdfast.spark.checkpoint import open_checkpoint
+from holdfast.spark.job import BUCKETS_DEFAULT, Dedup, Job, Output
+from holdfast.spark.ledger_sink import LedgerSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
+_UNITS_MS = {
+    ("ms", "millisecond", "milliseconds"): 1,
+    ("s", "second", "seconds"): 1_000,
+    ("m", "min", "minute", "minutes"): 60_000,
+    ("h", "hour", "hours"): 3_600_000,
+    ("d", "day", "days"): 86_400_000,
+    ("w", "week", "weeks"): 604_800_000,
+}
+
+
+def duration_ms(text: str) -> int:
+    """Milliseconds of "10 minutes", "24h", "1 day 6 hours"; the words are those of Spark."""
+    total = 0.0
+    position = 0
+    lower = text.lower()
+    for found in _DURATION.finditer(lower):
+        unit = next((ms for names, ms in _UNITS_MS.items() if found[2] in names), None)
+        if found.start() != position or unit is None:
+            break
+        total += float(found[1]) * unit
+        position = found.end()
+    if not lower or position != len(lower):
+        raise ConfigurationError(f'{text!r} is no duration: write it as "10 minutes" or "24 hours"')
+    return round(total)
+
+
+def pipeline(stream: "DataFrame") -> "Pipeline":
+    """Begin a pipeline on a streaming DataFrame."""
+    return Pipeline(stream=stream)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A query that runs, and its sink, for progress and counts."""
+
+    query: "StreamingQuery"
+    sink: LedgerSink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipeline:
+    """What was asked for so far."""
+
+    stream: "DataFrame"
+    deduplicated: Dedup | None = None
+    output: Output | None = None
+
+    def dedup(
+        self,
+        by: str | Sequence[str],
+        *,
+        within: str | None = None,
+        event_time: str | None = None,
+        lateness: str | None = None,
+        late: Literal["keep", "divert"] = "keep",
+        buckets: int = BUCKETS_DEFAULT,
+    ) -> "Pipeline":
+        """Let each key through once: within a span of event time, or for ever where it is None.
+
+        A record that comes so late that its twin may be forgotten is kept, or diverted into files
+        of their own (`late="divert"`); both are counted. A record with no key is kept.
+        """
+        if late not in ("keep", "divert"):
+            raise ConfigurationError(f'late is {late!r}: use "keep" or "divert"')
+        settings = DedupSettings(
+            within_ms=duration_ms(within) if within is not None else None,
+            lateness_ms=duration_ms(lateness) if lateness is not None else None,
+            late=LatePolicy(late),
+        )
+        columns = (by,) if isinstance(by, str) else tuple(by)
+        wanted = Dedup(by=columns, settings=settings, event_time=event_time, buckets=buckets)
+        return replace(self, deduplicated=wanted)
+
+    def to(
+        self,
+        store: str,
+        *,
+        sink_id: str,
+        format: Literal["parquet", "jsonl.zst"] = "parquet",
+        partition_by: Sequence[str] = (),
+    ) -> "Pipeline":
+        """Files in a store, visible only through the ledger of this sink id."""
+        wanted = Output(
+            store=store, sink_id=sink_id, format=format, partition_by=tuple(partition_by)
+        )
+        return replace(self, output=wanted)
+
+    def start(
+        self, checkpoint: str, *, trigger: Mapping[str, Any] | None = None, name: str | None = None
+    ) -> Running:
+        """Start the query; `trigger` is as for Spark: {"availableNow": True}."""
+        if self.output is None:
+            raise ConfigurationError('say where the output goes: .to("s3://...", sink_id="...")')
+        job = Job(output=self.output, dedup=self.deduplicated)
+        sink = LedgerSink(job, open_checkpoint(self.stream.sparkSession, checkpoint))
+        sink.ledger()
+        writer = self.stream.writeStream.foreachBatch(sink)
+        writer = writer.option("checkpointLocation", checkpoint)
+        if name is not None:
+            writer = writer.queryName(name)
+        writer = cast(Any, writer).trigger(**(trigger or {"processingTime": "1 second"}))
+        return Running(query=writer.start(), sink=sink)
