@@ -38,7 +38,7 @@ from holdfast.records.compression import Buffer, Codec, decompress
 from holdfast.records.record import UNCOMPRESSED_BYTES_MAX, decode_batch
 
 ROWS_PER_BATCH = 50_000
-BYTES_PER_BATCH = 64 * 1024 * 1024
+BYTES_PER_BATCH = 32 * 1024 * 1024
 BYTES_PER_BATCH_MAX = 2**31 - 1
 """What the 32-bit offsets of a binary column can say."""
 OFFSET_MAX = 2**63 - 1
