@@ -115,13 +115,14 @@ def _echo(report: Report, swept: dict[str, Swept], *, files: bool, verified: boo
     if report.sinks:
         echo_table(
             "LEDGERS",
-            ["sink", "entries", "files", "rows", "bytes", "orphans", "replaced"],
+            ["sink", "entries", "files", "rows", "late", "bytes", "orphans", "replaced"],
             [
                 (
                     row.sink_id,
                     row.entries,
                     len(row.files),
                     row.rows,
+                    row.late_rows,
                     shown_bytes(row.bytes),
                     len(row.orphans),
                     len(row.replaced),

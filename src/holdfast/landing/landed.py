@@ -15,7 +15,7 @@ from holdfast.landing.facts import Facts
 from holdfast.landing.formats.known import format_named
 from holdfast.landing.keys import ORIGIN_NAME, KeyTemplate, offset_in
 from holdfast.landing.ledger import Ledger, read_entry
-from holdfast.landing.ledger_entry import NO_HASH, OutputFile, check_link, entry_key
+from holdfast.landing.ledger_entry import NO_HASH, FileRole, OutputFile, check_link, entry_key
 from holdfast.landing.ledger_summary import BLOCK, EntryFiles, files_of, read_summary
 from holdfast.landing.objects import read_facts, read_proved
 from holdfast.landing.origin import Origin, read_origin
@@ -62,9 +62,16 @@ async def committed_files(
     )
 
 
-async def files(store: Store, sink_id: str, *, environment: Environment) -> tuple[OutputFile, ...]:
-    """The committed files of a sink, for readers."""
-    return (await committed_files(store, sink_id, environment=environment)).files
+async def files(
+    store: Store,
+    sink_id: str,
+    *,
+    environment: Environment,
+    role: FileRole | None = FileRole.ROWS,
+) -> tuple[OutputFile, ...]:
+    """The committed files of a sink, for readers; those of every role where it is None."""
+    found = await committed_files(store, sink_id, environment=environment)
+    return tuple(file for file in found.files if role in (None, file.role))
 
 
 async def objects(

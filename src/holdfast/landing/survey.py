@@ -15,7 +15,7 @@ from holdfast.landing.data_files import checksum_of, data_prefix, number_of, sin
 from holdfast.landing.facts import Facts
 from holdfast.landing.keys import KeyTemplate, offset_in
 from holdfast.landing.landed import CommittedFiles, committed_files, is_origin_key
-from holdfast.landing.ledger_entry import OutputFile, entry_prefix
+from holdfast.landing.ledger_entry import FileRole, OutputFile, entry_prefix
 from holdfast.landing.objects import read_facts, read_proved
 from holdfast.landing.origin import Origin, read_origin
 from holdfast.landing.parallel import AT_ONCE, each
@@ -64,6 +64,8 @@ class SinkReport:
     entries: int
     files: tuple[OutputFile, ...]
     rows: int
+    late_rows: int
+    """In files apart, for records that came too late to be judged."""
     bytes: int
     orphans: tuple[ObjectEntry, ...]
     """Named by no entry: they never count."""
@@ -266,7 +268,8 @@ class _Survey:
                 sink_id=sink_id,
                 entries=committed.entries,
                 files=committed.files,
-                rows=sum(file.rows for file in committed.files),
+                rows=_rows(committed.files, FileRole.ROWS),
+                late_rows=_rows(committed.files, FileRole.LATE),
                 bytes=sum(file.bytes for file in committed.files),
                 orphans=tuple(there.values()),
                 replaced=replaced,
@@ -301,3 +304,7 @@ class _Survey:
         except (CorruptObject, ObjectNotFound) as error:
             return str(error)
         return None
+
+
+def _rows(files: tuple[OutputFile, ...], role: FileRole) -> int:
+    return sum(file.rows for file in files if file.role is role)
