@@ -71,8 +71,8 @@ class Sink:
     def attempt(self, rows: list[Row]) -> tuple[list[str], dict[int, DedupDone]]:
         self.attempts += 1
         keys = np.array([key for key, _ in rows], np.uint64)
-        # Half of the keys share their high half: ties must be told apart by the low one.
-        high, low = (keys >> np.uint64(1)) << np.uint64(61), keys * np.uint64(0x9E3779B97F4A7C15)
+        # Neighbours share their high half: ties must be told apart by the low one.
+        high, low = (keys >> np.uint64(2)) << np.uint64(61), keys * np.uint64(0x9E3779B97F4A7C15)
         times = np.array([time for _, time in rows], np.int64)
         buckets = bucket_of(low, BUCKETS)
         fates = [""] * len(rows)

@@ -64,7 +64,7 @@ class Sink:
 def split(events: list[Event]):
     """For each bucket the hashes, event times, columns and order, rows turned around."""
     keys = np.array([key for key, _, _ in events], np.uint64)
-    high, low = (keys >> np.uint64(1)) << np.uint64(61), keys * np.uint64(0x9E3779B97F4A7C15)
+    high, low = (keys >> np.uint64(2)) << np.uint64(61), keys * np.uint64(0x9E3779B97F4A7C15)
     times = np.array([time for _, time, _ in events], np.int64)
     table = pa.table(
         {

@@ -59,17 +59,20 @@ class DedupSettings(msgspec.Struct, frozen=True, kw_only=True):
             if span is not None and not 0 <= span <= SPAN_MS_MAX:
                 raise CallError(f"dedup: {name} is {span}; 0 to {SPAN_MS_MAX} are possible")
 
+    @property
+    def _lateness_ms(self) -> int:
+        return (self.within_ms or 0) if self.lateness_ms is None else self.lateness_ms
+
     def operator(self, **parameters: object) -> Operator:
         """What the ledger pins; the caller adds its key columns and the like."""
-        mine = {"within_ms": self.within_ms, "lateness_ms": self.lateness_ms}
+        mine = {"within_ms": self.within_ms, "lateness_ms": self._lateness_ms}
         return Operator(kind=KIND, parameters={**parameters, **mine})
 
     def late_before_ms(self, watermark_ms: int | None) -> int:
         """Records before this are late where they are no duplicates."""
         if self.within_ms is None or watermark_ms is None:
             return TIME_MIN
-        lateness = self.within_ms if self.lateness_ms is None else self.lateness_ms
-        return max(TIME_MIN, watermark_ms - lateness)
+        return max(TIME_MIN, watermark_ms - self._lateness_ms)
 
     def horizon_ms(self, watermark_ms: int | None) -> int:
         """Entries before this are forgotten."""

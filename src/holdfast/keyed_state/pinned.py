@@ -109,8 +109,7 @@ def refusal(pinned: Pinned, operator: Operator, *, sink_id: str) -> str | None:
             f"the state of sink {sink_id!r} was made by {before.kind!r}, and the pipeline now has"
             f" {operator.kind!r}: {_REMEDY}"
         )
-    ours = msgspec.to_builtins(operator.parameters)
-    theirs = msgspec.to_builtins(before.parameters)
+    ours, theirs = _plain(operator.parameters), _plain(before.parameters)
     changed = [
         f"{name} was {theirs.get(name)!r} and is now {ours.get(name)!r}"
         for name in sorted(set(ours) | set(theirs))
@@ -122,6 +121,11 @@ def refusal(pinned: Pinned, operator: Operator, *, sink_id: str) -> str | None:
         f"the state of sink {sink_id!r} was made by another {before.kind!r}:"
         f" {'; '.join(changed)}: {_REMEDY}"
     )
+
+
+def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
+    """As they look after the ledger: a tuple has become a list."""
+    return msgspec.json.decode(msgspec.json.encode(parameters), type=dict[str, Any])
 
 
 _REMEDY = "put the pipeline back as it was, or give it a new sink id and start from the log"
