@@ -78,7 +78,7 @@ class Pace:
 class PartitionStep:
     """One partition's share of a step: its runs, and what they are made into."""
 
-    __slots__ = ("_next", "builder", "log", "new", "replaced", "runs")
+    __slots__ = ("_next", "builder", "log", "new", "runs")
 
     def __init__(self, log: PartitionLog, count: int) -> None:
         self.log = log
@@ -87,7 +87,6 @@ class PartitionStep:
         for mine, column in zip(self.runs.columns(), log.runs.columns(), strict=True):
             mine.extend(column[:count])
         self.builder = SegmentBuilder(log.partition)
-        self.replaced: list[SegmentRef] = []
         self.new: list[SegmentRef] = []
         self._next = 0
 

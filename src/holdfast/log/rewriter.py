@@ -16,15 +16,19 @@ from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import PartitionPurged, Rewritten, RewrittenPartition, SegmentRef
 from holdfast.log.lane_pass import Pace, PartitionStep, ReadAhead, Step, plan_step, slice_run
 from holdfast.log.memory import Payload
-from holdfast.log.partition import PartitionLog, RunColumns
+from holdfast.log.partition import PartitionLog
 from holdfast.log.segment import SegmentBuilder
 from holdfast.log.state import partition_prefix, segment_key
 from holdfast.store.patience import patiently
 from holdfast.store.put_if_absent import Lost, put_if_absent, same_bytes
 
 MERGE_MIN = 8
-"""Steps but the last of a rewrite merge only so many segments: else each would be read and written
-again by the next step."""
+"""Before its last step a rewrite merges no fewer segments, unless they are large together: else
+each would be read and written again after the next step."""
+MERGED_AT_ONCE = 16
+"""So many segments, or as many bytes as one may have, are merged for one fact."""
+LARGE_PART = 4
+"""A segment of this part of the bound is large enough, and is merged no more."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +40,7 @@ class RewriteSettings:
     runs_max: int = 50_000
     segment_bytes_max: int = 64 * 1024 * 1024
     step_bytes_max: int = 128 * 1024 * 1024
-    """How much of the lane one step takes. It is held in memory, beside one segment that is merged
-    with it; a crash undoes no more than this."""
+    """How much of the lane one step takes, which is held in memory. A crash undoes no more."""
     step_entries_max: int = 1_000
     """The same for many small objects: how many of them a step reads."""
     delete_delay_s: float = 60.0
@@ -69,19 +72,24 @@ async def rewrite(lane: DataLane, settings: RewriteSettings) -> int:
             entries_max=settings.step_entries_max,
         )
         is_done = step.up_to == up_to
-        parts = await _rewrite_step(
-            lane, step, settings, pace, merge_min=1 if is_done else MERGE_MIN
-        )
+        written += await _settle(lane, step.up_to, await _rewrite_step(lane, step, settings, pace))
+        written += await _merge(lane, settings, pace, is_last=is_done)
         if not lane.appender.is_open:
             return written
-        lane.appender.add(Rewritten(step.up_to, parts))
-        await lane.appender.flush()
-        written += sum(segment.size_bytes for part in parts for segment in part.segments)
     await asyncio.sleep(settings.delete_delay_s)
     await lane.drop_up_to(up_to, lane.state.claims)
     lane.tail.forget(lane.lane, up_to)
     await collect(lane)
     return written
+
+
+async def _settle(lane: DataLane, up_to: int, parts: list[RewrittenPartition]) -> int:
+    """Make durable what was written: from here on it is no more undone; returns its bytes."""
+    if not lane.appender.is_open:
+        return 0
+    lane.appender.add(Rewritten(up_to, parts))
+    await lane.appender.flush()
+    return sum(segment.size_bytes for part in parts for segment in part.segments)
 
 
 async def _drop_what_others_left(lane: DataLane, settings: RewriteSettings) -> None:
@@ -100,7 +108,7 @@ async def _drop_what_others_left(lane: DataLane, settings: RewriteSettings) -> N
 
 
 async def _rewrite_step(
-    lane: DataLane, step: Step, settings: RewriteSettings, pace: Pace, *, merge_min: int
+    lane: DataLane, step: Step, settings: RewriteSettings, pace: Pace
 ) -> list[RewrittenPartition]:
     """Write the segments of one step; stops early where the lane is no longer ours."""
     objects = ReadAhead(lane, list(step.objects), pace)
@@ -108,7 +116,7 @@ async def _rewrite_step(
         for parts in step.objects.values():
             payload = await objects.next()
             with pace.working():
-                await _hand_out(lane, payload, parts, settings, merge_min)
+                await _hand_out(lane, payload, parts, settings)
             await pace.rest()
             if not lane.appender.is_open:
                 return []
@@ -120,10 +128,10 @@ async def _rewrite_step(
         if partition not in lane.state.partitions:
             continue  # its topic was deleted meanwhile
         with pace.working():
-            await _write_out(lane, part, settings, merge_min)
-        _check_tiles(partition, part.replaced, part.runs, part.new)
-        replaced = [segment.name for segment in part.replaced]
-        rewritten.append(RewrittenPartition(partition, replaced, part.new))
+            part.new.append(await _write_segment(lane, part.builder))
+        part.builder = SegmentBuilder(partition)
+        _check_tiles(partition, part.runs.base[0], part.runs.last[-1], part.new)
+        rewritten.append(RewrittenPartition(partition, [], part.new))
         await pace.rest()
         if not lane.appender.is_open:
             return []
@@ -131,11 +139,7 @@ async def _rewrite_step(
 
 
 async def _hand_out(
-    lane: DataLane,
-    payload: Payload,
-    parts: list[PartitionStep],
-    settings: RewriteSettings,
-    merge_min: int,
+    lane: DataLane, payload: Payload, parts: list[PartitionStep], settings: RewriteSettings
 ) -> None:
     """Give each partition its run of one object; segments that are full are written."""
     runs = [part.next_run() for part in parts]
@@ -143,39 +147,64 @@ async def _hand_out(
     for part, run in zip(parts, runs, strict=True):
         size = part.builder.size_bytes
         if size and size + run.size_bytes > settings.segment_bytes_max:
-            await _write_out(lane, part, settings, merge_min)
+            part.new.append(await _write_segment(lane, part.builder))
+            part.builder = SegmentBuilder(part.log.partition)
         part.builder.add(slice_run(payload, run, part.log, live_bytes=live_bytes))
 
 
-async def _write_out(
-    lane: DataLane, part: PartitionStep, settings: RewriteSettings, merge_min: int
-) -> None:
-    """Make a segment of what has gathered, and of small ones before it where it is the first."""
-    builder = part.builder
-    part.builder = SegmentBuilder(part.log.partition)
-    found = _segments_to_merge(part.log, builder.size_bytes, settings) if not part.new else []
-    if len(found) >= merge_min:
-        part.replaced = found
-        merged = SegmentBuilder(part.log.partition)
-        for segment in found:
-            merged.add([await lane.reader.load_segment(part.log, segment)])
-        merged.extend(builder)
-        builder = merged
-    part.new.append(await _write_segment(lane, builder))
+async def _merge(lane: DataLane, settings: RewriteSettings, pace: Pace, *, is_last: bool) -> int:
+    """Join small segments at the ends of logs, a few for each fact; returns the bytes written.
+
+    Apart from the steps: their length is bounded, and a short life comes to the end of one.
+    """
+    written = segments = size = 0
+    parts: list[RewrittenPartition] = []
+    for log in list(lane.state.partitions.values()):
+        found = _segments_to_merge(log, settings)
+        found_bytes = sum(segment.size_bytes for segment in found)
+        is_worth_it = len(found) >= MERGE_MIN or found_bytes >= settings.segment_bytes_max // 2
+        if not found or not (is_last or is_worth_it):
+            continue
+        with pace.working():
+            parts.append(await _merge_partition(lane, log, found))
+        await pace.rest()
+        segments += len(found)
+        size += found_bytes
+        if segments >= MERGED_AT_ONCE or size >= settings.segment_bytes_max:
+            written += await _settle(lane, lane.state.rewritten_up_to, parts)
+            segments, size, parts = 0, 0, []
+        if not lane.appender.is_open:
+            return written
+    return written + (await _settle(lane, lane.state.rewritten_up_to, parts) if parts else 0)
 
 
-def _segments_to_merge(
-    log: PartitionLog, added_bytes: int, settings: RewriteSettings
-) -> list[SegmentRef]:
-    """The small segments at the end: merging them keeps their number logarithmic."""
-    merged: list[SegmentRef] = []
-    size = added_bytes
-    for segment in reversed(log.segments):
-        if segment.size_bytes > size or size + segment.size_bytes > settings.segment_bytes_max:
+async def _merge_partition(
+    lane: DataLane, log: PartitionLog, found: list[SegmentRef]
+) -> RewrittenPartition:
+    builder = SegmentBuilder(log.partition)
+    for segment in found:
+        builder.add([await lane.reader.load_segment(log, segment)])
+    new = [await _write_segment(lane, builder)]
+    _check_tiles(log.partition, found[0].base_offset, found[-1].last_offset, new)
+    return RewrittenPartition(log.partition, [segment.name for segment in found], new)
+
+
+def _segments_to_merge(log: PartitionLog, settings: RewriteSettings) -> list[SegmentRef]:
+    """The end of the log from the first segment that is no larger than all after it together.
+
+    So each that stays is larger than all after it, or large enough: their number is logarithmic.
+    """
+    first = len(log.segments)
+    size = 0
+    for i in range(len(log.segments) - 1, -1, -1):
+        one = log.segments[i].size_bytes
+        is_large = one * LARGE_PART >= settings.segment_bytes_max
+        if is_large or size + one > settings.segment_bytes_max:
             break
-        merged.append(segment)
-        size += segment.size_bytes
-    return merged[::-1]
+        if one <= size:
+            first = i
+        size += one
+    return log.segments[first:]
 
 
 async def _write_segment(lane: DataLane, builder: SegmentBuilder) -> SegmentRef:
@@ -196,11 +225,8 @@ async def _write_segment(lane: DataLane, builder: SegmentBuilder) -> SegmentRef:
     return built.ref
 
 
-def _check_tiles(
-    partition: PartitionId, replaced: list[SegmentRef], runs: RunColumns, new: list[SegmentRef]
-) -> None:
+def _check_tiles(partition: PartitionId, first: int, last: int, new: list[SegmentRef]) -> None:
     """The new segments must hold exactly the offsets of what they replace."""
-    first = replaced[0].base_offset if replaced else runs.base[0]
     expected = first
     for segment in new:
         if segment.base_offset != expected:
@@ -208,9 +234,9 @@ def _check_tiles(
                 f"{partition}: a rewritten segment starts at {segment.base_offset}, not {expected}"
             )
         expected = segment.last_offset + 1
-    if expected != runs.last[-1] + 1:
+    if expected != last + 1:
         raise InvariantViolation(
-            f"{partition}: rewritten segments end at {expected}, not {runs.last[-1] + 1}"
+            f"{partition}: rewritten segments end at {expected}, not {last + 1}"
         )
 
 

@@ -118,7 +118,10 @@ class SegmentBuilder:
                     f"{self.partition}: after offset {last_offset} comes what is no batch"
                 )
             if size_bytes and base_offset != last_offset + 1:
-                raise self._gap(base_offset, last_offset)
+                raise InvariantViolation(
+                    f"{self.partition}: a segment would have offset {base_offset} follow on"
+                    f" {last_offset}"
+                )
             if not self._bases or block_bytes >= INDEX_INTERVAL_BYTES:
                 self._bases.append(base_offset)
                 self._positions.append(size_bytes)
@@ -132,21 +135,6 @@ class SegmentBuilder:
             position += batch_bytes
         self.size_bytes, self._last_offset, self._block_bytes = size_bytes, last_offset, block_bytes
 
-    def extend(self, later: "SegmentBuilder") -> None:
-        """Take all that another one has gathered, which follows on what is here."""
-        if not later.size_bytes:
-            return
-        if self.size_bytes and later._bases[0] != self._last_offset + 1:
-            raise self._gap(later._bases[0], self._last_offset)
-        self._batches.extend(later._batches)
-        self._joined = None
-        self._bases.extend(later._bases)
-        self._positions.extend(self.size_bytes + position for position in later._positions)
-        self._times.extend(later._times)
-        self._block_bytes = later._block_bytes
-        self._last_offset = later._last_offset
-        self.size_bytes += later.size_bytes
-
     def _keep(self, buffer: Buffer) -> None:
         if len(buffer) >= SMALL_BUFFER_BYTES:
             self._batches.append(buffer)
@@ -156,11 +144,6 @@ class SegmentBuilder:
             self._batches.append(self._joined)
         else:
             self._joined += buffer
-
-    def _gap(self, base_offset: int, last_offset: int) -> InvariantViolation:
-        return InvariantViolation(
-            f"{self.partition}: a segment would have offset {base_offset} follow on {last_offset}"
-        )
 
     def finish(self, attempt: str) -> BuiltSegment:
         """The object; `attempt` makes its name unique."""

@@ -89,38 +89,12 @@ def test_the_head_of_another_partition_or_stretch_is_refused():
             parse_index(P0, ours.ref, head, key="k")
 
 
-def test_a_builder_that_took_over_another_makes_the_same_segment():
-    size = INDEX_INTERVAL_BYTES // 3
-    batches = [stored_batch(10 + i, 1, size=size, timestamp=i) for i in range(12)]
-    first, second = SegmentBuilder(P0), SegmentBuilder(P0)
-    first.add(batches[:6])
-    second.add(batches[6:])
-    first.extend(second)
-    first.extend(SegmentBuilder(P0))
-    built = first.finish("c-x")
-    whole = build_segment(P0, batches, attempt="c-x")
-    assert b"".join(built.body)[built.ref.data_start :] == b"".join(batches)
-    assert built.ref.name == whole.ref.name and built.ref.max_timestamp == 11
-    data = b"".join(built.body)
-    index = parse_index(P0, built.ref, data[: built.ref.data_start], key="k")
-    for i in range(len(index)):
-        block = index.block(i)
-        ((_, header), *_) = walk(data[block.position : block.position + block.size_bytes])
-        assert header.base_offset == block.base_offset
-
-
 @pytest.mark.parametrize("next_offset", [6, 8, 5])
 def test_a_builder_refuses_a_batch_that_does_not_follow(next_offset: int):
     builder = SegmentBuilder(P0)
     builder.add([stored_batch(5, 2)])
     with pytest.raises(InvariantViolation, match="follow on 6"):
         builder.add([stored_batch(next_offset)])
-    later = SegmentBuilder(P0)
-    later.add([stored_batch(next_offset)])
-    builder = SegmentBuilder(P0)
-    builder.add([stored_batch(5, 2)])
-    with pytest.raises(InvariantViolation, match="follow on 6"):
-        builder.extend(later)
 
 
 def test_small_buffers_are_joined_and_large_ones_kept_and_none_is_changed():
