@@ -62,10 +62,26 @@ def test_silence_is_borne_for_a_while_and_then_said_with_the_remedy():
         clock.seconds = 30
         with pytest.raises(StoreUnavailable):
             await store.list("")
-        clock.seconds = 36
+        clock.seconds = 51
         with pytest.raises(RetryError, match="s3://nowhere has not answered for 21 s") as raised:
             await store.size("key")
         assert not isinstance(raised.value, StoreUnavailable)
+
+    asyncio.run(run())
+
+
+def test_an_hour_in_which_nobody_asked_is_no_silence():
+    clock = VirtualClock()
+    silent = SilentStore()
+    store = ReadOnlyStore(silent, environment=SeededEnvironment(seed=1, clock=clock))
+
+    async def run() -> None:
+        silent.is_silent = False
+        assert await store.read("key") == b"bytes"
+        silent.is_silent = True
+        clock.seconds = 3_600
+        with pytest.raises(StoreUnavailable):
+            await store.read("key")
 
     asyncio.run(run())
 
