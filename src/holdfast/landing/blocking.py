@@ -10,20 +10,26 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from holdfast.environment import Environment, SystemEnvironment
+from holdfast.errors import StoreUnavailable
 from holdfast.store.address import open_store
 from holdfast.store.interface import Store
 
 T = TypeVar("T")
 
 
-def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine, run to its end in a loop of its own."""
+def run(coroutine: Coroutine[Any, Any, T], *, timeout_seconds: float | None = None) -> T:
+    """The result of a coroutine, run to its end in a loop of its own.
+
+    Landing and the ledger wait for a store without end by themselves. Where the time-out passes it
+    raises StoreUnavailable, and a write that was under way may have happened: do it again, it is
+    safe.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return _alone(coroutine)
+        return _alone(coroutine, timeout_seconds)
     with concurrent.futures.ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(_alone, coroutine).result()
+        return pool.submit(_alone, coroutine, timeout_seconds).result()
 
 
 def with_store(
@@ -31,6 +37,7 @@ def with_store(
     use: Callable[[Store, Environment], Coroutine[Any, Any, T]],
     *,
     environment: Environment | None = None,
+    timeout_seconds: float | None = None,
 ) -> T:
     """Open the store, use it, and close it, all in one private loop."""
     environment = environment or SystemEnvironment()
@@ -42,9 +49,20 @@ def with_store(
         finally:
             await store.close()
 
-    return run(whole())
+    return run(whole(), timeout_seconds=timeout_seconds)
 
 
-def _alone(coroutine: Coroutine[Any, Any, T]) -> T:
+def _alone(coroutine: Coroutine[Any, Any, T], timeout_seconds: float | None) -> T:
+    async def bounded() -> T:
+        async with asyncio.timeout(timeout_seconds) as limit:
+            try:
+                return await coroutine
+            except asyncio.CancelledError as error:
+                if not limit.expired():
+                    raise
+                raise StoreUnavailable(
+                    f"no end within {timeout_seconds} s; what was under way is unknown"
+                ) from error
+
     with asyncio.Runner() as runner:
-        return runner.run(coroutine)
+        return runner.run(bounded())

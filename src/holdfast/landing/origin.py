@@ -27,6 +27,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     offset: int
     """The first offset that the chain covers."""
     format: str
+    """That of the first writer; each object says its own."""
     extension: str
     template: str
     writer_id: str
@@ -52,7 +53,11 @@ async def agree_on_origin(
     environment: Environment,
     deadline_seconds: float | None = None,
 ) -> Origin:
-    """The origin of the chain: ours where we are first. Another format is refused."""
+    """The origin of the chain: ours where we are first.
+
+    Another extension or template would be other keys, and so a second chain: refused. A layout may
+    change from object to object, because each says its own.
+    """
     key = KeyTemplate(wanted.template).origin_key(wanted.topic, wanted.partition)
     origin = await read_origin(store, key, environment=environment)
     if origin is None:
@@ -73,12 +78,12 @@ async def agree_on_origin(
         )
         lost = isinstance(outcome, Lost)
         origin = unseal(KIND, Origin, outcome.body, key=key) if lost else wanted
-    for what in ("topic", "partition", "format", "template"):
+    for what in ("topic", "partition", "extension", "template"):
         theirs, ours = getattr(origin, what), getattr(wanted, what)
         if theirs != ours:
             raise ConfigurationError(
                 f"{key} in {store.url} says that this chain has the {what} {theirs!r}, and {ours!r}"
-                f" was asked for: a chain never changes; set {what} to {theirs!r}, or land under"
+                f" was asked for: a chain never changes that; go back to {theirs!r}, or land under"
                 " another prefix"
             )
     return origin

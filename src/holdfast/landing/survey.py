@@ -200,7 +200,7 @@ class _Survey:
             ChainReport(
                 topic=origin.topic,
                 partition=origin.partition,
-                format=origin.format,
+                format=", ".join(sorted({known.format for known in walked}) or [origin.format]),
                 objects=len(walked),
                 first_offset=origin.offset,
                 next_offset=position,

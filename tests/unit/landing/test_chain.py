@@ -1,16 +1,19 @@
 """Landing on one partition: what is skipped, what is refused, what a rival changes."""
 
+import asyncio
+
 import pytest
 from tests.unit.landing.records import ENVIRONMENT, batch_of, new_store
 
-from holdfast.errors import CallError, ConfigurationError, CorruptObject
+from holdfast.errors import CallError, ConfigurationError, CorruptObject, StoreUnavailable
 from holdfast.landing.blocking import run
 from holdfast.landing.chain import Chain, Landed, Refused
 from holdfast.landing.formats.interface import Format
 from holdfast.landing.formats.jsonl import JsonLines
 from holdfast.landing.formats.parquet import Parquet
-from holdfast.landing.landed import objects
+from holdfast.landing.landed import objects, records
 from holdfast.landing.packing import Bounds
+from holdfast.landing.survey import survey
 from holdfast.store.counting import CountingStore
 from holdfast.store.interface import Store
 
@@ -111,8 +114,41 @@ def test_another_format_on_the_same_chain_is_refused():
     async def main() -> None:
         store = new_store()
         await land(chain_on(store), 0, 5)
-        with pytest.raises(ConfigurationError, match=r"jsonl\.zst/value"):
+        with pytest.raises(ConfigurationError, match=r"go back to '\.jsonl\.zst'"):
             await land(chain_on(store, Parquet()), 5, 9)
+
+    run(main())
+
+
+def test_another_layout_may_go_on_with_the_chain_and_all_is_read_back():
+    async def main() -> None:
+        store = new_store()
+        await land(chain_on(store, JsonLines("value")), 0, 3)
+        await land(chain_on(store, JsonLines("envelope")), 3, 5)
+        values = [
+            value
+            async for batch in records(store, environment=ENVIRONMENT, topic="orders")
+            for value in batch.column("value").to_pylist()
+        ]
+        assert values == batch_of(range(5)).column("value").to_pylist()
+
+    run(main())
+
+
+def test_a_writer_that_was_revoked_and_lands_late_changes_nothing():
+    async def main() -> None:
+        store = new_store()
+        revoked, owner = chain_on(store), chain_on(store)
+        await land(revoked, 0, 4)
+        # The commit of 4 was lost with the partition: the new owner starts over, with its own cuts.
+        taken_over = await land(owner, 0, 7, bounds=Bounds(rows_max=2))
+        assert ranges(taken_over) == [(4, 5), (6, 6)]
+        late = await land(revoked, 4, 9)
+        assert isinstance(late, Landed)
+        assert (ranges(late), late.next_offset) == ([(7, 8)], 9)
+        report = await survey(store, environment=ENVIRONMENT, verify=True)
+        assert report.is_whole
+        assert report.chains[0].records == 9
 
     run(main())
 
@@ -167,6 +203,11 @@ def test_reading_back_stops_at_a_hole():
 def test_a_range_that_ends_before_it_begins_is_a_wrong_call():
     with pytest.raises(CallError, match="no range"):
         run(chain_on(new_store()).land([], start_offset=5, end_offset=4))
+
+
+def test_blocking_gives_up_in_time_where_that_is_asked_for():
+    with pytest.raises(StoreUnavailable, match="unknown"):
+        run(asyncio.Event().wait(), timeout_seconds=0.01)
 
 
 def test_blocking_works_inside_a_running_loop_too():
