@@ -2,7 +2,9 @@
 
 Owns the choice of the cache folder and every cast around numba, which has no types. A kernel
 compiles at its first call. Must never load compiled code from a folder that another user could
-have written. What reads or writes by address checks nothing: who calls it has checked.
+have written. Numba keeps a compiled kernel until the kernel's own file changes: after a change to
+this one, remove what is kept (*.nbi, *.nbc). What reads or writes by address checks nothing: who
+calls it has checked.
 """
 
 import importlib

@@ -7,7 +7,8 @@ not under the CRC. Corrupt bytes are a CorruptObject, and no row of theirs is gi
 
 Where Arrow cannot say what the bytes say: a header key that is not UTF-8 comes with U+FFFD in place
 of what is malformed, as a Java client has it; a timestamp whose microseconds do not fit 64 bits
-comes as the nearest that does. No timestamp (-1) is 1969-12-31 23:59:59.999, as in Spark.
+comes as the nearest that does. As in Spark, no timestamp (-1) is 1969-12-31 23:59:59.999, and the
+headers of a record without any are null.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -106,7 +107,8 @@ def decode(
 
     read_committed_aborted: the (producer_id, first_offset) of aborted transactions, as a Fetch
     answer names them; None shows the records of all transactions. Nothing here knows the last
-    stable offset: a reader of committed records must not ask past it.
+    stable offset: a reader of committed records must not ask past it. The bytes of a buffer must
+    not change while they are read: what was checked is read again.
     """
     if rows_per_batch < 1 or not 1 <= bytes_per_batch <= BYTES_PER_BATCH_MAX:
         raise CallError(
