@@ -90,7 +90,7 @@ class Keys:
 
 
 def core_rows_s(sink: Sink, keys: Keys, rows: int) -> float:
-    """Rows/s of the pure judgement alone, the best of a few rounds over all buckets."""
+    """Rows/s of CPU time of the pure judgement alone, the best of a few rounds."""
     high, low, times = keys.micro_batch(rows)
     buckets = bucket_of(low, BUCKETS)
     parts = [np.flatnonzero(buckets == bucket) for bucket in range(BUCKETS)]
@@ -99,10 +99,10 @@ def core_rows_s(sink: Sink, keys: Keys, rows: int) -> float:
     watermark = sink.pinned.event_time_watermark_ms
     best = float("inf")
     for _ in range(REPEATS):
-        began = time.perf_counter()
+        began = time.thread_time()
         for bucket, given in zip(loaded, inputs, strict=True):
             dedup(bucket, *given, settings=sink.rule, watermark_ms=watermark)
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.thread_time() - began)
     return rows / best
 
 
@@ -124,7 +124,7 @@ def measure(within_ms: int | None, key_count: int, rows: int) -> None:
         load_s = time.perf_counter() - began
         tasks_s = sum(sink.run(*keys.micro_batch(rows)) for _ in range(REPEATS))
     print(f"within {within_ms} ms: {state_rows} keys, {len(infos)} runs, {BUCKETS} buckets")
-    print(f"  core   {core / 1e6:6.2f} M rows/s")
+    print(f"  core   {core / 1e6:6.2f} M rows/s of CPU time")
     print(f"  tasks  {REPEATS * rows / tasks_s / 1e6:6.2f} M rows/s (merge, encode, write, fsync)")
     print(f"  state  {state_bytes / state_rows:6.2f} bytes/key in the store")
     print(f"         {cold.nbytes / state_rows:6.2f} bytes/key in memory")

@@ -30,6 +30,7 @@ from holdfast.errors import CallError, CorruptObject
 from holdfast.keyed_state import kernels
 from holdfast.keyed_state.pinned import SPAN_MS_MAX, TIME_MIN, Hashes, Operator, RunInfo, Times
 from holdfast.keyed_state.run_file import Kind, TimeSpan, decode_run, encode_run
+from holdfast.store.interface import Buffers
 
 KIND = "dedup"
 ROW_BYTES = 24
@@ -276,7 +277,7 @@ def merge_runs(runs: Sequence[HashRun], *, horizon_ms: int) -> HashRun:
     return queue[0]
 
 
-def encode_hash_run(run: HashRun, *, name: str, hash_seed: int) -> tuple[RunInfo, list[bytes]]:
+def encode_hash_run(run: HashRun, *, name: str, hash_seed: int) -> tuple[RunInfo, Buffers]:
     """What the ledger is to say of the run, and its object."""
     if not run.rows:
         raise CallError(f"{name}: a run with no entries is not written")
@@ -286,10 +287,10 @@ def encode_hash_run(run: HashRun, *, name: str, hash_seed: int) -> tuple[RunInfo
         median_ms=int(np.partition(run.time, middle)[middle]),
         max_ms=int(run.time.max()),
     )
-    body = b"".join(
-        np.ascontiguousarray(column, dtype=kind).data
+    body = [
+        column.astype(kind, copy=False).view(np.uint8).data
         for column, kind in ((run.high, "<u8"), (run.low, "<u8"), (run.time, "<i8"))
-    )
+    ]
     return encode_run(Kind.HASHES, body, name=name, hash_seed=hash_seed, rows=run.rows, times=times)
 
 

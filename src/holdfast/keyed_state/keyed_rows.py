@@ -18,6 +18,7 @@ from holdfast.errors import CallError, CorruptObject
 from holdfast.keyed_state import kernels
 from holdfast.keyed_state.pinned import TIME_MAX, TIME_MIN, Hashes, RunInfo, Times
 from holdfast.keyed_state.run_file import Kind, TimeSpan, decode_run, encode_run
+from holdfast.store.interface import Buffers
 
 HIGH, LOW, TIME, DELETED = "#high", "#low", "#time", "#deleted"
 _OWN_COLUMNS = (HIGH, LOW, TIME, DELETED)
@@ -180,7 +181,7 @@ def check_columns(columns: Table, wanted: Sequence[str], rows: int) -> None:
         raise CallError(f"{columns.num_rows} rows of columns for {rows} hashes")
 
 
-def encode_keyed_run(run: KeyedRun, *, name: str, hash_seed: int) -> tuple[RunInfo, list[bytes]]:
+def encode_keyed_run(run: KeyedRun, *, name: str, hash_seed: int) -> tuple[RunInfo, Buffers]:
     """What the ledger is to say of the run, and its object."""
     if not run.rows:
         raise CallError(f"{name}: a run with no rows is not written")
@@ -193,7 +194,7 @@ def encode_keyed_run(run: KeyedRun, *, name: str, hash_seed: int) -> tuple[RunIn
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table.combine_chunks())
-    body = bytes(sink.getvalue())
+    body = [memoryview(sink.getvalue())]
     live = run.time[~run.deleted]
     middle = live.size // 2
     times = (

@@ -20,6 +20,7 @@ from fastcrc import crc32
 
 from holdfast.errors import CorruptObject
 from holdfast.keyed_state.pinned import RunInfo
+from holdfast.store.interface import Buffers
 
 MAGIC = b"HFR1"
 ALIGNMENT = 64
@@ -46,20 +47,23 @@ class TimeSpan:
 
 
 def encode_run(
-    kind: Kind, body: bytes, *, name: str, hash_seed: int, rows: int, times: TimeSpan
-) -> tuple[RunInfo, list[bytes]]:
-    """What the ledger is to say of the run, and the buffers that are its object."""
+    kind: Kind, body: Buffers, *, name: str, hash_seed: int, rows: int, times: TimeSpan
+) -> tuple[RunInfo, Buffers]:
+    """What the ledger is to say of the run, and the buffers that are its object, header first."""
     raw_name = name.encode()
     unpadded = _FIELDS.size + len(raw_name) + _CRC.size
     size = -(-unpadded // ALIGNMENT) * ALIGNMENT
-    crc = crc32.iscsi(body)
+    body_bytes = sum(memoryview(part).nbytes for part in body)
+    crc = 0
+    for part in body:
+        crc = crc32.iscsi(part, crc)
     fields = _FIELDS.pack(
         MAGIC,
         kind,
         len(raw_name),
         hash_seed,
         rows,
-        len(body),
+        body_bytes,
         crc,
         size,
         times.min_ms,
@@ -70,13 +74,13 @@ def encode_run(
     info = RunInfo(
         name=name,
         rows=rows,
-        bytes=size + len(body),
+        bytes=size + body_bytes,
         crc=crc,
         time_min_ms=times.min_ms,
         time_median_ms=times.median_ms,
         time_max_ms=times.max_ms,
     )
-    return info, [header + _CRC.pack(crc32.iscsi(header)), body]
+    return info, [header + _CRC.pack(crc32.iscsi(header)), *body]
 
 
 def decode_run(data: bytes, *, kind: Kind, info: RunInfo, hash_seed: int) -> memoryview:
