@@ -16,7 +16,10 @@ class Topics:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+        self._producer = self._new_producer()
+
+    def _new_producer(self) -> Producer:
+        return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
 
     def create(self, topic: str, partitions: int = 1) -> None:
         made = NewTopic(topic, num_partitions=partitions, replication_factor=1)
@@ -26,10 +29,13 @@ class Topics:
     def grow(self, topic: str, partitions: int) -> None:
         self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
         self._wait_for(topic, lambda found: found == partitions)
+        # The old one refuses, from what it knows by itself, a partition that it has not heard of.
+        self._producer = self._new_producer()
 
     def delete(self, topic: str) -> None:
         self._admin.delete_topics([topic])[topic].result(30)
         self._wait_for(topic, lambda found: found is None)
+        self._producer = self._new_producer()
 
     def truncate(self, topic: str, partition: int, *, before: int) -> None:
         """Take away the records of a partition that are before an offset."""

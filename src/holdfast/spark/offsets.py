@@ -141,13 +141,21 @@ def without(offset: SourceOffset, gone: Iterable[TopicPartition]) -> SourceOffse
     dropped = set(gone)
     return SourceOffset(
         {where: n for where, n in offset.positions.items() if where not in dropped},
-        {where: n for where, n in offset.since.items() if where not in dropped},
+        {where: n for where, n in _not_begun(offset).items() if where not in dropped},
     )
 
 
 def joined(offset: SourceOffset, appeared: Positions) -> SourceOffset:
     """The offset with new partitions, none of whose records is read yet."""
-    return SourceOffset({**offset.positions, **appeared}, {**offset.since, **appeared})
+    return SourceOffset({**offset.positions, **appeared}, {**_not_begun(offset), **appeared})
+
+
+def _not_begun(offset: SourceOffset) -> Positions:
+    """What the next offset must say again: where partitions begin of which nothing is read yet.
+
+    The rest must not be handed on: the next micro-batch would read again from there.
+    """
+    return {where: n for where, n in offset.since.items() if offset.positions.get(where) == n}
 
 
 def held(start: Positions, latest: Positions, served: Positions) -> dict[TopicPartition, int]:
@@ -216,8 +224,8 @@ def moved(start: SourceOffset, positions: Positions) -> SourceOffset:
         )
     if dict(start.positions) == dict(positions):
         return start
-    since = {w: n for w, n in start.since.items() if start.positions.get(w) == n}
-    return SourceOffset(dict(positions), {w: n for w, n in since.items() if w in positions})
+    since = {w: n for w, n in _not_begun(start).items() if w in positions}
+    return SourceOffset(dict(positions), since)
 
 
 def ranges(start: SourceOffset, end: SourceOffset) -> list[OffsetRange]:

@@ -9,7 +9,7 @@ import enum
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from holdfast.errors import ConfigurationError
@@ -100,8 +100,8 @@ class SourceOptions:
 
     store: str | None
     bootstrap_servers: str | None
-    client: Mapping[str, str]
-    """The other kafka.* options, without the prefix."""
+    client: Mapping[str, str] = field(repr=False)
+    """The other kafka.* options, without the prefix; a password may be among them."""
     selection: Selection
     starting: Bound
     ending: Bound

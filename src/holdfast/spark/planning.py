@@ -47,6 +47,7 @@ LOOK_PAUSE_S = 0.5
 END_PAUSE_S = 0.2
 END_WAIT_S_MAX = 30.0
 """How long a micro-batch waits for a log that ends before what the checkpoint promises."""
+TOLD_MAX = 1_000
 REMEDY = (
     'To go on without them, set failOnDataLoss to "false"; to read them, restore the data or start '
     "a new query with a new checkpoint"
@@ -278,6 +279,8 @@ class Planner:
     def _warn(self, event: str, message: str) -> None:
         """Once for each thing, not once for each micro-batch."""
         if message not in self._told:
+            if len(self._told) >= TOLD_MAX:
+                self._told.clear()
             self._told.add(message)
             LOGGER.warning("%s: %s", event, message)
 

@@ -31,6 +31,7 @@ from holdfast.errors import ConfigurationError
 from holdfast.spark import offsets
 from holdfast.spark.filters import bounds_of
 from holdfast.spark.inputs import NO_BOUNDS, Input, Range, read_range
+from holdfast.spark.kafka_options import client_options
 from holdfast.spark.options import Rows, SourceOptions, parse_options
 from holdfast.spark.planning import Planner
 
@@ -53,7 +54,6 @@ def open_input(options: SourceOptions) -> Input:
 
         return StoreInput(options.store)
     from holdfast.spark.kafka_input import KafkaInput
-    from holdfast.spark.kafka_options import client_options
 
     client = client_options(options.bootstrap_servers or "", options.client)
     return KafkaInput(client, read_committed=options.read_committed)
@@ -89,6 +89,8 @@ class HoldfastSource(DataSource):
     def _parsed(self, schema: StructType, *, streaming: bool) -> SourceOptions:
         options = cast(Mapping[str, Any], self.options)
         parsed = parse_options(dict(options), streaming=streaming)
+        if parsed.bootstrap_servers is not None:
+            client_options(parsed.bootstrap_servers, parsed.client)
         given, expected = schema.fieldNames(), list(COLUMNS)
         if parsed.rows is Rows.RANGES:
             expected = ["range"]

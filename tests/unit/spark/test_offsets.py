@@ -158,6 +158,15 @@ def test_a_partition_that_appears_begins_at_the_same_record_on_each_run():
     assert offsets.ranges(start, end) == [OffsetRange(tp(0), 5, 6), OffsetRange(tp(1), 3, 8)]
 
 
+def test_a_partition_that_appears_alone_makes_no_other_one_begin_again():
+    start = offsets.moved(offsets.initial({tp(0): 0}), {tp(0): 2})
+    assert start.since == {tp(0): 0}
+    grown = offsets.moved(offsets.joined(start, {tp(1): 0}), {tp(0): 2, tp(1): 0})
+    assert offsets.ranges(start, grown) == []
+    shrunk = offsets.without(offsets.joined(start, {tp(1): 0}), [tp(1)])
+    assert offsets.ranges(start, shrunk) == []
+
+
 def test_a_move_to_the_same_positions_is_the_same_offset():
     start = SourceOffset({tp(): 9}, {tp(): 5})
     assert offsets.moved(start, {tp(): 9}) is start

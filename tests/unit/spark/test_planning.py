@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.errors import ConfigurationError
@@ -146,6 +148,67 @@ def test_an_empty_batch_zero_can_be_run_again(source: MemoryInput):
     assert again.read(again.planner.initial_offset(), start) == []
     end = again.next(start)
     assert again.read(start, end) == [("t", 0, 10, 20)]
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(0, 3), st.integers(1, 9)),
+        st.tuples(st.just("grow"), st.just(0), st.integers(1, 2)),
+        st.tuples(st.just("lie"), st.integers(0, 3), st.integers(1, 9)),
+        st.tuples(st.just("micro_batch"), st.sampled_from([0, 1, 3, 100]), st.just(0)),
+        st.tuples(st.just("restart"), st.just(0), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+@given(steps, st.sampled_from(["earliest", "latest"]))
+def test_every_record_is_read_once_through_growth_lies_and_restarts(
+    todo: list[tuple[str, int, int]], starting: str
+):
+    """Each micro-batch is also planned anew by a second planner, as Spark does after a crash."""
+    source, read = MemoryInput(), list[tuple[int, int]]()
+    source.create("t", (0, 3))
+    logs = source.logs["t"][1]
+    query = Query(source, startingOffsets=starting)
+    at = first = query.planner.initial_offset()
+
+    def micro_batch(most: int | None) -> bool:
+        nonlocal at
+        end = query.next(at, most=most)
+        if offsets.to_text(end) == offsets.to_text(at):
+            return False
+        again = Query(source, startingOffsets=starting)
+        start = again.planner.initial_offset() if at is first else at
+        planned = query.read(at, end)
+        assert again.read(start, end) == planned
+        read.extend((p, offset) for _, p, a, b in planned for offset in range(a, b))
+        at = end
+        return True
+
+    for what, which, number in todo:
+        match what:
+            case "append" if which < len(logs):
+                logs[which][1] += number
+            case "grow":
+                logs.extend([0, 0] for _ in range(number))
+            case "lie" if which < len(logs):
+                truth = logs[which][1]
+                logs[which][1] = max(0, truth - number)
+                assert offsets.went_back(at.positions, query.next(at).positions, {}) == []
+                logs[which][1] = truth
+            case "micro_batch":
+                micro_batch(which or None)
+            case "restart" if at is not first:
+                query = Query(source, startingOffsets=starting)
+            case _:
+                pass
+    while micro_batch(2):
+        pass
+    begun = {0: 3 if starting == "latest" else 0}
+    assert sorted(read) == [
+        (p, offset) for p, (_, last) in enumerate(logs) for offset in range(begun.get(p, 0), last)
+    ]
 
 
 def test_a_newest_offset_that_goes_back_is_held_and_never_offered(
