@@ -2,7 +2,7 @@
 
 import itertools
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.keyed_state.pinned import TIME_MIN, RunInfo
@@ -21,6 +21,7 @@ def info(rows: int, *, low: int = 0, median: int = 0, high: int = 0, name: str =
     )
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 500), max_size=300))
 def test_the_number_of_runs_is_logarithmic_whatever_the_sizes_of_the_micro_batches(
     sizes: list[int],
@@ -36,6 +37,7 @@ def test_the_number_of_runs_is_logarithmic_whatever_the_sizes_of_the_micro_batch
     assert len(runs) <= max(1, sum(sizes)).bit_length()
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 500), max_size=200), st.integers(1, 2000))
 def test_a_micro_batch_never_merges_more_rows_than_its_bound(sizes: list[int], bound: int):
     runs: tuple[RunInfo, ...] = ()
@@ -49,6 +51,7 @@ def test_a_micro_batch_never_merges_more_rows_than_its_bound(sizes: list[int], b
     assert len(runs) <= 2 * total / bound + bound.bit_length() + 2
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.lists(st.integers(0, 40), min_size=1, max_size=30), st.integers(0, 8)),
@@ -96,6 +99,7 @@ def test_a_micro_batch_with_nothing_new_leaves_live_runs_alone():
     assert plan_hash_merge(runs, new_rows=0, horizon_ms=TIME_MIN).stay == tuple(runs)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60)), max_size=100))
 def test_keyed_rows_stay_within_twice_the_live_keys(steps: list[tuple[int, int]]):
     runs: tuple[RunInfo, ...] = ()
