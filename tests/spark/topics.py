@@ -15,11 +15,11 @@ class Topics:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         self._producer = self._new_producer()
 
     def _new_producer(self) -> Producer:
-        return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
+        return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "log_level": 0})
 
     def create(self, topic: str, partitions: int = 1) -> None:
         made = NewTopic(topic, num_partitions=partitions, replication_factor=1)

@@ -41,7 +41,15 @@ RECORDS = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
     "timestampType int"
 )
-COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+COLUMNS: tuple[str, ...] = (
+    "key",
+    "value",
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestampType",
+)
 HEADERS = ", headers array<struct<key: string, value: binary>>"
 RANGES = "range binary"
 RANGES_SCHEMA: Any = pa.schema([("range", pa.binary())])
