@@ -77,7 +77,7 @@ async def rewrite(lane: DataLane, settings: RewriteSettings) -> int:
         if not lane.appender.is_open:
             return written
     await asyncio.sleep(settings.delete_delay_s)
-    await lane.drop_up_to(up_to, lane.state.claims)
+    await _drop(lane, up_to)
     lane.tail.forget(lane.lane, up_to)
     await collect(lane)
     return written
@@ -103,8 +103,19 @@ async def _drop_what_others_left(lane: DataLane, settings: RewriteSettings) -> N
     if before < 0 or age_s < settings.delete_delay_s:
         return
     if await read_floor(lane.store, lane.environment, lane.lane) <= before:
-        await lane.drop_up_to(before, lane.state.claims)
+        await _drop(lane, before)
     lane.state.rewritten_before = -1
+
+
+async def _drop(lane: DataLane, up_to: LaneNumber) -> None:
+    """Delete lane objects, but never one that a log still names."""
+    for log in lane.state.partitions.values():
+        if len(log.runs) and log.runs.number[0] <= up_to:
+            raise InvariantViolation(
+                f"{log.partition}: lane object {log.runs.number[0]} would be deleted, and holds"
+                f" offset {log.runs.base[0]}"
+            )
+    await lane.drop_up_to(up_to, lane.state.claims)
 
 
 async def _rewrite_step(

@@ -108,14 +108,21 @@ class LogState:
 
     def index(self, header: EntryHeader, facts: Sequence[LogFact]) -> None:
         grouped: dict[PartitionId, list[Appended]] = {}
+        removed: dict[PartitionId, int] = {}
         for fact in facts:
             if isinstance(fact, Appended):
                 grouped.setdefault(fact.partition, []).append(fact)
+            elif isinstance(fact, PartitionRemoved):
+                removed[fact.partition] = len(grouped.get(fact.partition, ()))
         position = 0
-        for partition, batches in grouped.items():
+        for partition, appended in grouped.items():
+            # What came before a removal is in the payload, and in no log.
+            gone = removed.get(partition, 0)
+            position += sum(batch.size_bytes for batch in appended[:gone])
+            batches = appended[gone:] if gone else appended
             size = sum(batch.size_bytes for batch in batches)
             log = self.partitions.get(partition)
-            if log is not None:
+            if log is not None and batches:
                 log.add_run(
                     Run(
                         batches[0].base_offset,

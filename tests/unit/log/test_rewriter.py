@@ -372,3 +372,20 @@ def test_what_was_rewritten_is_recovered_from_the_snapshot_alone():
         assert recovered.state.encode() == lane.state.encode()
 
     simulate(test)
+
+
+def test_what_an_object_holds_from_before_a_removal_is_in_no_log_and_in_no_segment():
+    async def test(world: World) -> None:
+        lane = await world.own()
+        append(lane, P1, [b"before it"])
+        append(lane, P0, [b"gone"])
+        lane.appender.add(PartitionRemoved(P0))
+        append(lane, P0, [b"new"])
+        await flush(lane)
+        expected = [await all_bytes(lane, p) for p in (P0, P1)]
+        assert b"new" in expected[0] and b"gone" not in expected[0]
+        await rewrite(lane, NOW)
+        for owner in (lane, await world.own()):
+            assert [await all_bytes(owner, p) for p in (P0, P1)] == expected
+
+    simulate(test)
