@@ -16,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
 POM = ROOT / "peers" / "pom.xml"
+SPARK_POM = ROOT / "peers" / "spark" / "pom.xml"
 JAVA_SOURCES = ROOT / "peers" / "java"
 KAFKA_VERSION = "4.3.1"
 JAVA_MAJOR_MIN = 17
@@ -51,8 +52,17 @@ def kafka_class_path() -> str:
     folder = cache_folder() / f"kafka-{KAFKA_VERSION}-{_digest([POM])}"
     with _locked("kafka"):
         if not folder.is_dir():
-            _fetch_jars(folder)
+            _fetch_jars(POM, folder, "Apache Kafka")
     return f"{folder}/*"
+
+
+def spark_kafka_jars() -> list[Path]:
+    """The jars of Spark's own Kafka source, for spark.jars; the first caller fetches them."""
+    folder = cache_folder() / f"spark-kafka-{_digest([SPARK_POM])}"
+    with _locked("spark-kafka"):
+        if not folder.is_dir():
+            _fetch_jars(SPARK_POM, folder, "Spark's Kafka source")
+    return sorted(folder.glob("*.jar"))
 
 
 def program_class_path() -> str:
@@ -66,21 +76,21 @@ def program_class_path() -> str:
     return f"{folder}{os.pathsep}{jars}"
 
 
-def _fetch_jars(folder: Path) -> None:
+def _fetch_jars(pom: Path, folder: Path, what: str) -> None:
     java_command()
     maven = shutil.which("mvn")
     if maven is None:
-        raise PeerUnavailable("Apache Kafka's jars are fetched by Maven: no mvn on the path")
+        raise PeerUnavailable(f"the jars of {what} are fetched by Maven: no mvn on the path")
     partial = _empty(folder.with_suffix(".partial"))
     command = [
-        *(maven, "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"),
+        *(maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"),
         *(f"-DoutputDirectory={partial}", "-DincludeScope=runtime"),
     ]
     fetched = subprocess.run(
         command, capture_output=True, text=True, timeout=FETCH_SECONDS_MAX, check=False
     )
     if fetched.returncode != 0:
-        raise PeerUnavailable(f"Maven could not fetch Apache Kafka: {fetched.stdout[-600:]}")
+        raise PeerUnavailable(f"Maven could not fetch {what}: {fetched.stdout[-600:]}")
     partial.rename(folder)
 
 
