@@ -1,7 +1,8 @@
 """The names of output files: never used twice, and telling for which ledger entry they are.
 
-Pure. Owns `data/<sink id>/<partition columns>/<n>-<attempt>-<task><extension>`. A file counts only
-through the entry that names it; its name alone says nothing about being committed.
+Pure. Owns `data/<sink id>/<partition columns>/<n>-<attempt>-<task><extension>`, below `_late/` for
+records that came too late. A file counts only through the entry that names it; its name alone says
+nothing about being committed.
 """
 
 import re
@@ -14,6 +15,9 @@ from holdfast.errors import CallError
 from holdfast.store.interface import Buffer
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+LATE_FOLDER = "_late/"
+TABLE_FOLDERS = ("_delta_log", "metadata")
+"""Of a table whose root is the data folder of a sink: the table's own, and not looked into."""
 _SINK_ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}")
 _NAME = re.compile(r"([0-9]{20})-[^/]+")
 
@@ -41,6 +45,7 @@ def data_key(
     extension: str,
     partition_values: Mapping[str, str | None] | None = None,
     part: int = 0,
+    is_late: bool = False,
 ) -> str:
     """Where one task attempt writes one file for entry n; `attempt` must be fresh each time."""
     if not re.fullmatch(r"[a-zA-Z0-9]+", attempt):
@@ -49,7 +54,10 @@ def data_key(
         f"{_escaped(name)}={NO_VALUE if value is None else _escaped(value)}/"
         for name, value in (partition_values or {}).items()
     )
-    return f"{data_prefix(sink_id)}{folders}{n:020d}-{attempt}-{task:05d}-{part:03d}{extension}"
+    # The vacuum of a table that has its root here passes over folders with an underscore.
+    apart = LATE_FOLDER if is_late else ""
+    name = f"{n:020d}-{attempt}-{task:05d}-{part:03d}{extension}"
+    return f"{data_prefix(sink_id)}{apart}{folders}{name}"
 
 
 def number_of(path: str, sink_id: str) -> int | None:
@@ -58,6 +66,12 @@ def number_of(path: str, sink_id: str) -> int | None:
         return None
     found = _NAME.fullmatch(path.rsplit("/", 1)[-1])
     return None if found is None else int(found[1])
+
+
+def is_of_a_table(path: str, sink_id: str) -> bool:
+    """Whether an object in the data folder belongs to a table that has its root there."""
+    folder, slash, _ = path.removeprefix(data_prefix(sink_id)).partition("/")
+    return bool(slash) and folder in TABLE_FOLDERS
 
 
 def checksum_of(body: Buffer) -> str:

@@ -33,6 +33,8 @@ class CommittedFiles:
     entries: int
     replaced_ms: dict[str, int] = field(default_factory=dict[str, int])
     """When each replaced path stopped counting."""
+    replaced_by: dict[str, int] = field(default_factory=dict[str, int])
+    """The entry that replaced each path."""
 
 
 async def committed_files(
@@ -43,6 +45,7 @@ async def committed_files(
     files: dict[str, OutputFile] = {}
     replaced: dict[str, OutputFile] = {}
     replaced_ms: dict[str, int] = {}
+    replaced_by: dict[str, int] = {}
     async for entry in _entries(store, ledger, environment):
         for path in entry.removed:
             gone = files.pop(path, None)
@@ -52,6 +55,7 @@ async def committed_files(
                 )
             replaced[path] = gone
             replaced_ms[path] = entry.committed_ms
+            replaced_by[path] = entry.n
         for file in entry.files:
             files[file.path] = file
     return CommittedFiles(
@@ -59,6 +63,7 @@ async def committed_files(
         replaced=tuple(replaced.values()),
         entries=ledger.next_number,
         replaced_ms=replaced_ms,
+        replaced_by=replaced_by,
     )
 
 

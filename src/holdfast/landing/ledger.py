@@ -93,6 +93,15 @@ class Ledger:
         return ledger
 
     @property
+    def store(self) -> Store:
+        """Where the ledger is, and the files that it names."""
+        return self._store
+
+    @property
+    def environment(self) -> Environment:
+        return self._environment
+
+    @property
     def head(self) -> Entry | None:
         """The newest entry that was seen: the position, and the state that is pinned."""
         return None if self._head is None else self._head.entry

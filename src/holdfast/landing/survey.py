@@ -11,7 +11,13 @@ from dataclasses import dataclass
 
 from holdfast.environment import Environment
 from holdfast.errors import CorruptObject, HoldfastError, ObjectNotFound, RetryError
-from holdfast.landing.data_files import checksum_of, data_prefix, number_of, sink_id_problem
+from holdfast.landing.data_files import (
+    checksum_of,
+    data_prefix,
+    is_of_a_table,
+    number_of,
+    sink_id_problem,
+)
 from holdfast.landing.facts import Facts
 from holdfast.landing.keys import KeyTemplate, offset_in
 from holdfast.landing.landed import CommittedFiles, committed_files, is_origin_key
@@ -22,7 +28,7 @@ from holdfast.landing.parallel import AT_ONCE, each
 from holdfast.store.interface import ObjectEntry, Store
 from holdfast.store.patience import patiently
 
-OTHER_PARTS = ("ledger-summaries/", "state/", "lanes/", "snapshots/", "floors/")
+OTHER_PARTS = ("ledger-summaries/", "state/", "tables/", "lanes/", "snapshots/", "floors/")
 """Folders of other parts of Holdfast, which are not looked at here."""
 
 _LANDED_NAME = re.compile(r"(?:^|[^0-9])[0-9]{20}\.(?:parquet|jsonl\.zst)$")
@@ -248,8 +254,10 @@ class _Survey:
         """Prove that the files of a ledger are there, and sort out those that it does not name."""
         prefix = data_prefix(sink_id)
         there = {key: row for key, row in self.left.items() if key.startswith(prefix)}
-        for key in there:
+        for key in list(there):
             del self.left[key]
+            if is_of_a_table(key, sink_id):
+                del there[key]
         try:
             committed = await committed_files(self._store, sink_id, environment=self._environment)
         except RetryError:

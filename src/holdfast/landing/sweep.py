@@ -7,13 +7,15 @@ go. A file for a number above the newest entry may be about to be committed: it 
 
 A file that a later entry replaced may still be read by a query that planned before. It goes only
 once it has been replaced for `grace_ms` of wall clock; where that is too short, such a query fails
-on a missing file, and no committed row is lost.
+on a missing file, and no committed row is lost. And it stays for as long as a table that follows
+the ledger has not come to the entry that replaced it.
 """
 
 from dataclasses import dataclass
 
 from holdfast.environment import Environment
-from holdfast.landing.data_files import data_prefix, number_of
+from holdfast.landing.data_files import data_prefix, is_of_a_table, number_of
+from holdfast.landing.followers import marks
 from holdfast.landing.landed import committed_files
 from holdfast.store.interface import ObjectEntry, Store
 from holdfast.store.patience import patiently
@@ -36,18 +38,21 @@ async def sweep(
     """Delete what can never count. Listing first and reading the ledger after it is what makes a
     file that was committed meanwhile count as committed."""
     rows = await patiently(lambda: store.list(data_prefix(sink_id)), environment=environment)
+    followed = await marks(store, sink_id, environment=environment)
     committed = await committed_files(store, sink_id, environment=environment)
+    in_all_tables = min(followed.values(), default=committed.entries)
     named = {file.path for file in committed.files}
     replaced_until_ms = environment.now_ms() - grace_ms
     deleted: list[ObjectEntry] = []
     kept: list[ObjectEntry] = []
     for row in rows:
-        if row.key in named:
+        if row.key in named or is_of_a_table(row.key, sink_id):
             continue
         replaced_ms = committed.replaced_ms.get(row.key)
         n = number_of(row.key, sink_id)
         if replaced_ms is not None:
-            is_dead = replaced_ms <= replaced_until_ms
+            is_everywhere = committed.replaced_by[row.key] < in_all_tables
+            is_dead = is_everywhere and replaced_ms <= replaced_until_ms
         else:
             is_dead = n is not None and n < committed.entries
         (deleted if is_dead else kept).append(row)

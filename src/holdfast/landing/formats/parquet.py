@@ -75,15 +75,20 @@ def file_of(
 ) -> Any:
     """A Parquet file as a buffer; also for output that no chain holds."""
     sink = pa.BufferOutputStream()
-    repeated = [name for name in REPEATED_COLUMNS if name in table.schema.names]
-    with pq.ParquetWriter(
-        sink,
-        table.schema,
-        compression="zstd",
-        compression_level=level,
-        use_dictionary=repeated or True,
-    ) as writer:
+    with writer_of(sink, table.schema, level=level) as writer:
         if table.num_rows:
             writer.write_table(table, row_group_size=rows_per_group)
         writer.add_key_value_metadata(dict(described))
     return sink.getvalue()
+
+
+def writer_of(sink: Any, schema: Any, *, level: int = 3) -> Any:
+    """pyarrow's writer with the settings of our files."""
+    repeated = [name for name in REPEATED_COLUMNS if name in schema.names]
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression="zstd",
+        compression_level=level,
+        use_dictionary=repeated or True,
+    )

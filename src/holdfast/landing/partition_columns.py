@@ -1,0 +1,62 @@
+"""Partition columns, which files do not hold: their types in the footer, their values as text.
+
+Pure. Owns how a Parquet file says which types the columns of its path had, and how the texts that
+a ledger keeps become values again. A column of bytes comes back as text. Must never guess a type:
+without a word in the footer a partition column is a string.
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holdfast.errors import CorruptObject
+from holdfast.landing.arrow import pa
+
+FOOTER_KEY = "holdfast.partition_columns"
+
+
+def described(fields: Sequence[Any]) -> dict[str, str]:
+    """What goes into the footer of a file whose path holds these fields."""
+    if not fields:
+        return {}
+    kept = pa.schema([pa.field(field.name, _kept_type(field.type)) for field in fields])
+    return {FOOTER_KEY: base64.b64encode(kept.serialize().to_pybytes()).decode()}
+
+
+def partition_fields(
+    names: Sequence[str], footer: Mapping[bytes, bytes] | None, *, path: str
+) -> list[Any]:
+    """The fields of a file's partition columns, by the words in its footer."""
+    text = (footer or {}).get(FOOTER_KEY.encode())
+    types: dict[str, Any] = {}
+    if text is not None:
+        try:
+            told = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+        except (ValueError, pa.ArrowInvalid, OSError) as error:
+            raise CorruptObject(f"{path}: the types of its partition columns: {error}") from error
+        types = {field.name: field.type for field in told}
+    return [pa.field(name, types.get(name, pa.string())) for name in names]
+
+
+def partition_value(text: str | None, kind: Any, *, path: str) -> Any:
+    """The value as an Arrow scalar of a type."""
+    if text is None:
+        return pa.scalar(None, kind)
+    try:
+        return pa.scalar(text, pa.string()).cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise CorruptObject(
+            f"{path}: the partition value {text[:100]!r} is no {kind}: {error}"
+        ) from error
+
+
+def _kept_type(kind: Any) -> Any:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    is_text = (
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_large_string(kind)
+    )
+    return pa.string() if is_text else kind
