@@ -78,14 +78,16 @@ def session(
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("holdfast")` known to a session of yours: the one line that plain PySpark needs.
+    """Make `format("holdfast")` and `format("holdfast-landed")` known to a session of yours.
 
     Pruning of batch reads by offset, partition, topic and timestamp needs the setting
     spark.sql.python.filterPushdown.enabled=true, which Spark has off.
     """
+    from holdfast.spark.landed_source import LandedSource
     from holdfast.spark.source import HoldfastSource
 
     spark.dataSource.register(HoldfastSource)
+    spark.dataSource.register(LandedSource)
 
 
 def package_zip(folder: Path | None = None) -> Path:

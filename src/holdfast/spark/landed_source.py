@@ -1,0 +1,410 @@
+"""The data source "holdfast-landed": exactly what is committed, as a batch DataFrame.
+
+Owns the translation of Spark's calls. What counts is decided in landing: files that a sink's ledger
+names (`sinkId`), objects that a chain reaches from its origin (`topic`). Every byte is checked
+against its checksum before a row of it is given out. Must never list a folder to find rows.
+"""
+
+import datetime
+import difflib
+import importlib
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import cramjam
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.types import StructType
+
+from holdfast.columnar.arrow import RecordBatch, pa
+from holdfast.errors import ConfigurationError, CorruptObject, HoldfastError
+from holdfast.identifiers import topic_name_problem
+from holdfast.landing.arrow import pq
+from holdfast.landing.data_files import sink_id_problem
+from holdfast.landing.facts import Facts
+from holdfast.landing.landed import files, is_origin_key, objects, read_object
+from holdfast.landing.ledger_entry import FileRole, OutputFile
+from holdfast.landing.origin import read_origin
+from holdfast.landing.output_files import read_footer, read_output
+from holdfast.landing.parallel import each
+from holdfast.landing.partition_columns import partition_fields, partition_value
+from holdfast.spark.filters import bounds_of
+from holdfast.spark.source import HEADERS, RECORDS
+from holdfast.spark.task_split import task_bytes
+from holdfast.spark.worker import worker
+
+_types: Any = importlib.import_module("pyspark.sql.pandas.types")
+
+OPTIONS = ("store", "sinkId", "topic", "files", "includeHeaders", "mergeSchema", "minPartitions")
+PARQUET, LINES = ".parquet", ".jsonl.zst"
+LINE = "value"
+"""The one column of files of lines: each line as it is, for from_json."""
+ROWS_PER_BATCH = 50_000
+MIN_PARTITIONS = 8
+PRUNED_BY = (str, int, datetime.date)
+"""Values that Spark and Python compare alike; a datetime is a date."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LandedOptions:
+    """What to read: a sink's files or a topic's chains."""
+
+    store: str
+    sink_id: str | None
+    topic: str | None
+    role: FileRole
+    include_headers: bool
+    merge_schema: bool
+    min_partitions: int
+
+
+def parse_landed_options(given: Mapping[str, str]) -> LandedOptions:
+    """The options, checked; names are case-insensitive, as Spark's are."""
+    names = {name.lower(): name for name in OPTIONS}
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        known = names.get(name.lower())
+        if known is None:
+            close = difflib.get_close_matches(name.lower(), names, n=1)
+            hint = f"did you mean {names[close[0]]}?" if close else f"use {', '.join(OPTIONS)}"
+            raise ConfigurationError(f"holdfast-landed has no option {name!r}: {hint}")
+        found[known] = str(value).strip()
+    if not found.get("store"):
+        raise ConfigurationError('say where to read: .option("store", "s3://bucket/prefix")')
+    sink_id, topic = found.get("sinkId") or None, found.get("topic") or None
+    if (sink_id is None) == (topic is None):
+        raise ConfigurationError(
+            "say what to read, and only one of both: sinkId for the output of a pipeline, topic for"
+            " what landed on chains"
+        )
+    problem = sink_id_problem(sink_id) if sink_id else topic_name_problem(topic or "")
+    if problem is not None:
+        raise ConfigurationError(problem)
+    roles = {role.value: role for role in FileRole}
+    role = found.get("files", FileRole.ROWS.value).lower()
+    if role not in roles:
+        raise ConfigurationError(f"files={role!r}: use {' or '.join(roles)}")
+    least = found.get("minPartitions", str(MIN_PARTITIONS))
+    if not least.isdigit() or int(least) < 1:
+        raise ConfigurationError(f"minPartitions={least!r}: use a number from 1 on")
+    return LandedOptions(
+        store=found["store"],
+        sink_id=sink_id,
+        topic=topic,
+        role=roles[role],
+        include_headers=_is_true("includeHeaders", found),
+        merge_schema=_is_true("mergeSchema", found),
+        min_partitions=int(least),
+    )
+
+
+def _is_true(name: str, found: Mapping[str, str]) -> bool:
+    text = found.get(name, "false").lower()
+    if text not in ("true", "false"):
+        raise ConfigurationError(f"{name}={text!r}: use true or false")
+    return text == "true"
+
+
+class LandedSource(DataSource):
+    """What has landed, and nothing else."""
+
+    told_schema = False
+    """Whether the schema came from the files, and not from a call of schema()."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "holdfast-landed"
+
+    def schema(self) -> StructType | str:
+        options = self._parsed()
+        if options.topic is not None:
+            return RECORDS + (HEADERS if options.include_headers else "")
+        self.told_schema = True
+        return _types.from_arrow_schema(sink_schema(options), prefer_timestamp_ntz=True)
+
+    def reader(self, schema: StructType) -> "LandedReader":
+        return LandedReader(self._parsed(), schema, is_strict=self.told_schema)
+
+    def _parsed(self) -> LandedOptions:
+        return parse_landed_options(dict(cast(Mapping[str, Any], self.options)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What one task reads: files of a sink, or keys of chains."""
+
+    files: tuple[OutputFile, ...] = ()
+    keys: tuple[str, ...] = ()
+
+
+class LandedReader(DataSourceReader):
+    """A batch query over one sink or one topic."""
+
+    def __init__(self, options: LandedOptions, schema: StructType, *, is_strict: bool) -> None:
+        self._options = options
+        self._schema = schema
+        self._is_strict = is_strict
+        self._filters: list[Filter] = []
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        # Files are left out by them; Spark applies them to the rows all the same.
+        self._filters = list(filters)
+        return filters
+
+    def partitions(self) -> list[InputPartition]:
+        if self._options.sink_id is not None:
+            kept = [file for file in sink_files(self._options) if self._may_hold(file)]
+            cut = grouped([file.bytes for file in kept], self._options.min_partitions)
+            work = [_Work(files=tuple(kept[start:end])) for start, end in cut]
+        else:
+            found = prune_chains(chain_objects(self._options), self._filters)
+            cut = grouped([facts.size for _, facts in found], self._options.min_partitions)
+            work = [_Work(keys=tuple(key for key, _ in found[s:e])) for s, e in cut]
+        return [InputPartition(one) for one in work]
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        work = cast("_Work | None", partition.value)
+        if work is None:
+            # Spark's stand-in where there are no partitions at all.
+            return
+        here = worker()
+        target: Any = _types.to_arrow_schema(self._schema, timezone="UTC")
+        store = here.store(self._options.store)
+        for file in work.files:
+            body = here.run(read_output(store, file, environment=here.environment))
+            for batch in _rows(file, body):
+                yield conform(batch, target, file.path, file.partition_values, self._is_strict)
+        for key in work.keys:
+            for batch in here.run(read_object(store, key, environment=here.environment)):
+                yield conform(batch, target, key, {}, False)
+
+    def _may_hold(self, file: OutputFile) -> bool:
+        wanted: Any = _types.to_arrow_schema(self._schema, timezone="UTC")
+        target: dict[str, Any] = {field.name: field.type for field in wanted}
+        for one in self._filters:
+            path = cast("tuple[str, ...]", getattr(one, "attribute", ()))
+            if len(path) != 1 or path[0] not in file.partition_values or path[0] not in target:
+                continue
+            text = file.partition_values[path[0]]
+            if not may_match(one, partition_value(text, target[path[0]], path=file.path).as_py()):
+                return False
+        return True
+
+
+def sink_files(options: LandedOptions) -> tuple[OutputFile, ...]:
+    """The committed files of a sink; a sink that has no ledger is an error with a hint."""
+    here = worker()
+    store = here.store(options.store)
+    sink_id = options.sink_id or ""
+    found = here.run(files(store, sink_id, environment=here.environment, role=options.role))
+    if found:
+        return found
+    listed = here.run(store.list("ledger/"))
+    sinks = sorted({row.key.split("/")[1] for row in listed if row.key.count("/") == 2})
+    if sink_id in sinks:
+        return ()
+    raise ConfigurationError(
+        f"there is no sink {sink_id!r} in {options.store}:"
+        f" {_among('sinks', sinks)}; `holdfast landed {options.store}` shows all that has landed"
+    )
+
+
+def sink_schema(options: LandedOptions) -> Any:
+    """The Arrow schema of a sink's rows: the newest file's, or all merged; partitions last."""
+    found = sink_files(options)
+    if not found:
+        raise ConfigurationError(
+            f"nothing has landed yet as {options.role.value} of sink {options.sink_id!r} in"
+            f" {options.store}, so its columns are not known: wait for the first micro-batch, or"
+            " give them with .schema(...)"
+        )
+    read = found if options.merge_schema else found[-1:]
+    here = worker()
+    store = here.store(options.store)
+
+    async def one(file: OutputFile) -> Any:
+        if file.path.endswith(LINES):
+            return pa.schema(
+                [(LINE, pa.string()), *partition_fields([*file.partition_values], {}, path="")]
+            )
+        footer = await read_footer(store, file, environment=here.environment)
+        return whole_schema(file, footer)
+
+    schemas = here.run(each(one, read))
+    try:
+        return pa.unify_schemas(schemas)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ConfigurationError(
+            f"the files of sink {options.sink_id!r} in {options.store} have columns that do not go"
+            f" together: {error}; read them with .schema(...)"
+        ) from error
+
+
+def whole_schema(file: OutputFile, footer: Any) -> Any:
+    """The columns of a Parquet file and, after them, those of its path."""
+    inside = footer.schema.to_arrow_schema().remove_metadata()
+    apart = partition_fields([*file.partition_values], footer.metadata, path=file.path)
+    fields = [field.remove_metadata() for field in inside]
+    return pa.schema([*fields, *(field for field in apart if field.name not in inside.names)])
+
+
+def chain_objects(options: LandedOptions) -> list[tuple[str, Facts]]:
+    """The objects of a topic's chains; no chain of that topic is an error with a hint."""
+    here = worker()
+    store, environment = here.store(options.store), here.environment
+    found = here.run(objects(store, environment=environment, topic=options.topic))
+    if found:
+        return found
+    keys = [row.key for row in here.run(store.list("")) if is_origin_key(row.key)]
+    origins = here.run(each(partial(read_origin, store, environment=environment), keys))
+    topics = sorted({origin.topic for origin in origins if origin is not None})
+    if options.topic in topics:
+        return []
+    raise ConfigurationError(
+        f"no chain of topic {options.topic!r} has landed in {options.store}:"
+        f" {_among('topics', topics)}"
+    )
+
+
+def _among(what: str, names: Sequence[str]) -> str:
+    return (
+        f"the {what} there are {', '.join(names[:20])}" if names else f"there are no {what} at all"
+    )
+
+
+def prune_chains(
+    found: list[tuple[str, Facts]], filters: Sequence[Filter]
+) -> list[tuple[str, Facts]]:
+    """Without the objects that cannot hold a row that the filters let through."""
+    bounds, _ = bounds_of(filters)
+    least = bounds.offset_min if bounds.offset_min is not None else 0
+    most = bounds.offset_max
+    return [
+        (key, facts)
+        for key, facts in found
+        if (bounds.topics is None or facts.topic in bounds.topics)
+        and (bounds.partitions is None or facts.partition in bounds.partitions)
+        and facts.last_offset >= least
+        and (most is None or facts.first_offset <= most)
+    ]
+
+
+def may_match(one: Filter, value: Any) -> bool:
+    """Whether rows with this value in a filter's column may pass it; True where it is not sure."""
+    wanted = cast(Any, getattr(one, "value", None))
+    if isinstance(one, IsNull):
+        return value is None
+    if isinstance(one, IsNotNull):
+        return value is not None
+    if value is None:
+        return isinstance(one, EqualNullSafe) and wanted is None
+    if not isinstance(value, PRUNED_BY):
+        return True
+    try:
+        match one:
+            case EqualTo() | EqualNullSafe():
+                return bool(value == wanted) if _alike(value, wanted) else wanted is not None
+            case In():
+                listed = list(cast("Iterable[Any]", wanted))
+                return any(value == one_of or not _alike(value, one_of) for one_of in listed)
+            case GreaterThan():
+                return bool(value > wanted)
+            case GreaterThanOrEqual():
+                return bool(value >= wanted)
+            case LessThan():
+                return bool(value < wanted)
+            case LessThanOrEqual():
+                return bool(value <= wanted)
+            case _:
+                return True
+    except TypeError:
+        return True
+
+
+def _alike(left: object, right: object) -> bool:
+    return type(left) is type(right) and getattr(left, "tzinfo", None) == getattr(
+        right, "tzinfo", None
+    )
+
+
+def grouped(sizes: Sequence[int], min_partitions: int) -> list[tuple[int, int]]:
+    """Stretches [start, end) of about equal bytes, in order."""
+    most = task_bytes(sum(sizes), min_partitions)
+    bounds = [0]
+    taken = 0
+    for i, size in enumerate(sizes):
+        if taken and taken + size > most:
+            bounds.append(i)
+            taken = 0
+        taken += size
+    return list(itertools.pairwise([*bounds, len(sizes)])) if sizes else []
+
+
+def _rows(file: OutputFile, body: bytes) -> Iterator[RecordBatch]:
+    if file.path.endswith(LINES):
+        lines = bytes(cramjam.zstd.decompress(body)).split(b"\n")
+        if lines.pop() != b"" or len(lines) != file.rows:
+            raise CorruptObject(f"{file.path}: {len(lines)} lines; the ledger says {file.rows}")
+        for start in range(0, len(lines), ROWS_PER_BATCH):
+            part = pa.array(lines[start : start + ROWS_PER_BATCH], pa.binary()).cast(pa.string())
+            yield pa.RecordBatch.from_arrays([part], names=[LINE])
+        return
+    try:
+        opened = pq.ParquetFile(pa.BufferReader(body))
+        yield from opened.iter_batches(batch_size=ROWS_PER_BATCH)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise CorruptObject(f"{file.path}: it cannot be read as Parquet: {error}") from error
+
+
+def conform(
+    batch: Any,
+    target: Any,
+    path: str,
+    partition_values: Mapping[str, str | None],
+    is_strict: bool,
+) -> RecordBatch:
+    """The batch with exactly the columns of a schema: what a file lacks is null."""
+    inside: list[str] = batch.schema.names
+    if is_strict and (more := [name for name in inside if name not in target.names]):
+        raise HoldfastError(
+            f"{path} has the column {more[0]!r}, which the newest file has not: read with"
+            ' .option("mergeSchema", "true"), or name the columns with .schema(...)'
+        )
+    columns: list[Any] = []
+    for field in target:
+        if field.name in inside:
+            columns.append(_cast(batch.column(field.name), field, path))
+        elif field.name in partition_values:
+            value = partition_value(partition_values[field.name], field.type, path=path)
+            columns.append(pa.repeat(value, batch.num_rows))
+        else:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def _cast(column: Any, field: Any, path: str) -> Any:
+    if column.type.equals(field.type):
+        return column
+    try:
+        return column.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise HoldfastError(
+            f"{path}: its column {field.name!r} is {column.type}, and {field.type} is wanted:"
+            f" {error}; read it with .schema(...)"
+        ) from error

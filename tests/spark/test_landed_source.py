@@ -1,0 +1,131 @@
+"""What has landed, read back through a real Spark: sinks and chains, and nothing else."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from tests.peers.holdfast import HoldfastBroker
+from tests.spark.topics import Topics
+
+from holdfast.landing.ledger_entry import decode_entry
+from holdfast.spark.chain_sink import ChainSink, Landing
+from holdfast.spark.pipeline import pipeline
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+def stream(spark: Any, store: str, topic: str, **options: str) -> Any:
+    reader = spark.readStream.format("holdfast").option("store", store).option("subscribe", topic)
+    return reader.option("startingOffsets", "earliest").options(**options).load()
+
+
+def landed(spark: Any, store: Path, **options: str) -> Any:
+    return spark.read.format("holdfast-landed").options(store=str(store), **options).load()
+
+
+@pytest.fixture
+def filled(
+    spark: Any, holdfast_broker: HoldfastBroker, topics: Topics, topic: str, tmp_path: Path
+) -> Path:
+    """A sink "orders", partitioned by topic and partition, after three micro-batches."""
+    topics.create(topic, 2)
+    for number in range(2):
+        values = [json.dumps({"id": f"{number}-{i}"}) for i in range(5)]
+        topics.produce(topic, values, partition=number)
+    frame = stream(spark, holdfast_broker.store, topic, maxOffsetsPerTrigger="4")
+    running = (
+        pipeline(frame)
+        .to(str(tmp_path / "lake"), sink_id="orders", partition_by=["partition"])
+        .start(str(tmp_path / "checkpoint"), trigger={"availableNow": True})
+    )
+    assert running.query.awaitTermination(120)
+    return tmp_path / "lake"
+
+
+def test_a_sink_is_read_exactly_as_its_ledger_says(spark: Any, filled: Path, topic: str):
+    found = landed(spark, filled, sinkId="orders")
+    assert found.columns == [
+        "key",
+        "value",
+        "topic",
+        "offset",
+        "timestamp",
+        "timestampType",
+        "partition",
+    ]
+    rows = found.selectExpr("int(partition) p", "offset", "string(value) v", "topic").collect()
+    assert sorted((row.p, row.offset, row.v) for row in rows) == [
+        (p, i, json.dumps({"id": f"{p}-{i}"})) for p in range(2) for i in range(5)
+    ]
+    assert {row.topic for row in rows} == {topic}
+    newest = max((filled / "ledger" / "orders").glob("[0-9]*"))
+    entry = decode_entry(newest.read_bytes(), sink_id="orders", n=int(newest.name)).entry
+    orphan = entry.files[0].path.rsplit("-", 3)
+    (filled / f"{orphan[0]}-orphan-00000-000.parquet").write_bytes(
+        (filled / entry.files[0].path).read_bytes()
+    )
+    assert found.count() == 10
+
+
+def test_filters_on_partition_columns_leave_files_unread(spark: Any, filled: Path):
+    for path in (filled / "data" / "orders" / "partition=0").iterdir():
+        path.write_bytes(b"harmed")
+    kept = landed(spark, filled, sinkId="orders").where("partition = '1' and offset > 2")
+    assert sorted(row.offset for row in kept.collect()) == [3, 4]
+    with pytest.raises(PySparkException, match="partition=0/"):
+        landed(spark, filled, sinkId="orders").count()
+
+
+def test_a_wrong_sink_says_which_ones_there_are(spark: Any, filled: Path):
+    with pytest.raises(PySparkException, match=r"no sink 'order'.*sinks there are orders"):
+        landed(spark, filled, sinkId="order").count()
+
+
+def test_columns_of_older_files_are_not_dropped_in_silence(spark: Any, tmp_path: Path):
+    import pyarrow as pa
+    from tests.unit.spark.ledgered import Sink
+
+    sink = Sink(tmp_path / "lake")
+    sink.commit(pa.table({"id": ["a"], "old": [1]}))
+    sink.commit(pa.table({"id": ["b"]}))
+    with pytest.raises(PySparkException, match="mergeSchema"):
+        landed(spark, sink.folder, sinkId="orders").collect()
+    merged = landed(spark, sink.folder, sinkId="orders", mergeSchema="true").collect()
+    assert sorted((row.id, row.old) for row in merged) == [("a", 1), ("b", None)]
+    chosen = spark.read.format("holdfast-landed").schema("id string")
+    chosen = chosen.options(store=sink.url, sinkId="orders").load().collect()
+    assert sorted(row.id for row in chosen) == ["a", "b"]
+
+
+@pytest.mark.parametrize("layout", ["parquet", "jsonl.zst/envelope"])
+def test_chains_are_read_with_the_columns_of_the_log(
+    spark: Any,
+    holdfast_broker: HoldfastBroker,
+    topics: Topics,
+    topic: str,
+    tmp_path: Path,
+    layout: str,
+):
+    topics.create(topic, 2)
+    for partition in range(2):
+        topics.produce(topic, [f"v{partition}-{i}" for i in range(4)], partition=partition)
+    frame = stream(spark, holdfast_broker.store, topic, rows="ranges")
+    sink = ChainSink(Landing(store=str(tmp_path / "lake"), format=layout))
+    query = (
+        frame.writeStream.foreachBatch(sink)
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    found = landed(spark, tmp_path / "lake", topic=topic)
+    source = spark.read.format("holdfast").option("store", holdfast_broker.store)
+    log = source.option("subscribe", topic).load()
+    assert found.schema == log.schema
+    assert sorted(map(tuple, found.collect())) == sorted(map(tuple, log.collect()))
+    one = found.where("partition = 1 and offset >= 2")
+    assert sorted(bytes(row.value) for row in one.collect()) == [b"v1-2", b"v1-3"]
+    with pytest.raises(PySparkException, match="no chain of topic 'nothing'"):
+        landed(spark, tmp_path / "lake", topic="nothing").count()
