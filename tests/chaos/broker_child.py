@@ -26,7 +26,12 @@ from holdfast.server.tcp import TcpServer
 from holdfast.store.address import open_store
 
 EAGER_REWRITE = RewriteSettings(
-    entries_max=60, bytes_max=4 << 20, runs_max=400, segment_bytes_max=1 << 20, delete_delay_s=0.05
+    entries_max=60,
+    bytes_max=4 << 20,
+    runs_max=400,
+    segment_bytes_max=1 << 20,
+    step_entries_max=20,
+    delete_delay_s=0.05,
 )
 
 

@@ -247,7 +247,7 @@ class CollectsWhatIsNamed(LogState):
                     self.collectable.extend(keys)
 
 
-class RewriteLosesTheLastBatch(LogReader):
+class LoadLosesTheLastBatch(LogReader):
     """What is loaded to be rewritten or served lacks its last batch, where it has several."""
 
     async def load_run(self, log, run):
@@ -256,7 +256,7 @@ class RewriteLosesTheLastBatch(LogReader):
 
 
 def bad_reader(lane: DataLane) -> None:
-    lane.reader.__class__ = RewriteLosesTheLastBatch
+    lane.reader.__class__ = LoadLosesTheLastBatch
 
 
 class SweepsClaims(DataLane):
@@ -282,6 +282,6 @@ PLANTED: dict[str, type[BrokerProcess]] = {
     "segment-cut-short": store(SegmentCutShort),
     "deletes-without-snapshot-or-floor": data_lane(DeletesWithoutSnapshotOrFloor),
     "collects-what-is-named": state(CollectsWhatIsNamed),
-    "rewrite-loses-the-last-batch": lanes(bad_reader),
+    "load-loses-the-last-batch": lanes(bad_reader),
     "sweeps-claims": data_lane(SweepsClaims),
 }

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.columnar.arrow import RecordBatch, pa
 from holdfast.keyed_state.pinned import bucket_of
-from holdfast.spark.rows import Keys, event_times, records
+from holdfast.spark.rows import Keys, event_times, key_column, records
 
 SCHEMA_TEXT = "task int, bucket int, origin bigint, keyless boolean, piece binary"
 SCHEMA: Any = pa.schema(
@@ -26,6 +26,8 @@ SCHEMA: Any = pa.schema(
         ("piece", pa.binary()),
     ]
 )
+TICK = -1
+"""The bucket of a row that only makes a task run: timers are due without records, too."""
 LOW, HIGH, TIME = "__low", "__high", "__time"
 ROWS_PER_CUT = 200_000
 """Small batches are joined before they are cut: each piece costs a kilobyte beside its rows."""
@@ -41,6 +43,8 @@ class Cutter:
     buckets: int
     tasks: int
     hash_seed: int
+    columns: tuple[str, ...] | None = None
+    """What is sent of a row; all of it where None."""
 
     def pieces(self, batches: Iterable[Any], *, task: int) -> Iterator[RecordBatch]:
         """The exchange rows of one task; `task` keeps the order of rows across tasks."""
@@ -55,13 +59,20 @@ class Cutter:
         ranked = buckets[order]
         starts = np.flatnonzero(np.concatenate(([True], ranked[1:] != ranked[:-1])))
         ends = np.append(starts[1:], ranked.size)
-        sorted_rows: Any = pa.Table.from_batches([_with_keys(batch, keys, self.event_time)])
+        sorted_rows: Any = pa.Table.from_batches([self._with_keys(batch, keys)])
         sorted_rows = sorted_rows.take(pa.array(order)).combine_chunks().to_batches()[0]
         rows: list[tuple[int, int, bytes]] = []
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             piece = sorted_rows.slice(start, end - start)
             rows.append((int(ranked[start]), origin, to_ipc(piece)))
         return self._exchange(rows)
+
+    def _with_keys(self, batch: Any, keys: Keys) -> Any:
+        names = list(self.columns or batch.schema.names)
+        columns = [key_column(batch, name) for name in names]
+        columns += [pa.array(keys.low), pa.array(keys.high)]
+        columns.append(pa.array(event_times(batch, self.event_time)))
+        return pa.RecordBatch.from_arrays(columns, names=[*names, LOW, HIGH, TIME])
 
     def _exchange(self, rows: list[tuple[int, int, bytes]]) -> RecordBatch:
         buckets = [bucket % self.buckets for bucket, _, _ in rows]
@@ -73,13 +84,6 @@ class Cutter:
             pa.array([piece for _, _, piece in rows], pa.binary()),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-
-
-def _with_keys(batch: Any, keys: Keys, event_time: str | None) -> Any:
-    columns = [*batch.columns, pa.array(keys.low), pa.array(keys.high)]
-    columns.append(pa.array(event_times(batch, event_time)))
-    names = [*batch.schema.names, LOW, HIGH, TIME]
-    return pa.RecordBatch.from_arrays(columns, names=names)
 
 
 def _joined(batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
@@ -127,6 +131,8 @@ def opened(batches: Iterable[Any]) -> Iterator[Piece]:
     """The pieces that came to a task, in no order."""
     for batch in batches:
         for row in range(batch.num_rows):
+            if batch.column(1)[row].as_py() == TICK:
+                continue
             with pa.ipc.open_stream(batch.column(4)[row].as_buffer()) as reader:
                 table = reader.read_all()
             yield Piece(

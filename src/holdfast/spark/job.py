@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.errors import ConfigurationError
-from holdfast.keyed_state.dedup import DedupSettings, LatePolicy
+from holdfast.keyed_state.aggregates import AggregateSettings
+from holdfast.keyed_state.dedup import DedupSettings
 from holdfast.keyed_state.pinned import BUCKETS_MAX, Operator
+from holdfast.keyed_state.timers import TimerSettings
 from holdfast.landing.data_files import sink_id_problem
 
 BUCKETS_DEFAULT = 16
@@ -57,16 +59,77 @@ class Dedup:
             raise ConfigurationError(
                 'dedup within a window needs a column of event times, as in event_time="timestamp"'
             )
-        if not 1 <= self.buckets <= BUCKETS_MAX:
-            raise ConfigurationError(f"no {self.buckets} buckets: use 1 to {BUCKETS_MAX}")
+        check_buckets(self.buckets)
+
+    def operator(self, schema: Any) -> Operator:
+        del schema  # keys are hashed by value, whatever their type
+        return self.settings.operator(by=list(self.by), event_time=self.event_time)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregation:
+    """Running aggregates by key; what comes out is each key that a micro-batch has changed."""
+
+    settings: AggregateSettings
+    event_time: str | None = None
+    """Moves the watermark, by which idle keys are forgotten."""
+    buckets: int = BUCKETS_DEFAULT
+
+    def __post_init__(self) -> None:
+        if self.settings.idle_ms is not None and self.event_time is None:
+            raise ConfigurationError(
+                'to forget idle keys needs a column of event times, as in event_time="timestamp"'
+            )
+        check_buckets(self.buckets)
 
     @property
-    def diverts(self) -> bool:
-        return self.settings.late is LatePolicy.DIVERT
+    def by(self) -> tuple[str, ...]:
+        return self.settings.key_columns
 
-    def operator(self) -> Operator:
-        parameters: dict[str, Any] = {"by": list(self.by), "event_time": self.event_time}
-        return self.settings.operator(**parameters)
+    def operator(self, schema: Any) -> Operator:
+        missing = [name for name in self.settings.inputs() if name not in schema.names]
+        if missing:
+            raise ConfigurationError(
+                f"there is no column {missing[0]!r} to aggregate; there are"
+                f" {', '.join(schema.names)}"
+            )
+        return self.settings.operator(schema, event_time=self.event_time)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timers:
+    """A row for each key that had no event for a while, by the wall clock."""
+
+    settings: TimerSettings
+    buckets: int = BUCKETS_DEFAULT
+
+    def __post_init__(self) -> None:
+        check_buckets(self.buckets)
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        return self.settings.key_columns
+
+    @property
+    def event_time(self) -> None:
+        return None
+
+    def operator(self, schema: Any) -> Operator:
+        missing = [name for name in self.by if name not in schema.names]
+        if missing:
+            raise ConfigurationError(
+                f"there is no column {missing[0]!r} for timers; there are {', '.join(schema.names)}"
+            )
+        types = {name: str(schema.field(name).type) for name in self.by}
+        return self.settings.operator(types=types)
+
+
+Operation = Dedup | Aggregation | Timers
+
+
+def check_buckets(buckets: int) -> None:
+    if not 1 <= buckets <= BUCKETS_MAX:
+        raise ConfigurationError(f"no {buckets} buckets: use 1 to {BUCKETS_MAX}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +137,4 @@ class Job:
     """One sink: an output, and what happens before it."""
 
     output: Output
-    dedup: Dedup | None = None
-
-    def operator(self) -> Operator | None:
-        return self.dedup.operator() if self.dedup is not None else None
+    operation: Operation | None = None

@@ -7,11 +7,13 @@ has not seen.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from holdfast.columnar.schema import SCHEMA_WITH_HEADERS
 from holdfast.errors import StopError
+from holdfast.keyed_state.dedup import LatePolicy
 from holdfast.keyed_state.pinned import (
     Pinned,
     RunInfo,
@@ -25,11 +27,12 @@ from holdfast.landing.ledger import Committed, Ledger
 from holdfast.landing.ledger_entry import Effects, Entry, MicroBatch, OutputFile
 from holdfast.landing.ledger_rules import AlreadyCommitted, Refusal, Refused
 from holdfast.spark.checkpoint import Checkpoint
-from holdfast.spark.exchange import SCHEMA_TEXT, Cutter
-from holdfast.spark.job import CLOCK_ALLOWANCE_MS, Dedup, Job
+from holdfast.spark.exchange import SCHEMA_TEXT, TICK, Cutter
+from holdfast.spark.job import CLOCK_ALLOWANCE_MS, Aggregation, Job, Operation, Timers
+from holdfast.spark.rows import RANGE
 from holdfast.spark.tasks import (
     REPORT_TEXT,
-    DedupTask,
+    StatefulTask,
     TaskReport,
     WriteTask,
     decode_report,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("holdfast.spark.sink")
 OVERTAKEN_TRIES = 3
+SEED_BITS = 63
 
 
 class SinkRefused(StopError):
@@ -70,7 +74,6 @@ class LedgerSink:
         self._checkpoint = checkpoint
         self._followers = followers
         self._ledger: Ledger | None = None
-        self._swept_at = 0
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         ledger = self.ledger()
@@ -110,32 +113,34 @@ class LedgerSink:
         decision = worker().run(ledger.plan(batch))
         if isinstance(decision, AlreadyCommitted | Refused):
             return decision
-        pinned = self._pinned(ledger.head)
+        pinned = self._pinned(ledger.head, frame)
         reports = _reports(frame, self.job, decision.n, pinned)
         effects = self._effects(reports, pinned)
         return worker().run(ledger.commit(batch, effects, n=decision.n))
 
-    def _pinned(self, head: Entry | None) -> Pinned | None:
+    def _pinned(self, head: Entry | None, frame: "DataFrame") -> Pinned | None:
         """The state that the newest entry names, and no other; refused where the job is another."""
-        dedup = self.job.dedup
+        operation = self.job.operation
         state = head.state if head is not None else b""
-        if dedup is None:
+        sink_id = self.job.output.sink_id
+        if operation is None:
             if state:
                 raise SinkRefused(
-                    f"sink {self.job.output.sink_id}: the ledger pins state, and the job now keeps"
-                    " none: put the pipeline back as it was, or give it a new sink id"
+                    f"sink {sink_id}: the ledger pins state, and the job now keeps none: put the"
+                    " pipeline back as it was, or give it a new sink id"
                 )
             return None
         if head is not None and not state:
             raise SinkRefused(
-                f"sink {self.job.output.sink_id}: {head.n + 1} micro-batches were committed without"
-                " dedup, and it does not know their keys: give the pipeline a new sink id"
+                f"sink {sink_id}: {head.n + 1} micro-batches were committed without state, and it"
+                " does not know their keys: give the pipeline a new sink id"
             )
+        operator = operation.operator(_arrow_schema(frame))
         if not state:
-            seed = worker().environment.random().getrandbits(63)
-            return nothing_pinned(dedup.operator(), buckets=dedup.buckets, hash_seed=seed)
+            seed = worker().environment.random().getrandbits(SEED_BITS)
+            return nothing_pinned(operator, buckets=operation.buckets, hash_seed=seed)
         pinned = decode_pinned(state)
-        problem = refusal(pinned, dedup.operator(), sink_id=self.job.output.sink_id)
+        problem = refusal(pinned, operator, sink_id=sink_id)
         if problem is not None:
             raise SinkRefused(problem)
         return pinned
@@ -183,27 +188,56 @@ class LedgerSink:
 
 def _reports(frame: "DataFrame", job: Job, number: int, pinned: Pinned | None) -> list[TaskReport]:
     """Run the tasks, and gather what they report."""
-    if job.dedup is None or pinned is None:
+    if job.operation is None or pinned is None:
         done = _mapped(frame, partial(_in_task, WriteTask(job=job, number=number)), REPORT_TEXT)
     else:
-        done = _deduplicated(frame, job, job.dedup, number, pinned)
+        done = _with_state(frame, job, job.operation, number, pinned)
     return [decode_report(bytes(row[0])) for row in done.collect()]
 
 
-def _deduplicated(
-    frame: "DataFrame", job: Job, dedup: Dedup, number: int, pinned: Pinned
+def _with_state(
+    frame: "DataFrame", job: Job, operation: Operation, number: int, pinned: Pinned
 ) -> "DataFrame":
     tasks = max(1, min(pinned.buckets, frame.sparkSession.sparkContext.defaultParallelism))
     cutter = Cutter(
-        by=dedup.by,
-        event_time=dedup.event_time,
+        by=operation.by,
+        event_time=operation.event_time,
         buckets=pinned.buckets,
         tasks=tasks,
         hash_seed=pinned.hash_seed,
+        columns=_columns_sent(operation),
     )
-    judge = DedupTask(job=job, dedup=dedup, number=number, pinned=pinned)
+    task = StatefulTask(
+        job=job,
+        operation=operation,
+        number=number,
+        pinned=pinned,
+        tasks=tasks,
+        now_ms=worker().environment.now_ms(),
+    )
     pieces = _mapped(frame, partial(_cut_in_task, cutter), SCHEMA_TEXT)
-    return _mapped(pieces.repartitionById(tasks, "task"), partial(_in_task, judge), REPORT_TEXT)
+    if isinstance(operation, Timers):
+        ticks = [(i, TICK, 0, False, b"") for i in range(tasks)]
+        pieces = pieces.unionAll(cast(Any, frame.sparkSession).createDataFrame(ticks, SCHEMA_TEXT))
+    return _mapped(pieces.repartitionById(tasks, "task"), partial(_in_task, task), REPORT_TEXT)
+
+
+def _columns_sent(operation: Operation) -> tuple[str, ...] | None:
+    match operation:
+        case Aggregation(settings=settings) if settings.late is LatePolicy.KEEP:
+            return tuple(settings.inputs())
+        case Timers():
+            return operation.by
+        case _:
+            return None
+
+
+def _arrow_schema(frame: "DataFrame") -> Any:
+    from pyspark.sql.pandas import types
+
+    if frame.columns == [RANGE]:
+        return SCHEMA_WITH_HEADERS
+    return cast(Any, types).to_arrow_schema(frame.schema, timezone="UTC")
 
 
 def _mapped(frame: "DataFrame", run: Callable[[Iterable[Any]], Iterator[Any]], schema: str) -> Any:
@@ -223,8 +257,3 @@ def _partition_id() -> int:
 
     context = TaskContext.get()
     return context.partitionId() if context is not None else 0
-
-
-def state_of(entry: Entry) -> Mapping[str, int]:
-    """The size of the state that an entry pins, for people."""
-    return {name: n for name, n in entry.counts.items() if name.startswith("state_")}

@@ -110,6 +110,8 @@ class SourceOptions:
     offsets_per_trigger_max: int | None = None
     offsets_per_trigger_min: int | None = None
     trigger_delay_ms_max: int = 15 * 60_000
+    tick_ms: int | None = None
+    """Micro-batches come this often even where no records do: for timers."""
     partitions_min: int | None = None
     records_per_partition_max: int | None = None
     include_headers: bool = False
@@ -124,7 +126,7 @@ NAMES = (
     *("startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp"),
     *("endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss"),
     *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions"),
-    *("maxRecordsPerPartition", "includeHeaders", "rows"),
+    *("maxRecordsPerPartition", "includeHeaders", "rows", "tickInterval"),
     *("kafka.bootstrap.servers", "kafka.isolation.level"),
 )
 STRATEGIES = ("subscribe", "subscribePattern", "assign")
@@ -176,9 +178,10 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
             f"minOffsetsPerTrigger is {least}, above maxOffsetsPerTrigger, which is {most}"
         )
     if not streaming:
-        names = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+        names = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "tickInterval")
         ignored += [f"{n} (a batch query has no trigger)" for n in names if n.lower() in options]
     delay = options.get("maxtriggerdelay")
+    tick = options.get("tickinterval")
     return SourceOptions(
         store=store,
         bootstrap_servers=servers,
@@ -191,6 +194,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         offsets_per_trigger_max=most,
         offsets_per_trigger_min=least,
         trigger_delay_ms_max=15 * 60_000 if delay is None else parse_duration_ms(delay),
+        tick_ms=None if tick is None else max(1, parse_duration_ms(tick)),
         partitions_min=_count(options, "minPartitions"),
         records_per_partition_max=_count(options, "maxRecordsPerPartition"),
         include_headers=_flag(options, "includeHeaders", default=False),

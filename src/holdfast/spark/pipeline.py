@@ -10,9 +10,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from holdfast.errors import ConfigurationError
+from holdfast.keyed_state.aggregates import Aggregate, AggregateSettings, Function
 from holdfast.keyed_state.dedup import DedupSettings, LatePolicy
+from holdfast.keyed_state.timers import TimerSettings
 from holdfast.spark.checkpoint import open_checkpoint
-from holdfast.spark.job import BUCKETS_DEFAULT, Dedup, Job, Output
+from holdfast.spark.job import (
+    BUCKETS_DEFAULT,
+    Aggregation,
+    Dedup,
+    Job,
+    Operation,
+    Output,
+    Timers,
+)
 from holdfast.spark.ledger_sink import LedgerSink
 
 if TYPE_CHECKING:
@@ -64,7 +74,7 @@ class Pipeline:
     """What was asked for so far."""
 
     stream: "DataFrame"
-    deduplicated: Dedup | None = None
+    operation: Operation | None = None
     output: Output | None = None
 
     def dedup(
@@ -82,16 +92,66 @@ class Pipeline:
         A record that comes so late that its twin may be forgotten is kept, or diverted into files
         of their own (`late="divert"`); both are counted. A record with no key is kept.
         """
-        if late not in ("keep", "divert"):
-            raise ConfigurationError(f'late is {late!r}: use "keep" or "divert"')
         settings = DedupSettings(
             within_ms=duration_ms(within) if within is not None else None,
             lateness_ms=duration_ms(lateness) if lateness is not None else None,
-            late=LatePolicy(late),
+            late=_late(late),
         )
-        columns = (by,) if isinstance(by, str) else tuple(by)
-        wanted = Dedup(by=columns, settings=settings, event_time=event_time, buckets=buckets)
-        return replace(self, deduplicated=wanted)
+        wanted = Dedup(by=_columns(by), settings=settings, event_time=event_time, buckets=buckets)
+        return self._with(wanted)
+
+    def aggregate(
+        self,
+        by: str | Sequence[str],
+        aggregates: Mapping[str, tuple[str, str | None]],
+        *,
+        event_time: str | None = None,
+        forget_after: str | None = None,
+        late: Literal["keep", "divert"] = "keep",
+        buckets: int = BUCKETS_DEFAULT,
+    ) -> "Pipeline":
+        """Running aggregates: {"orders": ("count", None), "total": ("sum", "amount")}.
+
+        Each micro-batch gives one row for each key that it changed, with the key, the aggregates
+        and `_entry`, the ledger number: the row with the greatest one is the newest. A key without
+        events for `forget_after` of event time is forgotten, and begins anew if it comes back.
+        """
+        functions = [function.value for function in Function]
+        for name, (function, _) in aggregates.items():
+            if function not in functions:
+                raise ConfigurationError(
+                    f"aggregate {name!r}: there is no {function!r}: use {', '.join(functions)}"
+                )
+        settings = AggregateSettings(
+            key_columns=_columns(by),
+            aggregates=tuple(
+                Aggregate(name=name, function=Function(function), column=column)
+                for name, (function, column) in aggregates.items()
+            ),
+            idle_ms=duration_ms(forget_after) if forget_after is not None else None,
+            late=_late(late),
+        )
+        wanted = Aggregation(settings=settings, event_time=event_time, buckets=buckets)
+        return self._with(wanted)
+
+    def timers(
+        self, by: str | Sequence[str], *, after: str, buckets: int = BUCKETS_DEFAULT
+    ) -> "Pipeline":
+        """One row for each key that had no event for `after` of wall-clock time, once.
+
+        The rows have the key, `deadline` and `_entry`. Timers are looked at in each micro-batch;
+        for micro-batches without records give the source the option tickInterval.
+        """
+        settings = TimerSettings(key_columns=_columns(by), after_ms=duration_ms(after))
+        return self._with(Timers(settings=settings, buckets=buckets))
+
+    def _with(self, operation: Operation) -> "Pipeline":
+        if self.operation is not None:
+            raise ConfigurationError(
+                "a pipeline has one stateful step: land the first one's output, and read that with"
+                " a second pipeline"
+            )
+        return replace(self, operation=operation)
 
     def to(
         self,
@@ -113,7 +173,7 @@ class Pipeline:
         """Start the query; `trigger` is as for Spark: {"availableNow": True}."""
         if self.output is None:
             raise ConfigurationError('say where the output goes: .to("s3://...", sink_id="...")')
-        job = Job(output=self.output, dedup=self.deduplicated)
+        job = Job(output=self.output, operation=self.operation)
         sink = LedgerSink(job, open_checkpoint(self.stream.sparkSession, checkpoint))
         sink.ledger()
         writer = self.stream.writeStream.foreachBatch(sink)
@@ -122,3 +182,13 @@ class Pipeline:
             writer = writer.queryName(name)
         writer = cast(Any, writer).trigger(**(trigger or {"processingTime": "1 second"}))
         return Running(query=writer.start(), sink=sink)
+
+
+def _columns(by: str | Sequence[str]) -> tuple[str, ...]:
+    return (by,) if isinstance(by, str) else tuple(by)
+
+
+def _late(policy: str) -> LatePolicy:
+    if policy not in ("keep", "divert"):
+        raise ConfigurationError(f'late is {policy!r}: use "keep" or "divert"')
+    return LatePolicy(policy)

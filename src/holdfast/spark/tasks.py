@@ -12,26 +12,20 @@ from typing import Any
 import msgspec
 
 from holdfast.columnar.arrow import pa
-from holdfast.keyed_state.cache import StateCache
-from holdfast.keyed_state.dedup import Bucket
-from holdfast.keyed_state.dedup_task import DedupDone, run_dedup_task
 from holdfast.keyed_state.pinned import TIME_MIN, Pinned, RunInfo
 from holdfast.keyed_state.task_site import TaskSite
 from holdfast.landing.ledger_entry import FileRole, OutputFile
-from holdfast.spark.exchange import Piece, halves, opened, times, without_keys
+from holdfast.spark.buckets import work_on
+from holdfast.spark.exchange import Piece, opened
 from holdfast.spark.files import FileWriter
-from holdfast.spark.job import Dedup, Job
+from holdfast.spark.job import Job, Operation, Timers
 from holdfast.spark.rows import records
 from holdfast.spark.worker import Worker, worker
 
 REPORT_TEXT = "report binary"
 REPORT_SCHEMA: Any = pa.schema([("report", pa.binary())])
-COUNTED: tuple[str, ...] = ("rows", "kept", "duplicates", "late", "diverted", "keyless")
 BYTES_PER_FILE = 512 * 1024 * 1024
 """Of Arrow memory: a task without state writes a file when it holds so much."""
-
-_dedup_cache: StateCache[Bucket] = StateCache()
-"""Of this worker process; used only where it holds exactly the runs that the ledger names."""
 
 
 class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +33,7 @@ class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
 
     files: list[OutputFile]
     runs: dict[int, list[RunInfo]] = {}
-    """For each bucket that it had rows of, the runs that are its state from here on."""
+    """For each bucket that it worked on, the runs that are its state from here on."""
     counts: dict[str, int] = {}
     event_time_max_ms: int | None = None
 
@@ -79,13 +73,16 @@ class WriteTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DedupTask:
-    """The rows of some buckets against what is remembered of them, and what is new into files."""
+class StatefulTask:
+    """The rows of some buckets against what is remembered of them; what comes out goes to files."""
 
     job: Job
-    dedup: Dedup
+    operation: Operation
     number: int
     pinned: Pinned
+    tasks: int
+    now_ms: int
+    """The wall clock of the micro-batch; the entry that is committed first decides what it was."""
 
     def run(self, batches: Iterable[Any], *, task: int) -> Iterator[Any]:
         here = worker()
@@ -93,63 +90,42 @@ class DedupTask:
         by_bucket: dict[int, list[Piece]] = {}
         for piece in opened(batches):
             by_bucket.setdefault(piece.bucket, []).append(piece)
-        kept: list[Any] = []
+        if isinstance(self.operation, Timers):
+            for bucket in range(task, self.pinned.buckets, self.tasks):
+                by_bucket.setdefault(bucket, [])
+        output: list[Any] = []
         late: list[Any] = []
         runs: dict[int, list[RunInfo]] = {}
-        counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
+        counts: dict[str, int] = {}
         latest: int | None = None
         for bucket in sorted(by_bucket):
             pieces = sorted(by_bucket.pop(bucket), key=lambda piece: piece.origin)
-            keyless = [without_keys(piece.rows) for piece in pieces if piece.keyless]
-            kept += keyless
-            free = sum(rows.num_rows for rows in keyless)
-            _add(counts, rows=free, kept=free, keyless=free)
-            keyed = [piece.rows for piece in pieces if not piece.keyless]
-            if not keyed:
-                continue
-            table = pa.concat_tables(keyed)
-            done = self._judge(here, bucket, table, writer.attempt)
-            judged = done.judged
-            rows = without_keys(table)
-            kept.append(rows.filter(pa.array(judged.keep)))
-            if judged.diverted:
-                late.append(rows.filter(pa.array(judged.late & ~judged.keep)))
-            runs[bucket] = list(done.runs)
+            site = self._site(here, bucket, writer.attempt)
+            done = work_on(self.operation, site, self.pinned, pieces, now_ms=self.now_ms)
+            output += done.output
+            late += done.late
+            if done.runs is not None:
+                runs[bucket] = list(done.runs)
             latest = _later(latest, done.event_time_max_ms)
-            _add(
-                counts,
-                rows=table.num_rows,
-                kept=judged.kept,
-                duplicates=judged.duplicates,
-                late=judged.late_rows,
-                diverted=judged.diverted,
-            )
+            for name, count in done.counts.items():
+                counts[name] = counts.get(name, 0) + count
         files: list[OutputFile] = []
-        if kept:
-            files += here.run(writer.write(pa.concat_tables(kept)))
+        if output:
+            files += here.run(writer.write(pa.concat_tables(output)))
         if late:
             files += here.run(writer.write(pa.concat_tables(late), role=FileRole.LATE))
         yield encode_report(
             TaskReport(files=files, runs=runs, counts=counts, event_time_max_ms=latest)
         )
 
-    def _judge(self, here: Worker, bucket: int, table: Any, attempt: str) -> DedupDone:
-        site = TaskSite(
+    def _site(self, here: Worker, bucket: int, attempt: str) -> TaskSite:
+        return TaskSite(
             store=here.writable(self.job.output.store),
             sink_id=self.job.output.sink_id,
             bucket=bucket,
             number=self.number,
             attempt=attempt,
             environment=here.environment,
-        )
-        return run_dedup_task(
-            site,
-            self.pinned,
-            _dedup_cache,
-            halves(table),
-            times(table),
-            None,
-            settings=self.dedup.settings,
         )
 
 
@@ -167,8 +143,3 @@ def _writer(here: Worker, job: Job, number: int, task: int) -> FileWriter:
 def _later(left: int | None, right: int | None) -> int | None:
     known = [time for time in (left, right) if time is not None and time != TIME_MIN]
     return max(known, default=None)
-
-
-def _add(counts: dict[str, int], **more: int) -> None:
-    for name, number in more.items():
-        counts[name] += number

@@ -283,6 +283,9 @@ class Simulation:
 
     def _draw_settings(self) -> BrokerSettings:
         chance = self._chance
+        linger_ms = (0, 0, 5, 50)[int(chance.random() * 4)]
+        claim_valid_ms = (300, 1000, 3000)[int(chance.random() * 3)]
+        rewrite_entries = 4 + int(chance.random() * 12)
         return BrokerSettings(
             broker_id=BrokerId(0),
             host="127.0.0.1",
@@ -290,11 +293,13 @@ class Simulation:
             lanes=LANES,
             auto_create_topics_enable=False,
             group=GroupSettings(
-                linger_ms=(0, 0, 5, 50)[int(chance.random() * 4)],
-                claim_valid_ms=(300, 1000, 3000)[int(chance.random() * 3)],
+                linger_ms=linger_ms,
+                claim_valid_ms=claim_valid_ms,
             ),
             rewrite=RewriteSettings(
-                entries_max=4 + int(chance.random() * 12),
+                entries_max=rewrite_entries,
+                # From what is drawn already, so that old seeds stay what they were otherwise.
+                step_entries_max=(1, 2, 1_000)[rewrite_entries % 3],
                 segment_bytes_max=(400, 2000, 100_000)[int(chance.random() * 3)],
                 delete_delay_s=(0.0, 0.2, 2.0)[int(chance.random() * 3)],
             ),

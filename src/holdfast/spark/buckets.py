@@ -1,0 +1,165 @@
+"""One bucket of one micro-batch: its rows in, what comes out of them and its new runs.
+
+Runs on executors. Owns how each operation meets the rows that came through the exchange, and the
+loaded state of this worker process, which is used only where it is exactly what the ledger names.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from holdfast.columnar.arrow import pa
+from holdfast.keyed_state.cache import StateCache
+from holdfast.keyed_state.dedup import Bucket
+from holdfast.keyed_state.dedup_task import run_dedup_task
+from holdfast.keyed_state.keyed_rows import KeyedBucket
+from holdfast.keyed_state.keyed_task import (
+    load_keyed_bucket,
+    no_rows,
+    run_aggregate_task,
+    run_timer_task,
+)
+from holdfast.keyed_state.pinned import Pinned, RunInfo
+from holdfast.keyed_state.task_site import TaskSite
+from holdfast.keyed_state.timers import may_be_due
+from holdfast.spark.exchange import Piece, halves, times, without_keys
+from holdfast.spark.job import Aggregation, Dedup, Operation, Timers
+
+ENTRY = "_entry"
+"""In what aggregates and timers give: the ledger number, which tells the newest row of a key."""
+DEADLINE = "deadline"
+
+_hash_buckets: StateCache[Bucket] = StateCache()
+_keyed_buckets: StateCache[KeyedBucket] = StateCache()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketDone:
+    """What became of a bucket's rows, if this attempt is committed."""
+
+    output: list[Any] = field(default_factory=list[Any])
+    late: list[Any] = field(default_factory=list[Any])
+    runs: Sequence[RunInfo] | None = None
+    """None where the bucket stays as it is."""
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+    event_time_max_ms: int | None = None
+
+
+def work_on(
+    operation: Operation, site: TaskSite, pinned: Pinned, pieces: list[Piece], *, now_ms: int
+) -> BucketDone:
+    """Do the operation on the rows of one bucket."""
+    match operation:
+        case Dedup():
+            return _dedup(operation, site, pinned, pieces)
+        case Aggregation():
+            return _aggregate(operation, site, pinned, pieces)
+        case Timers():
+            return _timers(operation, site, pinned, pieces, now_ms)
+
+
+def _dedup(operation: Dedup, site: TaskSite, pinned: Pinned, pieces: list[Piece]) -> BucketDone:
+    output = [without_keys(piece.rows) for piece in pieces if piece.keyless]
+    free = sum(rows.num_rows for rows in output)
+    counts = {"rows": free, "kept": free, "keyless": free}
+    keyed = [piece.rows for piece in pieces if not piece.keyless]
+    if not keyed:
+        return BucketDone(output=output, counts=counts)
+    table = pa.concat_tables(keyed)
+    done = run_dedup_task(
+        site, pinned, _hash_buckets, halves(table), times(table), settings=operation.settings
+    )
+    judged = done.judged
+    rows = without_keys(table)
+    output.append(rows.filter(pa.array(judged.keep)))
+    late = [rows.filter(pa.array(judged.late & ~judged.keep))] if judged.diverted else []
+    counts["rows"] += table.num_rows
+    counts["kept"] += judged.kept
+    return BucketDone(
+        output=output,
+        late=late,
+        runs=done.runs,
+        counts={
+            **counts,
+            "duplicates": judged.duplicates,
+            "late": judged.late_rows,
+            "diverted": judged.diverted,
+        },
+        event_time_max_ms=done.event_time_max_ms,
+    )
+
+
+def _aggregate(
+    operation: Aggregation, site: TaskSite, pinned: Pinned, pieces: list[Piece]
+) -> BucketDone:
+    if not pieces:
+        return BucketDone()
+    table = pa.concat_tables([piece.rows for piece in pieces])
+    done = run_aggregate_task(
+        site,
+        pinned,
+        _keyed_buckets,
+        halves(table),
+        times(table),
+        without_keys(table),
+        settings=operation.settings,
+    )
+    aggregated = done.aggregated
+    output = aggregated.output
+    diverted = int(np.count_nonzero(aggregated.diverted))
+    return BucketDone(
+        output=[_stamped(output.columns, site.number)] if output is not None else [],
+        late=[without_keys(table).filter(pa.array(aggregated.diverted))] if diverted else [],
+        runs=done.runs,
+        counts={
+            "rows": table.num_rows,
+            "updated": output.rows if output is not None else 0,
+            "late": int(np.count_nonzero(aggregated.late)),
+            "diverted": diverted,
+        },
+        event_time_max_ms=done.event_time_max_ms,
+    )
+
+
+def _timers(
+    operation: Timers, site: TaskSite, pinned: Pinned, pieces: list[Piece], now_ms: int
+) -> BucketDone:
+    if not pieces:
+        if not may_be_due(pinned, site.bucket, now_ms=now_ms):
+            return BucketDone()
+        known = load_keyed_bucket(site, pinned, _keyed_buckets).newest
+        if known is None:
+            return BucketDone()
+        hashes, columns = no_rows(known.columns.schema)
+    else:
+        table = pa.concat_tables([piece.rows for piece in pieces])
+        hashes, columns = halves(table), without_keys(table).select(list(operation.by))
+    done = run_timer_task(
+        site,
+        pinned,
+        _keyed_buckets,
+        hashes,
+        columns,
+        settings=operation.settings,
+        now_ms=now_ms,
+    )
+    due = done.fired.due
+    output: list[Any] = []
+    if due is not None:
+        deadlines = pa.array(due.time).cast(pa.timestamp("ms", tz="UTC"))
+        output.append(_stamped(due.columns, site.number).append_column(DEADLINE, deadlines))
+    return BucketDone(
+        output=output,
+        runs=done.runs,
+        counts={
+            "rows": hashes[0].size,
+            "fired": due.rows if due is not None else 0,
+        },
+    )
+
+
+def _stamped(columns: Any, number: int) -> Any:
+    entry = pa.array(np.full(columns.num_rows, number, np.int64))
+    return columns.append_column(ENTRY, entry)
