@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SEEDS ?= 20000
 KILLS ?= 200
+SPARK_KILLS ?= 100
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help install demo test check sim chaos bench peers lock clean
+.PHONY: help install demo test check sim chaos chaos-spark bench bench-spark peers lock clean
 
 help: ## what there is
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 install: $(STAMP) ## .venv with the locked dependencies
 
@@ -25,7 +26,7 @@ lock: ## write requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --python-version 3.11 \
 	  --all-extras --group dev --group build pyproject.toml -o requirements.lock
 
-demo: $(STAMP) ## a broker, a producer, two SIGKILLs in the middle, and the count at the end
+demo: $(STAMP) ## a broker, a pipeline on Spark, SIGKILLs in the middle, and the count at the end
 	$(BIN)/python -m examples.demo
 
 test: $(STAMP) ## check, then all tests
@@ -45,8 +46,14 @@ sim: $(STAMP) ## the deterministic simulation: make sim SEEDS=20000
 chaos: $(STAMP) ## real processes: 200 SIGKILLs under load
 	$(BIN)/python -m tests.chaos.sigkill --kills $(KILLS)
 
+chaos-spark: $(STAMP) ## the pipeline: SIGKILLs of driver and executors, local and on a cluster
+	$(BIN)/python -m tests.chaos.spark_kills --kills $(SPARK_KILLS)
+
 bench: $(STAMP) ## against Apache Kafka on this machine, in the same run
 	$(BIN)/python -m benchmarks.broker
+
+bench-spark: $(STAMP) ## the pipeline against Spark's own Kafka source, its dedup, and Kafka Streams
+	$(BIN)/python -m benchmarks.pipeline
 
 peers: $(STAMP) ## fetch Apache Kafka's jars (needs Java 17 and Maven)
 	$(BIN)/python -m tests.peers.kafka fetch
