@@ -140,9 +140,11 @@ class Planner:
     def _look(self, start: SourceOffset) -> tuple[SourceOffset, Mapping[TopicPartition, int]]:
         """`start` with what appeared and without what is gone, and the newest offsets to offer."""
         if self._is_available_now and self._target is not None:
-            kept = offsets.without(start, set(start.positions) - set(self._target.positions))
+            gone = set(start.positions) - set(self._target.positions)
             appeared = {w: n for w, n in self._target.since.items() if w not in start.positions}
-            return offsets.joined(kept, appeared), self._target.positions
+            # Left as it is where nothing changed: another offset would be another micro-batch.
+            kept = offsets.without(start, gone) if gone else start
+            return offsets.joined(kept, appeared) if appeared else kept, self._target.positions
         for _ in range(LOOKS_MAX - 1):
             try:
                 return self._look_once(start, is_last=False)

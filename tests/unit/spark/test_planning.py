@@ -342,6 +342,14 @@ def test_available_now_ends_at_what_was_there_at_its_first_look(source: MemoryIn
     assert seen == 3
 
 
+def test_available_now_makes_no_micro_batch_of_nothing_after_the_first_one(source: MemoryInput):
+    query = Query(source, startingOffsets="earliest")
+    query.planner.prepare_for_available_now()
+    end = query.next(query.planner.initial_offset())
+    assert end.since
+    assert query.next(end) is end
+
+
 def test_available_now_ends_although_fewer_than_the_minimum_are_left(source: MemoryInput):
     query = Query(source, startingOffsets="earliest")
     query.planner.prepare_for_available_now()
