@@ -1,0 +1,278 @@
+"""What can be found out before a Spark starts: who answers, what is there, where a run begins.
+
+Owns the probes and their patience, which is short: a person waits. Reads only. Must never create
+anything, not even the folder of the output.
+"""
+
+import difflib
+import json
+import os
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from holdfast.client.cluster import Cluster
+from holdfast.client.refusals import BrokerUnavailable
+from holdfast.environment import Environment, process_variables
+from holdfast.errors import ConfigurationError, HoldfastError
+from holdfast.keyed_state.pinned import decode_pinned, refusal
+from holdfast.landing import blocking
+from holdfast.landing.chain import Chain
+from holdfast.landing.keys import KeyTemplate
+from holdfast.landing.ledger import Ledger
+from holdfast.landing.ledger_entry import Entry
+from holdfast.landing.parallel import each
+from holdfast.spark import offsets
+from holdfast.spark.chain_sink import Landing
+from holdfast.spark.inputs import Input, Offsets, TopicPartition
+from holdfast.spark.java import find_java
+from holdfast.spark.job import Dedup, Job
+from holdfast.spark.kafka_options import ClientOptions, client_options, tls_context
+from holdfast.spark.options import EARLIEST, SourceOptions, Subscribe
+from holdfast.spark.pipeline_file import PipelineFile, is_local_address, local_path
+from holdfast.spark.planning import selected
+from holdfast.spark.worker import worker
+from holdfast.store.interface import Store
+from holdfast.store.patience import patiently
+from holdfast.store.read_only import open_read_only
+
+T = TypeVar("T")
+
+STORE_SILENCE_S = 10.0
+CONTACT_MS_MAX = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """Where a query with a new checkpoint goes on."""
+
+    positions: Offsets
+    """EARLIEST where nothing of a partition is known."""
+    by: str
+    """What said so, for people."""
+
+    def starting_offsets(self) -> str:
+        """As the option startingOffsets."""
+        topics: dict[str, dict[str, int]] = {}
+        for where, offset in self.positions.items():
+            topics.setdefault(where.topic, {})[str(where.partition)] = offset
+        return json.dumps(topics, sort_keys=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """What the probes found."""
+
+    source: Input
+    partitions: tuple[TopicPartition, ...]
+    head: Entry | None
+    """The newest entry of the ledger that the pipeline goes on with."""
+
+
+def check_machine() -> None:
+    """Spark and a Java for it; ConfigurationError where one is missing."""
+    try:
+        import pyspark  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    except ImportError as missing:
+        raise ConfigurationError(
+            f'pyspark is not installed ({missing}): pip install "holdfast[spark]"'
+        ) from missing
+    variables = process_variables()
+    if "PYSPARK_GATEWAY_PORT" not in variables:
+        find_java(variables)
+
+
+def check_pipeline(pipeline: PipelineFile) -> Ready:
+    """Ask source and output; ConfigurationError or RetryError says which does not answer."""
+    source = open_source(pipeline.options)
+    partitions = check_topics(source, pipeline.options)
+    sink = pipeline.sink
+    if isinstance(sink, Landing):
+        check_output(sink.store)
+        return Ready(source=source, partitions=partitions, head=None)
+    head = ledger_head(sink.output.store, sink.output.sink_id)
+    _check_state(sink, head)
+    return Ready(source=source, partitions=partitions, head=head)
+
+
+def open_source(options: SourceOptions) -> Input:
+    """The input, after it has answered once."""
+    from holdfast.spark.source import open_input
+
+    if options.store is not None:
+        probe_store(options.store, "the source")
+    else:
+        _probe_brokers(client_options(options.bootstrap_servers or "", options.client))
+    return open_input(options)
+
+
+def probe_store(url: str, what: str) -> None:
+    """One small listing; a store that does not answer is named."""
+    environment = worker().environment
+
+    async def look() -> None:
+        store = open_read_only(url, environment=environment, silence_s_max=STORE_SILENCE_S)
+        try:
+            await patiently(lambda: store.list("", limit=1), environment=environment)
+        finally:
+            await store.close()
+
+    try:
+        blocking.run(look())
+    except HoldfastError as error:
+        raise type(error)(f"{what}: {error}") from error
+
+
+def _probe_brokers(client: ClientOptions) -> None:
+    async def look() -> None:
+        cluster = Cluster(
+            client.bootstrap,
+            environment=worker().environment,
+            client_id=client.client_id,
+            request_timeout_ms=CONTACT_MS_MAX,
+            tls=tls_context(client.tls) if client.tls is not None else None,
+        )
+        async with cluster:
+            await cluster.patiently(
+                cluster.any_connection, client.bootstrap, deadline_ms=CONTACT_MS_MAX
+            )
+
+    try:
+        blocking.run(look())
+    except BrokerUnavailable as error:
+        raise BrokerUnavailable(
+            f"the source: no broker can be reached at {client.bootstrap}: check the address and the"
+            f" network, and that one runs there\n  reason: {error.__cause__ or error}"
+        ) from error
+
+
+def check_topics(source: Input, options: SourceOptions) -> tuple[TopicPartition, ...]:
+    """The partitions that a query would read now; ConfigurationError where a topic is missing."""
+    topics = source.topics()
+    if isinstance(options.selection, Subscribe):
+        missing = [name for name in options.selection.topics if name not in topics]
+        if missing:
+            raise ConfigurationError(_no_topic(missing[0], topics))
+    return tuple(selected(topics, options.selection))
+
+
+def _no_topic(name: str, topics: Iterable[str]) -> str:
+    names = sorted(topics)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    shown = ", ".join(names[: offsets.LISTED_MAX]) or "none"
+    return f"the source has no topic {name!r}: {hint}topics that are there: {shown}"
+
+
+def check_output(url: str) -> bool:
+    """Whether there is something already; refused where nothing could be written."""
+    if not is_local_address(url):
+        probe_store(url, "the output")
+        return True
+    path = local_path(url)
+    nearest = next(folder for folder in (path, *path.parents) if folder.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        problem = "is not writable for this user" if nearest.is_dir() else "is not a directory"
+        raise ConfigurationError(f"the output: {nearest} {problem}: choose another for {path}")
+    return path.exists()
+
+
+def ledger_head(url: str, sink_id: str) -> Entry | None:
+    """The newest entry of a sink, or None where there is none yet."""
+    if not check_output(url):
+        return None
+
+    async def look(store: Store, environment: Environment) -> Entry | None:
+        return (await Ledger.open(store, sink_id, environment=environment)).head
+
+    return read_store(url, look)
+
+
+def read_store(url: str, look: Callable[[Store, Environment], Coroutine[Any, Any, T]]) -> T:
+    """What a look at a store gives; the store is opened and closed for it."""
+    environment = worker().environment
+
+    async def whole() -> T:
+        store = open_read_only(url, environment=environment, silence_s_max=STORE_SILENCE_S)
+        try:
+            return await look(store, environment)
+        finally:
+            await store.close()
+
+    return blocking.run(whole())
+
+
+def _check_state(job: Job, head: Entry | None) -> None:
+    """Refuse a dedup that is not the one that the ledger's state was made by."""
+    if not isinstance(job.operation, Dedup) or head is None or not head.state:
+        return
+    operator = job.operation.operator(None)
+    problem = refusal(decode_pinned(head.state), operator, sink_id=job.output.sink_id)
+    if problem is not None:
+        raise ConfigurationError(problem)
+
+
+def resume(pipeline: PipelineFile, ready: Ready) -> Resume | None:
+    """Where a query without a checkpoint goes on; None where nothing has landed yet."""
+    sink = pipeline.sink
+    if isinstance(sink, Landing):
+        known = _chain_ends(sink, ready.partitions)
+        by = f"the chains in {sink.store}"
+    elif ready.head is None:
+        return None
+    else:
+        known = ledger_positions(ready.head)
+        by = f"entry {ready.head.n} of the ledger of sink {ready.head.sink_id}"
+        _check_still_read(known, ready, by)
+    if not known:
+        return None
+    positions = {where: known.get(where, EARLIEST) for where in ready.partitions}
+    return Resume(positions=positions, by=by)
+
+
+def ledger_positions(head: Entry) -> Offsets:
+    """Where the source's partitions stand after an entry."""
+    if len(head.sources) != 1:
+        raise ConfigurationError(
+            f"the ledger of sink {head.sink_id} is of a query with {len(head.sources)} sources:"
+            " choose another sink_id"
+        )
+    return offsets.from_json(json.loads(head.sources[0].end)).positions
+
+
+def _check_still_read(known: Offsets, ready: Ready, by: str) -> None:
+    """Without all that the ledger has positions of, it would refuse the first micro-batch."""
+    there = set(ready.partitions)
+    ids = {where.topic: where.topic_id for where in ready.partitions}
+    for where in sorted(set(known) - there, key=offsets.by_name):
+        if where.topic in ids:
+            why = f"was deleted and created again (its id was {where.topic_id})"
+        else:
+            why = "is not subscribed to any more, or was deleted"
+        raise ConfigurationError(
+            f"{where} {why}, and {by} ends at offset {known[where]} of it: put the pipeline back as"
+            " it was, or give it a new sink_id"
+        )
+
+
+def _chain_ends(landing: Landing, partitions: Sequence[TopicPartition]) -> Offsets:
+    """The first offset that has not landed, of each partition that has a chain."""
+    if not check_output(landing.store):
+        return {}
+
+    async def look(store: Store, environment: Environment) -> dict[TopicPartition, int]:
+        async def end(where: TopicPartition) -> int | None:
+            chain = Chain(
+                store,
+                where.topic,
+                where.partition,
+                format=landing.file_format(),
+                environment=environment,
+                template=KeyTemplate(landing.template),
+            )
+            return await chain.next_offset()
+
+        ends = await each(end, partitions)
+        return {w: n for w, n in zip(partitions, ends, strict=True) if n is not None}
+
+    return read_store(landing.store, look)

@@ -1,0 +1,189 @@
+"""What a job has done so far, for a person: one live line on a terminal, plain lines elsewhere.
+
+Owns the counts of a run and how they read. Must never ask Spark or a store: it is told.
+"""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TextIO, cast
+
+from holdfast.errors import CorruptObject
+from holdfast.spark import offsets
+
+CLEAR_LINE = "\r\x1b[2K"
+SUMMED = ("rows", "kept", "duplicates", "late", "diverted", "keyless")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchDone:
+    """One micro-batch that is committed."""
+
+    batch_id: int
+    seconds: float
+    counts: Mapping[str, int]
+    """rows, kept, duplicates, late, diverted, keyless, and the size of the state."""
+    files: int
+    was_known: bool = False
+    """It had been committed before: a replay, which changed nothing."""
+
+    @property
+    def rows(self) -> int:
+        return self.counts.get("rows", 0)
+
+
+@dataclass(slots=True, kw_only=True)
+class Totals:
+    """A run, summed up."""
+
+    batches: int = 0
+    files: int = 0
+    seconds: float = 0.0
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+    lag: int | None = None
+    """Records that wait in the source, as far as the last micro-batch knew."""
+
+    def add(self, done: BatchDone) -> None:
+        if done.was_known:
+            return
+        self.batches += 1
+        self.files += done.files
+        self.seconds += done.seconds
+        for name, number in done.counts.items():
+            is_sum = name in SUMMED
+            self.counts[name] = self.counts.get(name, 0) + number if is_sum else number
+
+
+class Reporter(Protocol):
+    """Where a job says what it does."""
+
+    def tell(self, text: str) -> None:
+        """Something that is said once, and stays."""
+        ...
+
+    def show(self, text: str) -> None:
+        """How things stand; the next one takes its place."""
+        ...
+
+    def batch(self, done: BatchDone, totals: Totals) -> None:
+        """A micro-batch is done."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class LiveLine:
+    """A terminal: one line that changes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = ""
+
+    def tell(self, text: str) -> None:
+        self._stream.write(f"{CLEAR_LINE}{text}\n{self._shown}")
+        self._stream.flush()
+
+    def show(self, text: str) -> None:
+        width = shutil.get_terminal_size().columns - 1
+        text = text if len(text) <= width else text[: width - 1] + "…"
+        if text != self._shown:
+            self._shown = text
+            self._stream.write(f"{CLEAR_LINE}{text}")
+            self._stream.flush()
+
+    def batch(self, done: BatchDone, totals: Totals) -> None:
+        self.show(batch_line(done, totals))
+
+    def close(self) -> None:
+        if self._shown:
+            self._shown = ""
+            self._stream.write("\n")
+            self._stream.flush()
+
+
+class PlainLines:
+    """A log file or a pipe: a line for each micro-batch."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def tell(self, text: str) -> None:
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+    def show(self, text: str) -> None:
+        """What only changes is for terminals."""
+
+    def batch(self, done: BatchDone, totals: Totals) -> None:
+        self.tell(batch_line(done, totals))
+
+    def close(self) -> None:
+        self._stream.flush()
+
+
+def reporter_for(stream: TextIO) -> Reporter:
+    return LiveLine(stream) if stream.isatty() else PlainLines(stream)
+
+
+def batch_line(done: BatchDone, totals: Totals) -> str:
+    """One micro-batch in one line."""
+    if done.was_known:
+        return f"batch {done.batch_id}: was committed before, nothing to do"
+    parts = [
+        f"batch {done.batch_id}: {done.rows:,} rows in {done.seconds:.1f} s"
+        f" ({rate(done.rows, done.seconds)})"
+    ]
+    if totals.lag is not None:
+        parts.append(f"lag {totals.lag:,} records")
+    if "duplicates" in done.counts:
+        parts.append(f"{done.counts['duplicates']:,} duplicates")
+    if done.counts.get("late"):
+        parts.append(f"{done.counts['late']:,} late")
+    if "state_rows" in done.counts:
+        parts.append(f"state {done.counts['state_rows']:,} rows")
+    parts.append(f"total {totals.counts.get('rows', 0):,}")
+    return ", ".join(parts)
+
+
+def rate(rows: int, seconds: float) -> str:
+    per_second = rows / seconds if seconds > 0 else 0.0
+    if per_second >= 1_000_000:
+        return f"{per_second / 1_000_000:.2f} M rows/s"
+    return f"{per_second:,.0f} rows/s"
+
+
+def summary(totals: Totals) -> list[tuple[str, str]]:
+    """The end of a run, as lines of a name and a text."""
+    counts = totals.counts
+    lines = [("rows in", f"{counts.get('rows', 0):,}"), ("kept", f"{counts.get('kept', 0):,}")]
+    if "duplicates" in counts:
+        lines.append(("duplicates", f"{counts['duplicates']:,}"))
+    if "late" in counts:
+        diverted = counts.get("diverted", 0)
+        text = f"{counts['late']:,}"
+        lines.append(("late", f"{text} ({diverted:,} diverted)" if diverted else text))
+    if counts.get("keyless"):
+        lines.append(("without key", f"{counts['keyless']:,} (all kept)"))
+    lines.append(("files", f"{totals.files:,} in {totals.batches:,} micro-batches"))
+    if "state_rows" in counts:
+        size = counts.get("state_bytes", 0) / 1024 / 1024
+        lines.append(("state", f"{counts['state_rows']:,} rows, {size:,.1f} MiB"))
+    if totals.lag is not None:
+        lines.append(("lag", f"{totals.lag:,} records"))
+    return lines
+
+
+def lag_of(progress: Mapping[str, Any]) -> int | None:
+    """Records that wait, by Spark's progress of a micro-batch; None where it does not tell."""
+    lag = 0
+    for source in progress.get("sources") or ():
+        end, latest = source.get("endOffset"), source.get("latestOffset")
+        if not isinstance(end, dict) or not isinstance(latest, dict):
+            return None
+        try:
+            read = offsets.from_json(cast(object, end)).positions
+            there = offsets.from_json(cast(object, latest)).positions
+        except CorruptObject:
+            return None
+        lag += sum(max(0, n - read.get(where, 0)) for where, n in there.items())
+    return lag

@@ -1,0 +1,47 @@
+"""Why a query ended, in one line: out of the traces of driver, planner, tasks and JVM.
+
+Pure. Owns the search for our own errors in what Spark hands over as text. Must never hide an error
+that it does not know: that one is shown as Spark tells it.
+"""
+
+import importlib
+import re
+
+from holdfast.errors import HoldfastError
+
+SHOWN_MAX = 1_500
+_OURS = re.compile(r"(?<![\w.])(holdfast(?:\.\w+)+)\.([A-Z]\w*): (.+)$", re.MULTILINE)
+_PYTHON = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)): (.+)$", re.MULTILINE)
+
+
+class QueryFailed(HoldfastError):
+    """The query ended with an error that is none of ours."""
+
+
+def failure_of(error: BaseException) -> HoldfastError:
+    """The error of ours at the bottom of what Spark raised, or the text of another."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, HoldfastError):
+            return seen
+        seen = seen.__cause__
+    text = str(error)
+    ours = _OURS.findall(text)
+    if ours:
+        module, name, message = ours[-1]
+        return _kind(module, name)(message)
+    python = _PYTHON.findall(text)
+    if python:
+        return QueryFailed(f"the query failed: {': '.join(python[-1])}"[:SHOWN_MAX])
+    return QueryFailed(f"the query failed: {text[:SHOWN_MAX]}")
+
+
+def _kind(module: str, name: str) -> type[HoldfastError]:
+    """The class of an error by its name, so that its family is known; it was raised elsewhere."""
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return QueryFailed
+    if not isinstance(found, type) or not issubclass(found, HoldfastError):
+        return QueryFailed
+    return found

@@ -1,0 +1,70 @@
+"""`holdfast run` and `holdfast backfill` as processes, and what they left, as a reader sees it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from tests.peers.process import Process
+
+HOLDFAST = Path(sys.executable).parent / "holdfast"
+RUN_S_MAX = 280.0
+SPARK_SMALL = '[spark]\nmaster = "local[2]"\n[spark.conf]\nspark.driver.memory = "1g"\n'
+
+
+def holdfast(*arguments: str, expected: int = 0) -> str:
+    """Run a command to its end; what it said on both streams."""
+    done = subprocess.run(
+        [str(HOLDFAST), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=RUN_S_MAX,
+        check=False,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == expected, said
+    return said
+
+
+class Command(Process):
+    """A command that runs."""
+
+    def end_by(self, number: signal.Signals) -> int:
+        """Send a signal, and wait for the end; the exit code."""
+        os.kill(self.pid, number)
+        return self._child.wait(RUN_S_MAX)
+
+
+def started(*arguments: str, log: Path) -> Command:
+    """Begin a command."""
+    return Command([str(HOLDFAST), *arguments], log=log)
+
+
+def landed(store: Path) -> Mapping[str, Any]:
+    """What `holdfast landed` says of a store that must be whole, every byte checked."""
+    found = json.loads(holdfast("landed", str(store), "--verify", "--json"))
+    assert found["whole"], found["problems"]
+    return found
+
+
+def rows(store: Path) -> list[dict[str, Any]]:
+    """The rows of all committed Parquet files of ledgers."""
+    found: list[dict[str, Any]] = []
+    for sink in landed(store)["sinks"]:
+        for file in sink["files"]:
+            found += pq.ParquetFile(store / file["path"]).read().to_pylist()
+    return found
+
+
+def chain_rows(store: Path) -> list[dict[str, Any]]:
+    """The rows of all Parquet objects of chains, in the order of each log."""
+    found: list[dict[str, Any]] = []
+    for chain in landed(store)["chains"]:
+        for key in chain["keys"]:
+            found += pq.ParquetFile(store / key).read().to_pylist()
+    return found

@@ -1,0 +1,75 @@
+"""`holdfast backfill` with a real Spark: killed in the middle and run again, it equals the log."""
+
+from pathlib import Path
+
+import pytest
+from tests.peers.holdfast import HoldfastBroker
+from tests.spark.commands import RUN_S_MAX, holdfast, landed, rows, started
+from tests.spark.topics import Topics
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+
+RECORDS = 12_000
+SMALL = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
+
+
+@pytest.fixture
+def filled(topics: Topics, topic: str) -> dict[tuple[int, int], bytes]:
+    """A topic of two partitions, and what it holds."""
+    topics.create(topic, 2)
+    log: dict[tuple[int, int], bytes] = {}
+    for partition in (0, 1):
+        values = [b"%d-%d" % (partition, i) for i in range(RECORDS)]
+        topics.produce(topic, values, partition=partition)
+        log |= {(partition, i): value for i, value in enumerate(values)}
+    return log
+
+
+def entries(lake: Path) -> int:
+    folder = lake / "ledger" / "old"
+    return len([p for p in folder.glob("*") if p.name.isdigit()]) if folder.exists() else 0
+
+
+def test_a_backfill_that_was_killed_goes_on_and_equals_the_log(
+    holdfast_broker: HoldfastBroker,
+    topics: Topics,
+    topic: str,
+    filled: dict[tuple[int, int], bytes],
+    tmp_path: Path,
+):
+    lake = tmp_path / "lake"
+    command = ["backfill", "--store", holdfast_broker.store, "--topic", topic, "--to", str(lake)]
+    command += ["--sink-id", "old", "--slice-records", "1000", *SMALL]
+    process = started(*command, log=tmp_path / "killed.log")
+    process.wait_until(lambda: entries(lake) >= 3, seconds_max=RUN_S_MAX, what="some slices")
+    process.kill()
+    before = entries(lake)
+    assert before < 24, "it was killed in the middle"
+    topics.produce(topic, ["later"])
+    said = holdfast(*command)
+    assert f"going on at {before / 24:.1%}" in said
+    assert "all is there: 24,000 records" in said
+    found = [((row["partition"], row["offset"]), row["value"]) for row in rows(lake)]
+    assert len(found) == len(filled)
+    assert dict(found) == filled
+    assert landed(lake)["sinks"][0]["entries"] == 24
+    again = holdfast(*command)
+    assert "all is there" in again
+    assert "going on" not in again
+
+
+def test_a_range_by_offsets_through_a_broker_is_exactly_that_range(
+    holdfast_broker: HoldfastBroker,
+    topic: str,
+    filled: dict[tuple[int, int], bytes],
+    tmp_path: Path,
+):
+    lake = tmp_path / "lake"
+    command = ["backfill", "--bootstrap", holdfast_broker.bootstrap, "--topic", topic]
+    command += ["--from-offset", "100", "--to-offset", "400", "--to", str(lake)]
+    command += ["--sink-id", "part", "--partition-by", "partition", *SMALL]
+    holdfast(*command)
+    offsets = sorted(row["offset"] for row in rows(lake))
+    assert offsets == sorted(2 * list(range(100, 400)))
+    other = holdfast(*command[:-4], "--to-offset", "500", *SMALL, expected=1)
+    assert "to_offset was 400 and is now 500" in other

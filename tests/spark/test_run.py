@@ -1,0 +1,231 @@
+"""`holdfast run` with a real Spark: files in, exactly once out, whatever a checkpoint does."""
+
+import json
+import shutil
+import signal
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.peers.holdfast import HoldfastBroker
+from tests.spark.commands import (
+    RUN_S_MAX,
+    SPARK_SMALL,
+    chain_rows,
+    holdfast,
+    landed,
+    rows,
+    started,
+)
+from tests.spark.topics import Topics
+
+from holdfast.environment import SystemEnvironment
+from holdfast.errors import ConfigurationError
+from holdfast.spark.checkpoint_folder import local_folder
+from holdfast.spark.ledger_sink import SinkRefused
+from holdfast.spark.pipeline_file import read_pipeline
+from holdfast.spark.preflight import check_pipeline
+from holdfast.spark.progress import PlainLines, Totals
+from holdfast.spark.run_job import Run, where_to_begin
+
+pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+
+
+@pytest.fixture
+def store(holdfast_broker: HoldfastBroker, topics: Topics, topic: str) -> str:
+    topics.create(topic, 2)
+    return holdfast_broker.store
+
+
+def orders(*ids: str) -> list[bytes]:
+    return [json.dumps({"id": name}).encode() for name in ids]
+
+
+def written(folder: Path, text: str, name: str = "p.toml") -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+def source(store: str, topic: str) -> str:
+    return f'[source]\nstore = "{store}"\nsubscribe = "{topic}"\n'
+
+
+def dedup_file(folder: Path, store: str, topic: str) -> Path:
+    return written(
+        folder,
+        source(store, topic)
+        + '[dedup]\nby = "value.$.id"\nbuckets = 4\n'
+        + '[output]\nto = "lake"\nsink_id = "orders"\n'
+        + SPARK_SMALL,
+    )
+
+
+def ids(lake: Path) -> Counter[str]:
+    return Counter(json.loads(row["value"])["id"] for row in rows(lake))
+
+
+def once(*names: str) -> Counter[str]:
+    return Counter(dict.fromkeys(names, 1))
+
+
+class Here:
+    """A pipeline on the Spark that all tests share."""
+
+    def __init__(self, spark: Any, file: Path) -> None:
+        self.spark = spark
+        self.file = file
+
+    def run(self, *overrides: str) -> Totals:
+        pipeline = read_pipeline(self.file, overrides, once=True)
+        ready = check_pipeline(pipeline)
+        folder = local_folder(pipeline.checkpoint)
+        assert folder is not None
+        begin = where_to_begin(pipeline, ready, folder)
+        run = Run(self.spark, pipeline, begin=begin, environment=SystemEnvironment())
+        with (self.file.parent / "log").open("a") as log:
+            assert not run.watch(threading.Event(), PlainLines(log))
+        return run.totals
+
+
+def test_dedup_into_parquet_is_exactly_once_and_a_deleted_checkpoint_is_recovered(
+    store: str, topics: Topics, topic: str, tmp_path: Path
+):
+    topics.produce(topic, orders("a", "b", "a", "c"), partition=0)
+    topics.produce(topic, orders("b", "d"), partition=1)
+    file = dedup_file(tmp_path, store, topic)
+    said = holdfast("run", str(file), "--once")
+    for part in (
+        "rows in     6",
+        "kept        4",
+        "duplicates  2",
+        "holdfast landed",
+        "a first run",
+    ):
+        assert part in said
+    assert ids(tmp_path / "lake") == once("a", "b", "c", "d")
+    shutil.rmtree(tmp_path / "lake.checkpoints")
+    topics.produce(topic, orders("a", "e"), partition=1)
+    said = holdfast("run", str(file), "--once")
+    assert "the checkpoint is new: going on after entry 0 of the ledger" in said
+    assert "rows in     2" in said
+    assert ids(tmp_path / "lake") == once("a", "b", "c", "d", "e")
+
+
+def test_chains_are_landed_until_a_signal_and_the_run_ends_cleanly(
+    holdfast_broker: HoldfastBroker, topics: Topics, topic: str, tmp_path: Path
+):
+    topics.create(topic, 2)
+    topics.produce(topic, [f"a{i}" for i in range(50)], partition=0)
+    file = written(
+        tmp_path,
+        f'[source]\nkafka.bootstrap.servers = "{holdfast_broker.bootstrap}"\n'
+        f'subscribe = "{topic}"\n[output]\nto = "lake"\ntrigger = "200 ms"\n' + SPARK_SMALL,
+    )
+    process = started("run", str(file), log=tmp_path / "run.log")
+    try:
+        process.wait_until(
+            lambda: "50 rows" in process.log_text(), seconds_max=RUN_S_MAX, what="first rows"
+        )
+        topics.produce(topic, [f"b{i}" for i in range(30)], partition=1)
+        process.wait_until(
+            lambda: "total 80" in process.log_text(), seconds_max=RUN_S_MAX, what="all rows"
+        )
+        assert process.end_by(signal.SIGTERM) == 0, process.log_text()
+    finally:
+        process.kill()
+    assert "stopped after a micro-batch" in process.log_text()
+    found = [
+        (row["partition"], row["offset"], row["value"]) for row in chain_rows(tmp_path / "lake")
+    ]
+    assert found == [
+        *((0, i, b"a%d" % i) for i in range(50)),
+        *((1, i, b"b%d" % i) for i in range(30)),
+    ]
+
+
+def test_a_python_file_transforms_and_its_columns_make_folders(
+    store: str, topics: Topics, topic: str, tmp_path: Path
+):
+    topics.produce(topic, orders("a", "b", "a", "c"), partition=0)
+    options = {
+        "source": {"store": store, "subscribe": topic},
+        "dedup": {"by": "id"},
+        "output": {"to": "lake", "sink_id": "letters", "partition_by": "letter"},
+        "spark": {"master": "local[2]", "conf": {"spark.driver.memory": "1g"}},
+    }
+    file = written(
+        tmp_path,
+        f"""
+from pyspark.sql.functions import col, get_json_object, udf
+
+OPTIONS = {options!r}
+
+def louder(text):
+    return text.upper() + "!"
+
+def pipeline(frame):
+    frame = frame.select(get_json_object(col("value").cast("string"), "$.id").alias("id"))
+    return frame.where("id <> 'c'").withColumn("letter", udf(louder)("id"))
+""",
+        name="letters.py",
+    )
+    said = holdfast("run", str(file), "--once")
+    assert "duplicates  1" in said
+    files = landed(tmp_path / "lake")["sinks"][0]["files"]
+    assert {file["partition_values"]["letter"] for file in files} == {"A!", "B!"}
+    assert Counter(row["id"] for row in rows(tmp_path / "lake")) == once("a", "b")
+
+
+def test_a_column_that_the_transform_does_not_give_is_told_before_the_query_starts(
+    spark: Any, store: str, topic: str, tmp_path: Path
+):
+    written(tmp_path, "def pipeline(frame):\n    return frame.select('value')\n", name="narrow.py")
+    file = written(
+        tmp_path,
+        source(store, topic)
+        + '[transform]\npython = "narrow.py"\n[dedup]\nby = "key"\n'
+        + '[output]\nto = "lake"\nsink_id = "s"\n',
+    )
+    with pytest.raises(ConfigurationError, match=r"no column 'key'.*; there are value"):
+        Here(spark, file).run()
+    assert not (tmp_path / "lake.checkpoints").exists()
+
+
+def test_an_old_checkpoint_is_refused_with_the_command_that_helps(
+    spark: Any, store: str, topics: Topics, topic: str, tmp_path: Path
+):
+    job = Here(spark, dedup_file(tmp_path, store, topic))
+    checkpoint = tmp_path / "lake.checkpoints"
+    topics.produce(topic, orders("a"))
+    job.run()
+    shutil.copytree(checkpoint, tmp_path / "copy")
+    for name in ("b", "c"):
+        topics.produce(topic, orders(name))
+        job.run()
+    shutil.rmtree(checkpoint)
+    shutil.copytree(tmp_path / "copy", checkpoint)
+    topics.produce(topic, orders("d"))
+    with pytest.raises(SinkRefused, match=r"holdfast run p\.toml --reset-checkpoint"):
+        job.run()
+    folder = local_folder(str(checkpoint / "orders"))
+    assert folder is not None
+    assert folder.set_aside("old") == str(checkpoint / "orders.old")
+    assert job.run().counts["rows"] == 1
+    assert ids(tmp_path / "lake") == once("a", "b", "c", "d")
+
+
+def test_chains_go_on_by_themselves_without_their_checkpoint(
+    spark: Any, store: str, topics: Topics, topic: str, tmp_path: Path
+):
+    file = written(tmp_path, source(store, topic) + '[output]\nto = "lake"\n')
+    job = Here(spark, file)
+    topics.produce(topic, ["a", "b"], partition=0)
+    assert job.run().counts["rows"] == 2
+    shutil.rmtree(tmp_path / "lake.checkpoints")
+    topics.produce(topic, ["c"], partition=0)
+    topics.produce(topic, ["d"], partition=1)
+    assert job.run("source.startingOffsets=latest").counts["rows"] == 2
+    assert [row["value"] for row in chain_rows(tmp_path / "lake")] == [b"a", b"b", b"c", b"d"]
