@@ -18,6 +18,7 @@ COMMANDS = {
     "backfill": ("holdfast.cli.backfill", "Write an old range of a topic to files, on Spark."),
     "inspect": ("holdfast.cli.inspect", "Show what is in a store, with no broker running."),
     "landed": ("holdfast.cli.landed", "Show what has landed, and prove that it is whole."),
+    "compact": ("holdfast.cli.compact", "Merge the small files of a sink."),
 }
 
 
