@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from tests.peers.holdfast import HoldfastBroker
 from tests.spark.topics import Topics
+from tests.unit.spark.ledgered import Sink, rows
 
 from holdfast.landing.ledger_entry import decode_entry
 from holdfast.spark.chain_sink import ChainSink, Landing
@@ -29,7 +31,7 @@ def landed(spark: Any, store: Path, **options: str) -> Any:
 def filled(
     spark: Any, holdfast_broker: HoldfastBroker, topics: Topics, topic: str, tmp_path: Path
 ) -> Path:
-    """A sink "orders", partitioned by topic and partition, after three micro-batches."""
+    """A sink "orders", partitioned by partition, after three micro-batches."""
     topics.create(topic, 2)
     for number in range(2):
         values = [json.dumps({"id": f"{number}-{i}"}) for i in range(5)]
@@ -55,11 +57,11 @@ def test_a_sink_is_read_exactly_as_its_ledger_says(spark: Any, filled: Path, top
         "timestampType",
         "partition",
     ]
-    rows = found.selectExpr("int(partition) p", "offset", "string(value) v", "topic").collect()
-    assert sorted((row.p, row.offset, row.v) for row in rows) == [
+    read = found.selectExpr("int(partition) p", "offset", "string(value) v", "topic").collect()
+    assert sorted((row.p, row.offset, row.v) for row in read) == [
         (p, i, json.dumps({"id": f"{p}-{i}"})) for p in range(2) for i in range(5)
     ]
-    assert {row.topic for row in rows} == {topic}
+    assert {row.topic for row in read} == {topic}
     newest = max((filled / "ledger" / "orders").glob("[0-9]*"))
     entry = decode_entry(newest.read_bytes(), sink_id="orders", n=int(newest.name)).entry
     orphan = entry.files[0].path.rsplit("-", 3)
@@ -69,24 +71,35 @@ def test_a_sink_is_read_exactly_as_its_ledger_says(spark: Any, filled: Path, top
     assert found.count() == 10
 
 
-def test_filters_on_partition_columns_leave_files_unread(spark: Any, filled: Path):
-    for path in (filled / "data" / "orders" / "partition=0").iterdir():
-        path.write_bytes(b"harmed")
-    kept = landed(spark, filled, sinkId="orders").where("partition = '1' and offset > 2")
-    assert sorted(row.offset for row in kept.collect()) == [3, 4]
-    with pytest.raises(PySparkException, match="partition=0/"):
-        landed(spark, filled, sinkId="orders").count()
+@pytest.fixture
+def sink(tmp_path: Path) -> Sink:
+    """A sink with two partitions of one file each, written without Spark."""
+    made = Sink(tmp_path / "lake")
+    fields = [pa.field("shard", pa.int32())]
+    files = [
+        made.write(0, rows(f"a{shard}", f"b{shard}"), {"shard": str(shard)}, fields=fields)
+        for shard in range(2)
+    ]
+    made.publish(files, 0)
+    return made
 
 
-def test_a_wrong_sink_says_which_ones_there_are(spark: Any, filled: Path):
+def test_filters_on_partition_columns_leave_files_unread(spark: Any, sink: Sink):
+    found = landed(spark, sink.folder, sinkId="orders")
+    assert found.schema.simpleString() == "struct<id:string,size:bigint,shard:int>"
+    (sink.folder / sink.files()[0].path).write_bytes(b"harmed")
+    kept = found.where("shard = 1 and id > 'a1'")
+    assert [tuple(row) for row in kept.collect()] == [("b1", 2, 1)]
+    with pytest.raises(PySparkException, match="shard=0/"):
+        found.count()
+
+
+def test_a_wrong_sink_says_which_ones_there_are(spark: Any, sink: Sink):
     with pytest.raises(PySparkException, match=r"no sink 'order'.*sinks there are orders"):
-        landed(spark, filled, sinkId="order").count()
+        landed(spark, sink.folder, sinkId="order").count()
 
 
 def test_columns_of_older_files_are_not_dropped_in_silence(spark: Any, tmp_path: Path):
-    import pyarrow as pa
-    from tests.unit.spark.ledgered import Sink
-
     sink = Sink(tmp_path / "lake")
     sink.commit(pa.table({"id": ["a"], "old": [1]}))
     sink.commit(pa.table({"id": ["b"]}))
