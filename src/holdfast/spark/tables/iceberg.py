@@ -1,0 +1,336 @@
+"""An Iceberg table over the files of a sink, in any catalog that pyiceberg reaches.
+
+Owns the translation of a change into one Iceberg commit: a snapshot that adds (and replaces) files
+where they are, and the number of the entry, as a property of the table and of the snapshot, in the
+same commit. That commit demands that the newest snapshot is still the one that was looked at; the
+library's own retries, which would add the files again on top of another driver's commit, are off.
+The one door to pyiceberg.
+"""
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.columnar.arrow import pa
+from holdfast.errors import ConfigurationError
+from holdfast.landing.followers import follower_name
+from holdfast.landing.ledger import Ledger
+from holdfast.landing.ledger_entry import OutputFile
+from holdfast.landing.partition_columns import partition_value
+from holdfast.spark.tables.follower import (
+    Change,
+    NewFile,
+    Table,
+    TableFollower,
+    TableRefused,
+    TableUnavailable,
+)
+from holdfast.spark.tables.places import place_of
+
+SINK_ID, NUMBER = "holdfast.sink-id", "holdfast.n"
+POSITION = "holdfast.position."
+"""And the sink id: the property of the table that outlives the snapshots."""
+RETRIES = "commit.retry.num-retries"
+NAME_MAPPING = "schema.name-mapping.default"
+
+
+class IcebergTable(TableFollower):
+    """Follow a sink with an Iceberg table; it is made with the first files, if it is not there.
+
+    `identifier` is "namespace.table"; `catalog` is the name of one in pyiceberg's own
+    configuration, and `properties` are handed to it. `files_root` is the address of the store as
+    pyiceberg must write it, where that is not the address itself (Azure).
+    """
+
+    def __init__(
+        self,
+        identifier: str,
+        *,
+        catalog: str = "default",
+        properties: Mapping[str, str] | None = None,
+        files_root: str | None = None,
+    ) -> None:
+        super().__init__()
+        if "." not in identifier.strip("."):
+            raise ConfigurationError(
+                f'{identifier!r} names no namespace: write it as "namespace.table"'
+            )
+        self._identifier = identifier
+        self._catalog = catalog
+        self._properties = dict(properties or {})
+        self._files_root = files_root
+        _library("pyiceberg.catalog")
+
+    def bind(self, ledger: Ledger) -> Table:
+        place = place_of(ledger.store.url)
+        if place.root.startswith("az://") and self._files_root is None:
+            raise ConfigurationError(
+                f"{ledger.store.url}: pyiceberg writes Azure addresses in another way: give"
+                ' files_root="abfss://container@account.dfs.core.windows.net/prefix"'
+            )
+        default_root = f"file://{place.root}" if place.is_local else place.root
+        properties = {**place.iceberg_properties, **self._properties}
+        try:
+            catalog = _library("pyiceberg.catalog").load_catalog(self._catalog, **properties)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"the catalog {self._catalog!r} cannot be loaded: {error}; describe it in"
+                " pyiceberg's configuration, or by properties"
+            ) from error
+        root = (self._files_root or default_root).rstrip("/")
+        name = follower_name("iceberg", self._catalog, self._identifier)
+        return _Iceberg(catalog, self._identifier, ledger.sink_id, root, name)
+
+
+def _library(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as missing:
+        raise ConfigurationError(
+            f'Iceberg tables need pyiceberg ({missing}): pip install "holdfast[iceberg]"'
+        ) from missing
+
+
+class _Iceberg:
+    """One Iceberg table, through the library."""
+
+    def __init__(self, catalog: Any, identifier: str, sink_id: str, root: str, name: str) -> None:
+        self._catalog = catalog
+        self._identifier = identifier
+        self._sink_id = sink_id
+        self._root = root
+        self._name = name
+        self._errors: Any = _library("pyiceberg.exceptions")
+        self._table: Any = None
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def where(self) -> str:
+        return f"Iceberg table {self._identifier}"
+
+    def position(self) -> int | None:
+        try:
+            self._table = self._catalog.load_table(self._identifier)
+        except (self._errors.NoSuchTableError, self._errors.NoSuchNamespaceError):
+            self._table = None
+            return None
+        except Exception as error:
+            raise self._unavailable(error) from error
+        metadata = self._table.metadata
+        text = metadata.properties.get(f"{POSITION}{self._sink_id}")
+        position = None if text is None else int(text)
+        in_line = self._numbers_in_line()
+        if not in_line and not any(map(self._number_in, metadata.snapshots)):
+            # None of ours yet, or all have expired: the property outlives them.
+            return position
+        in_snapshot = in_line[0] if in_line else None
+        if in_snapshot != position:
+            raise TableRefused(
+                f"{self.where} says that it holds entry {position} of sink {self._sink_id}, and its"
+                f" newest snapshots hold {in_snapshot}: it was rolled back, or its properties were"
+                f" changed. To have it filled again from there, set its property"
+                f" {POSITION}{self._sink_id} to the number that the snapshots hold"
+            )
+        return position
+
+    def _numbers_in_line(self) -> list[int]:
+        """The newest number in the line of snapshots that leads to the table as it is now."""
+        metadata = self._table.metadata
+        snapshot = metadata.current_snapshot()
+        while snapshot is not None:
+            number = self._number_in(snapshot)
+            if number is not None:
+                return [int(number)]
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else metadata.snapshot_by_id(parent)
+        return []
+
+    def _number_in(self, snapshot: Any) -> str | None:
+        summary = snapshot.summary
+        if summary is None or summary[SINK_ID] != self._sink_id:
+            return None
+        return str(summary[NUMBER])
+
+    def publish(self, change: Change) -> bool:
+        try:
+            if self._table is None:
+                # Never straight on: another driver may have filled what was made here.
+                self._create(change)
+                return False
+            self._refuse_retries()
+            self._commit(change)
+        except self._errors.CommitFailedException:
+            return False
+        except (TableRefused, ConfigurationError):
+            raise
+        except Exception as error:
+            # Whether it was committed is not known: the next look at the table tells.
+            raise self._unavailable(error) from error
+        return True
+
+    def _refuse_retries(self) -> None:
+        """In this copy of the metadata alone: it is not part of what is committed."""
+        metadata = self._table.metadata
+        properties = {**metadata.properties, RETRIES: "0"}
+        self._table.metadata = metadata.model_copy(update={"properties": properties})
+
+    def _commit(self, change: Change) -> None:
+        table = self._table
+        for new in change.added:
+            self._check(new)
+        added = [self._data_file(new) for new in change.added]
+        removed = self._removed(change)
+        transaction = table.transaction()
+        properties = {f"{POSITION}{self._sink_id}": str(change.n)}
+        if NAME_MAPPING not in table.metadata.properties:
+            # The files have no field ids: columns are found by their names.
+            properties[NAME_MAPPING] = table.schema().name_mapping.model_dump_json()
+        transaction.set_properties(properties)
+        told = {SINK_ID: self._sink_id, NUMBER: str(change.n)}
+        update = transaction.update_snapshot(snapshot_properties=told)
+        with update.overwrite() if removed else update.fast_append() as producer:
+            for data_file in added:
+                producer.append_data_file(data_file)
+            for data_file in removed:
+                producer.delete_data_file(data_file)
+        transaction.commit_transaction()
+
+    def _create(self, change: Change) -> None:
+        """Make an empty table with the columns of the first files, unless another was quicker."""
+        if not change.added:
+            raise TableRefused(f"{self.where}: entry {change.n} replaces files of no table")
+        first = change.added[0]
+        try:
+            self._make(first)
+        except TypeError as error:
+            raise TableRefused(
+                f"{first.file.path} has columns that Iceberg has no type for: {error}; cast them"
+                " before they are written"
+            ) from error
+        except Exception:
+            # Catalogs say in many ways that another one was quicker.
+            if not self._catalog.table_exists(self._identifier):
+                raise
+
+    def _make(self, first: NewFile) -> None:
+        namespace = self._identifier.rsplit(".", 1)[0]
+        try:
+            self._catalog.create_namespace_if_not_exists(namespace)
+        except Exception:
+            if not self._catalog.namespace_exists(namespace):
+                raise
+        with self._catalog.create_table_transaction(
+            self._identifier, schema=first.schema
+        ) as transaction:
+            for name in first.file.partition_values:
+                with transaction.update_spec() as spec:
+                    spec.add_identity(name)
+
+    def _check(self, new: NewFile) -> None:
+        """Raise TableRefused unless the table's columns can hold the file's."""
+        schema = self._table.schema()
+        there = {field.name: field for field in schema.fields}
+        for name in new.schema.names:
+            if name not in there:
+                raise TableRefused(
+                    f"{new.file.path} has the column {name!r} ({new.schema.field(name).type}),"
+                    f" which {self.where} has not: add it to the table, and start again; nothing is"
+                    " lost meanwhile"
+                )
+        fields = [field.name for field in self._table.spec().fields]
+        if fields != [*new.file.partition_values]:
+            raise TableRefused(
+                f"{new.file.path} is partitioned by {[*new.file.partition_values]}, and"
+                f" {self.where} by {fields}: put the pipeline back as it was, or give it a new sink"
+                " id and a table of its own"
+            )
+        try:
+            inside = _library("pyiceberg.io.pyarrow").pyarrow_to_schema(
+                new.schema, name_mapping=schema.name_mapping
+            )
+        except (TypeError, ValueError) as error:
+            raise TableRefused(f"{new.file.path} does not fit {self.where}: {error}") from error
+        names = {field.name for field in inside.fields}
+        for field in inside.fields:
+            known = there[field.name]
+            if known.field_type != field.field_type:
+                raise TableRefused(
+                    f"{new.file.path}: the column {field.name!r} is {field.field_type}, and"
+                    f" {self.where} has {known.field_type}: cast it before it is written, and give"
+                    " the pipeline a new sink id"
+                )
+        needed = [name for name, field in there.items() if field.required and name not in names]
+        if needed:
+            raise TableRefused(
+                f"{new.file.path} lacks the column {needed[0]!r}, which {self.where} needs"
+            )
+
+    def _data_file(self, new: NewFile) -> Any:
+        library = _library("pyiceberg.io.pyarrow")
+        manifest = _library("pyiceberg.manifest")
+        metadata = self._table.metadata
+        schema = metadata.schema()
+        statistics = library.data_file_statistics_from_parquet_metadata(
+            parquet_metadata=new.footer,
+            stats_columns=library.compute_statistics_plan(schema, metadata.properties),
+            parquet_column_mapping=library.parquet_path_to_id_mapping(schema),
+        )
+        data_file = manifest.DataFile.from_args(
+            content=manifest.DataFileContent.DATA,
+            file_path=self._uri(new.file),
+            file_format=manifest.FileFormat.PARQUET,
+            partition=self._partition(new),
+            file_size_in_bytes=new.file.bytes,
+            sort_order_id=None,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
+        data_file.spec_id = metadata.default_spec_id
+        return data_file
+
+    def _partition(self, new: NewFile) -> Any:
+        values = [
+            _inner(partition_value(text, new.schema.field(name).type, path=new.file.path))
+            for name, text in new.file.partition_values.items()
+        ]
+        return _library("pyiceberg.typedef").Record(*values)
+
+    def _removed(self, change: Change) -> list[Any]:
+        """The table's own records of the files that go."""
+        if not change.removed:
+            return []
+        wanted = {self._uri(file) for file in change.removed}
+        found = [
+            task.file for task in self._table.scan().plan_files() if task.file.file_path in wanted
+        ]
+        missing = wanted - {data_file.file_path for data_file in found}
+        if missing:
+            raise TableRefused(
+                f"{self.where}: entry {change.n} of sink {self._sink_id} replaces {min(missing)},"
+                " which the table does not hold: something else has rewritten or removed it there;"
+                " drop the table, and it is filled again from the ledger"
+            )
+        return found
+
+    def _uri(self, file: OutputFile) -> str:
+        return f"{self._root}/{file.path}"
+
+    def _unavailable(self, error: Exception) -> TableUnavailable:
+        return TableUnavailable(
+            f"{self.where}: {type(error).__name__}: {error}; what is committed stays in the ledger"
+            f" of sink {self._sink_id}, and is carried over at the next start"
+        )
+
+
+def _inner(value: Any) -> Any:
+    """A partition value as manifests hold it: days and microseconds since 1970, else as it is."""
+    kind = value.type
+    if pa.types.is_date(kind):
+        return value.cast(pa.date32()).cast(pa.int32()).as_py()
+    if pa.types.is_timestamp(kind):
+        return value.cast(pa.timestamp("us", tz=kind.tz)).cast(pa.int64()).as_py()
+    return value.as_py()
