@@ -82,13 +82,14 @@ async def fetch(
         for row in (row for found in response.responses for row in found.partitions):
             if row.partition_index == partition:
                 raise_for(row.error_code, what)
-                return _fetched(row, offset)
+                return fetched_row(row, offset)
         raise BrokerUnavailable(f"{connection.address} says nothing of {topic}-{partition}")
 
     return await cluster.ask_leader(topic, partition, ask, deadline_ms=deadline_ms)
 
 
-def _fetched(row: PartitionData, offset: int) -> Fetched:
+def fetched_row(row: PartitionData, offset: int) -> Fetched:
+    """What an answer says of one partition, that was asked for from an offset."""
     buffers = list(row.records or ())
     whole = memoryview(buffers[0] if len(buffers) == 1 else b"".join(buffers))
     return Fetched(

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from holdfast.client.admin import EARLIEST, LATEST, list_offset
 from holdfast.client.cluster import Cluster, PartitionLeader
 from holdfast.client.connection import Connection
-from holdfast.client.fetch import NO_SESSION_EPOCH, Fetched, without_cut_batch
+from holdfast.client.fetch import NO_SESSION_EPOCH, Fetched, fetched_row
 from holdfast.client.refusals import BrokerUnavailable, Refused, raise_for
 from holdfast.columnar.arrow import RecordBatch
 from holdfast.columnar.decode import decode
@@ -20,7 +20,6 @@ from holdfast.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
-    PartitionData,
 )
 from holdfast.spark.inputs import ROWS_PER_BATCH, DataLoss, KafkaWhere, Range
 from holdfast.spark.kafka_input import TopicPatience, check_id, check_ids
@@ -151,7 +150,7 @@ class _KafkaRange:
         for row in (row for found in response.responses for row in found.partitions):
             if row.partition_index == wanted.partition:
                 raise_for(row.error_code, what)
-                return _fetched(row, offset)
+                return fetched_row(row, offset)
         raise BrokerUnavailable(f"{connection.address} says nothing of {self._name}")
 
     async def _out_of_range(self, offset: int) -> Fetched:
@@ -171,16 +170,3 @@ class _KafkaRange:
             raise DataLoss(f"{self._name}: {gone} has offsets {earliest} to {latest - 1}")
         on = earliest if offset < earliest else wanted.end_offset
         return Fetched(on, memoryview(b""), latest, latest, earliest, ())
-
-
-def _fetched(row: PartitionData, offset: int) -> Fetched:
-    buffers = list(row.records or ())
-    whole = memoryview(buffers[0] if len(buffers) == 1 else b"".join(buffers))
-    return Fetched(
-        offset,
-        without_cut_batch(whole),
-        row.high_watermark,
-        row.last_stable_offset,
-        row.log_start_offset,
-        row.aborted_transactions or (),
-    )

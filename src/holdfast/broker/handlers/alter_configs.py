@@ -6,6 +6,8 @@ Deviations: a broker's settings are chosen at its start, so altering a broker is
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
@@ -28,22 +30,25 @@ async def handle(
     broker: Broker, request: AlterConfigsRequest, context: RequestContext
 ) -> AlterConfigsResponse:
     del context
-    times = Counter((r.resource_type, r.resource_name) for r in request.resources)
-    decided: dict[tuple[int, str], TopicRefused | None] = {}
-    for resource in request.resources:
-        key = (resource.resource_type, resource.resource_name)
-        decided[key] = duplicate_resource(*key, times[key]) or alter(
-            broker, *key, lambda topic, r=resource: _replace(topic, r), request.validate_only
-        )
-    failed = None
-    if not request.validate_only:
-        failed = await control_durable(broker, WAIT_MS_DEFAULT)
+    changes = [
+        Alteration(r.resource_type, r.resource_name, partial(_replace, r))
+        for r in request.resources
+    ]
+    decided = await alter_all(broker, changes, validate_only=request.validate_only)
     return AlterConfigsResponse(
-        responses=[_result(*key, refused or failed) for key, refused in decided.items()]
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=error_code(refused.error if refused else "NONE"),
+                error_message=refused.message if refused else None,
+                resource_type=resource_type,
+                resource_name=name,
+            )
+            for (resource_type, name), refused in decided.items()
+        ]
     )
 
 
-def _replace(topic: Topic, resource: AlterConfigsResource) -> TopicConfigured | TopicRefused:
+def _replace(resource: AlterConfigsResource, topic: Topic) -> TopicConfigured | TopicRefused:
     problem = change_problem(
         topic,
         [config.name for config in resource.configs],
@@ -54,7 +59,28 @@ def _replace(topic: Topic, resource: AlterConfigsResource) -> TopicConfigured | 
     return decide_configs(topic, {config.name: config.value for config in resource.configs})
 
 
-def duplicate_resource(resource_type: int, name: str, times: int) -> TopicRefused | None:
+class Alteration(NamedTuple):
+    """What is to become of one resource."""
+
+    resource_type: int
+    name: str
+    change: Callable[[Topic], TopicConfigured | TopicRefused]
+
+
+async def alter_all(
+    broker: Broker, alterations: Sequence[Alteration], *, validate_only: bool
+) -> dict[tuple[int, str], TopicRefused | None]:
+    """Decide each resource, and wait until what was decided is durable: both ways of altering."""
+    times = Counter((wanted.resource_type, wanted.name) for wanted in alterations)
+    decided: dict[tuple[int, str], TopicRefused | None] = {}
+    for wanted in alterations:
+        key = (wanted.resource_type, wanted.name)
+        decided[key] = _duplicate(*key, times[key]) or _alter(broker, wanted, validate_only)
+    failed = None if validate_only else await control_durable(broker, WAIT_MS_DEFAULT)
+    return {key: refused or failed for key, refused in decided.items()}
+
+
+def _duplicate(resource_type: int, name: str, times: int) -> TopicRefused | None:
     """A resource may be in a request once."""
     if times == 1:
         return None
@@ -65,23 +91,18 @@ def duplicate_resource(resource_type: int, name: str, times: int) -> TopicRefuse
     )
 
 
-def alter(
-    broker: Broker,
-    resource_type: int,
-    name: str,
-    change: Callable[[Topic], TopicConfigured | TopicRefused],
-    validate_only: bool,
-) -> TopicRefused | None:
+def _alter(broker: Broker, wanted: Alteration, validate_only: bool) -> TopicRefused | None:
     """Decide the change of one resource, and add it to the control lane unless only asked."""
-    if resource_type == BROKER:
+    name = wanted.name
+    if wanted.resource_type == BROKER:
         return TopicRefused(
             "INVALID_REQUEST",
             f"broker {name[:80]!r}: its settings are chosen when it starts and cannot be altered",
         )
-    if resource_type != TOPIC:
+    if wanted.resource_type != TOPIC:
         return TopicRefused(
             "INVALID_REQUEST",
-            f"resource type {resource_type}: only topics (2) have configurations to alter",
+            f"resource type {wanted.resource_type}: only topics (2) have configurations to alter",
         )
     refused = lane_refusal(broker.control, fenced="NOT_CONTROLLER")
     if refused is not None:
@@ -94,7 +115,7 @@ def alter(
         if problem is not None:
             return TopicRefused("INVALID_TOPIC_EXCEPTION", problem)
         return TopicRefused("UNKNOWN_TOPIC_OR_PARTITION", f"The topic '{name}' does not exist.")
-    fact = change(topic)
+    fact = wanted.change(topic)
     if isinstance(fact, TopicRefused):
         return fact
     if not validate_only and fact.configs != topic.configs:
@@ -119,14 +140,3 @@ def change_problem(
             f" {', '.join(name[:200] for name in without_value[:10])}",
         )
     return None
-
-
-def _result(
-    resource_type: int, name: str, refused: TopicRefused | None
-) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=error_code(refused.error if refused is not None else "NONE"),
-        error_message=refused.message if refused is not None else None,
-        resource_type=resource_type,
-        resource_name=name,
-    )

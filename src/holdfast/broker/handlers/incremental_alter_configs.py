@@ -5,12 +5,11 @@ the value that counts, so also from a default.
 Deviations: a broker's settings are chosen at its start, so altering a broker is refused.
 """
 
-from collections import Counter
+from functools import partial
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
-from holdfast.broker.handlers.alter_configs import alter, change_problem, duplicate_resource
-from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, control_durable
+from holdfast.broker.handlers.alter_configs import Alteration, alter_all, change_problem
 from holdfast.cluster.facts import TopicConfigured
 from holdfast.cluster.state import Topic
 from holdfast.cluster.topics import (
@@ -31,22 +30,24 @@ async def handle(
     broker: Broker, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     del context
-    times = Counter((r.resource_type, r.resource_name) for r in request.resources)
-    decided: dict[tuple[int, str], TopicRefused | None] = {}
-    for resource in request.resources:
-        key = (resource.resource_type, resource.resource_name)
-        decided[key] = duplicate_resource(*key, times[key]) or alter(
-            broker, *key, lambda topic, r=resource: _change(topic, r), request.validate_only
-        )
-    failed = None
-    if not request.validate_only:
-        failed = await control_durable(broker, WAIT_MS_DEFAULT)
+    changes = [
+        Alteration(r.resource_type, r.resource_name, partial(_change, r)) for r in request.resources
+    ]
+    decided = await alter_all(broker, changes, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
-        responses=[_result(*key, refused or failed) for key, refused in decided.items()]
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=error_code(refused.error if refused else "NONE"),
+                error_message=refused.message if refused else None,
+                resource_type=resource_type,
+                resource_name=name,
+            )
+            for (resource_type, name), refused in decided.items()
+        ]
     )
 
 
-def _change(topic: Topic, resource: AlterConfigsResource) -> TopicConfigured | TopicRefused:
+def _change(resource: AlterConfigsResource, topic: Topic) -> TopicConfigured | TopicRefused:
     for config in resource.configs:
         if config.config_operation not in ConfigOperation.__members__.values():
             return TopicRefused(
@@ -71,15 +72,4 @@ def _change(topic: Topic, resource: AlterConfigsResource) -> TopicConfigured | T
             ConfigChange(c.name, ConfigOperation(c.config_operation), c.value or "")
             for c in resource.configs
         ],
-    )
-
-
-def _result(
-    resource_type: int, name: str, refused: TopicRefused | None
-) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=error_code(refused.error if refused is not None else "NONE"),
-        error_message=refused.message if refused is not None else None,
-        resource_type=resource_type,
-        resource_name=name,
     )
