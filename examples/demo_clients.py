@@ -1,11 +1,13 @@
-"""The clients of the demo: a steady idempotent producer, a live reader, a watch on watermarks.
+"""The clients of the demo: a steady idempotent producer, readers, a watch on watermarks.
 
 All on confluent-kafka (librdkafka), as any application would use it. Each runs in a thread and
 keeps what it saw; none of them judges.
 """
 
+import json
 import threading
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 from confluent_kafka import (
@@ -21,6 +23,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 FLUSH_SECONDS_MAX = 60.0
 READ_SECONDS_MAX = 60.0
+PAUSE_S = 0.02
+"""Between two questions: the broker shares the machine with Spark."""
 QUICK_AND_QUIET = {
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 200,
@@ -52,12 +56,37 @@ class Watched(NamedTuple):
     rewound: list[str]
 
 
+class ReadBack(NamedTuple):
+    """What the next fetch after an acknowledgement gave."""
+
+    asked: int
+    hidden: list[str]
+
+
 class Seen(NamedTuple):
     """A record that a consumer read."""
 
     partition: int
     offset: int
     sequence: int
+
+
+def order_of(number: int) -> int:
+    """Which order a record is about: one in five says again what an earlier one said.
+
+    Half of these come at once, by another partition; the others long after their twin.
+    """
+    match number % 10:
+        case 4:
+            return order_of(number - 1)
+        case 9:
+            return order_of(number // 2)
+        case _:
+            return number
+
+
+def value_of(number: int) -> bytes:
+    return json.dumps({"id": f"order-{order_of(number)}", "number": number}).encode()
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
@@ -90,7 +119,7 @@ class Worker(threading.Thread):
 
 
 class SteadyProducer(Worker):
-    """Sends numbers 0, 1, 2, ... to the partitions in turn."""
+    """Sends records 0, 1, 2, ... to the partitions in turn."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, rate: int) -> None:
         super().__init__()
@@ -112,7 +141,7 @@ class SteadyProducer(Worker):
             number, self._sent = self._sent, self._sent + 1
             self._producer.produce(
                 self._topic,
-                value=str(number).encode(),
+                value=value_of(number),
                 partition=number % self._partitions,
                 on_delivery=lambda error, message, n=number: self._delivered(n, error, message),
             )
@@ -128,6 +157,13 @@ class SteadyProducer(Worker):
             ack = Ack(number, message.partition(), message.offset(), time.monotonic())
             self._acks.append(ack)
 
+    def newest_ack(self) -> Ack | None:
+        return self._acks[-1] if self._acks else None
+
+    def newest_acks(self) -> list[Ack]:
+        """The newest of each partition."""
+        return list({ack.partition: ack for ack in list(self._acks)}.values())
+
     def ends(self) -> dict[int, int]:
         """The offset behind the last acknowledged record of each partition."""
         ends = dict.fromkeys(range(self._partitions), 0)
@@ -139,23 +175,28 @@ class SteadyProducer(Worker):
         return Produced(self._sent, list(self._acks), list(self._failed))
 
 
-def _consumer(bootstrap: str, topic: str, partitions: int) -> Consumer:
-    consumer = Consumer(
+def _unassigned(bootstrap: str, **more: object) -> Consumer:
+    return Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "demo",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             **QUICK_AND_QUIET,
+            **more,
         }
     )
+
+
+def _consumer(bootstrap: str, topic: str, partitions: int) -> Consumer:
+    consumer = _unassigned(bootstrap)
     consumer.assign([TopicPartition(topic, i, OFFSET_BEGINNING) for i in range(partitions)])
     return consumer
 
 
 def _seen(messages: list[Message]) -> list[Seen]:
     return [
-        Seen(message.partition(), message.offset(), int(message.value()))
+        Seen(message.partition(), message.offset(), json.loads(message.value())["number"])
         for message in messages
         if message.error() is None
     ]
@@ -183,6 +224,77 @@ class LiveReader(Worker):
             time.sleep(0.05)
 
 
+class NextFetch(Worker):
+    """Fetches the newest acknowledged record at once, again and again, through the kills.
+
+    The first answer must hold it: the end of the log, or an offset out of range, means that it was
+    hidden. While no broker is there, there is no answer.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, producer: SteadyProducer) -> None:
+        super().__init__()
+        self._consumer = _prober(bootstrap)
+        self._topic, self._producer = topic, producer
+        self._last: Ack | None = None
+        self._asked = 0
+        self._hidden: list[str] = []
+
+    def step(self) -> None:
+        ack = self._producer.newest_ack()
+        if ack is None or ack == self._last:
+            self._stopping.wait(PAUSE_S)
+            return
+        self._last = ack
+        is_there = _is_readable(self._consumer, self._topic, ack, self._stopping.is_set)
+        if is_there is not None:
+            self._asked += 1
+            if not is_there:
+                self._hidden.append(str(ack))
+        self._stopping.wait(PAUSE_S)
+
+    def finish(self) -> None:
+        self._consumer.close()
+
+    def report(self) -> ReadBack:
+        return ReadBack(self._asked, list(self._hidden))
+
+
+def read_back(bootstrap: str, topic: str, acks: list[Ack]) -> ReadBack:
+    """Fetch these records with a new consumer; one that does not come in time is hidden."""
+    consumer = _prober(bootstrap)
+    give_up_at = time.monotonic() + READ_SECONDS_MAX
+    found = [
+        (ack, _is_readable(consumer, topic, ack, lambda: time.monotonic() > give_up_at))
+        for ack in acks
+    ]
+    consumer.close()
+    return ReadBack(len(acks), [str(ack) for ack, is_there in found if not is_there])
+
+
+def _prober(bootstrap: str) -> Consumer:
+    return _unassigned(bootstrap, **{"enable.partition.eof": True, "fetch.wait.max.ms": 20})
+
+
+def _is_readable(
+    consumer: Consumer, topic: str, ack: Ack, gives_up: Callable[[], bool]
+) -> bool | None:
+    """Whether the first answer to a fetch at its offset holds the record; None without one."""
+    consumer.assign([TopicPartition(topic, ack.partition, ack.offset)])
+    try:
+        while not gives_up():
+            message = consumer.poll(0.2)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                return _seen([message]) == [Seen(ack.partition, ack.offset, ack.sequence)]
+            if error.code() in (KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET):
+                return False
+        return None
+    finally:
+        consumer.unassign()
+
+
 class WatermarkWatch(Worker):
     """Asks for the high watermark of each partition in turn, all the time."""
 
@@ -207,7 +319,7 @@ class WatermarkWatch(Worker):
         if high < self._highest[partition]:
             self._rewound.append(f"partition {partition}: {self._highest[partition]} -> {high}")
         self._highest[partition] = max(high, self._highest[partition])
-        self._stopping.wait(0.005)
+        self._stopping.wait(PAUSE_S)
 
     def report(self) -> Watched:
         return Watched(self._asked, list(self._rewound))

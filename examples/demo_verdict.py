@@ -1,15 +1,41 @@
-"""What the clients of the demo saw, held together: lost, doubled, out of order, rewound.
+"""What the demo saw, held together: lost, hidden, rewound, doubled, and all that should not be.
 
 Pure, but for the printing. It shares no code with Holdfast.
 """
 
 import dataclasses
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 
-from examples.demo_clients import Ack, Produced, Seen, Watched
+from examples.demo_clients import Ack, Produced, ReadBack, Seen, Watched, order_of
 
 ANSWERS_UNDER_WAY_S = 0.5
+Position = dict[int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LogSeen:
+    """What clients saw of the log."""
+
+    produced: Produced
+    cold: list[Seen]
+    """The whole topic, as a consumer reads it that knows nothing of what came before."""
+    live: list[Seen]
+    watermarks: Watched
+    fetched: ReadBack
+    killed_at: list[float]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LakeSeen:
+    """What the query left."""
+
+    ids: Counter[str]
+    repeats: int
+    """Rows that dedup held back, as the ledger counts them."""
+    logs: Sequence[Sequence[Position]]
+    """Positions in the order in which they were written: the ledger's, and Spark's own."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,43 +43,70 @@ class Verdict:
     """The figures of one run."""
 
     acked: int
-    read_back: int
-    failed: int
+    ids: int
+    landed: int
+    repeats: int
     lost: int
-    doubled: int
-    out_of_order: int
-    different_live: int
-    watermarks_asked: int
+    hidden: int
     rewound: int
+    doubled: int
+    others: dict[str, int]
+    """What else must be nothing, by what it is."""
+    fetches: int
+    watermarks: int
+    positions: int
     without_service_s: list[float]
 
     @property
     def is_clean(self) -> bool:
-        wrong = self.failed + self.lost + self.doubled + self.out_of_order
-        wrong += self.different_live + self.rewound
-        return self.acked > 0 and self.watermarks_asked > 0 and wrong == 0
+        wrong = self.lost + self.hidden + self.rewound + self.doubled + sum(self.others.values())
+        looked = min(self.acked, self.landed, self.fetches, self.watermarks, self.positions)
+        return looked > 0 and wrong == 0
 
 
-def judge(
-    produced: Produced,
-    cold: list[Seen],
-    live: list[Seen],
-    watched: Watched,
-    killed_at: list[float],
-) -> Verdict:
-    at = {(record.partition, record.offset): record.sequence for record in cold}
-    copies = Counter(record.sequence for record in cold)
+def judge(log: LogSeen, lake: LakeSeen) -> Verdict:
+    acks = log.produced.acks
+    at = {(record.partition, record.offset): record.sequence for record in log.cold}
+    copies = Counter(record.sequence for record in log.cold)
+    ids = {_id(ack.sequence) for ack in acks}
+    in_log = {_id(record.sequence) for record in log.cold}
+    lost = sum(at.get((ack.partition, ack.offset)) != ack.sequence for ack in acks)
     return Verdict(
-        acked=len(produced.acks),
-        read_back=len(cold),
-        failed=produced.sent - len(produced.acks),
-        lost=sum(at.get((ack.partition, ack.offset)) != ack.sequence for ack in produced.acks),
-        doubled=sum(count - 1 for count in copies.values()),
-        out_of_order=_out_of_order(cold),
-        different_live=len(set(cold) ^ set(live)) + len(live) - len(set(live)),
-        watermarks_asked=watched.asked,
-        rewound=len(watched.rewound),
-        without_service_s=[_longest_gap(produced.acks, at) for at in killed_at],
+        acked=len(acks),
+        ids=len(ids),
+        landed=lake.ids.total(),
+        repeats=lake.repeats,
+        lost=lost + len(ids - set(lake.ids)),
+        hidden=len(log.fetched.hidden),
+        rewound=len(log.watermarks.rewound) + sum(_went_back(rows) for rows in lake.logs),
+        doubled=sum(n - 1 for n in copies.values()) + sum(n - 1 for n in lake.ids.values()),
+        others={
+            "sent and never acknowledged": log.produced.sent - len(acks),
+            "out of order in the log": _out_of_order(log.cold),
+            "different for the reader that was there all the time": _differences(log),
+            "landed and not in the log": len(set(lake.ids) - in_log),
+        },
+        fetches=log.fetched.asked,
+        watermarks=log.watermarks.asked,
+        positions=sum(len(rows) for rows in lake.logs),
+        without_service_s=[_longest_gap(acks, killed_at) for killed_at in log.killed_at],
+    )
+
+
+def _id(number: int) -> str:
+    return f"order-{order_of(number)}"
+
+
+def _differences(log: LogSeen) -> int:
+    return len(set(log.cold) ^ set(log.live)) + len(log.live) - len(set(log.live))
+
+
+def _went_back(positions: Sequence[Position]) -> int:
+    """How often a partition stands before where it stood, or is no longer there."""
+    return sum(
+        after.get(partition, -1) < offset
+        for before, after in pairwise(positions)
+        for partition, offset in before.items()
     )
 
 
@@ -83,21 +136,25 @@ def _longest_gap(acks: list[Ack], killed_at: float) -> float:
     )
 
 
-def print_table(verdict: Verdict) -> None:
+def print_table(verdict: Verdict, *, landed_again_s: float) -> None:
     gaps = ", ".join(f"{gap:.2f} s" for gap in verdict.without_service_s)
     rows = [
-        ("acknowledged", verdict.acked),
-        ("read back by a new consumer", verdict.read_back),
-        ("sent, never acknowledged", verdict.failed),
-        ("lost", verdict.lost),
-        ("doubled", verdict.doubled),
-        ("out of order", verdict.out_of_order),
-        ("different for the reader that was there all the time", verdict.different_live),
-        (f"high watermark went back, in {verdict.watermarks_asked} questions", verdict.rewound),
-        ("time without an acknowledgement at each kill", gaps),
+        ("acked", verdict.acked, f"records, of {verdict.ids} orders: the others say one again"),
+        ("landed", verdict.landed, f"rows in Parquet; dedup held back {verdict.repeats} repeats"),
+        ("lost", verdict.lost, "acked, and not in the log at its offset, or its order not landed"),
+        ("hidden", verdict.hidden, f"acked, and not in the next fetch; {verdict.fetches} tries"),
+        (
+            "rewound",
+            verdict.rewound,
+            f"high watermarks ({verdict.watermarks} asked) and source offsets"
+            f" ({verdict.positions}) that went back",
+        ),
+        ("doubled", verdict.doubled, "twice in the log, or an order landed twice"),
+        *((f"{what}", number, "") for what, number in verdict.others.items() if number),
     ]
-    width = max(len(name) for name, _ in rows)
     print()
-    for name, value in rows:
-        print(f"  {name.ljust(width)}  {value}")
+    for name, number, how in rows:
+        print(f"  {name:<9} {number:>8}  {how}".rstrip())
     print()
+    print(f"after the broker's SIGKILL, nothing was acknowledged for {gaps}")
+    print(f"after the driver's SIGKILL, the next rows landed {landed_again_s:.1f} s later")

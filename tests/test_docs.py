@@ -1,16 +1,28 @@
 """The reference pages are held to the code: what is served, configured, measured and asked for."""
 
+import importlib
 import re
 from pathlib import Path
 
 import click
+import msgspec
+import pytest
 
 from holdfast.broker.dispatch import HANDLERS
+from holdfast.cli.main import COMMANDS
 from holdfast.cli.serve import command
 from holdfast.cluster.configs import TOPIC_CONFIGS
+from holdfast.landing.facts import Facts
+from holdfast.landing.formats.known import NAMES as FORMATS
+from holdfast.landing.ledger_entry import Entry, OutputFile
+from holdfast.landing.ledger_rules import _REMEDIES, Refusal
+from holdfast.landing.origin import Origin
+from holdfast.spark import kafka_options, options
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"
+PAGES_OF_THEIR_OWN = {"serve", "run", "backfill"}
+"""Commands that are held to their pages by other tests."""
 
 
 def test_every_served_api_is_on_its_page_with_its_versions():
@@ -49,6 +61,74 @@ def test_every_metric_is_on_its_page_and_no_other():
     assert named == listed
 
 
+def first_column(page: str, heading: str) -> set[str]:
+    """The names in the first column of the table under a heading."""
+    part = re.split(r"^## ", page, flags=re.MULTILINE)
+    (section,) = (text for text in part if text.startswith(f"{heading}\n"))
+    cells = re.findall(r"^\| (`[^|]+) \|", section, re.MULTILINE)
+    return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+
+
+def test_every_option_of_the_source_is_on_its_page_and_no_other():
+    page = (REFERENCE / "spark-source.md").read_text()
+    listed = first_column(page, "Where records are") | first_column(page, "Options")
+    assert listed == set(options.NAMES)
+
+
+def test_every_option_of_the_kafka_client_is_on_its_page_and_no_other():
+    page = (REFERENCE / "spark-source.md").read_text()
+    listed = first_column(page, "Options of the Kafka client")
+    assert listed == {f"kafka.{name}" for name in kafka_options._KNOWN}
+
+
+def test_what_has_no_effect_and_what_is_refused_is_named():
+    page = (REFERENCE / "spark-source.md").read_text().lower()
+    idle = {f"kafka.{name}" for name in kafka_options._WITHOUT_EFFECT} | set(options.IDLE)
+    for name in sorted(idle | set(options.REFUSED)):
+        assert f"`{name}`" in page, name
+
+
+@pytest.mark.parametrize("document", [Facts, Origin, Entry, OutputFile], ids=lambda d: d.__name__)
+def test_every_field_of_a_landed_document_is_on_its_page(document: type[msgspec.Struct]):
+    page = (REFERENCE / "landing-layout.md").read_text()
+    for field in msgspec.structs.fields(document):
+        assert re.search(rf"\b{field.name}\b", page), field.name
+
+
+def test_every_format_is_on_its_page():
+    page = (REFERENCE / "landing-layout.md").read_text()
+    for name in FORMATS:
+        assert name.split("/")[-1] in page.lower(), name
+
+
+def test_every_refusal_of_the_ledger_is_explained_in_its_own_words():
+    page = (ROOT / "docs" / "explanation" / "exactly-once.md").read_text()
+    quoted = [words.split(" ... ") for words in re.findall(r"^\| `([^`]+)`", page, re.MULTILINE)]
+    for refusal in set(Refusal) - {Refusal.OVERTAKEN}:  # that one the sink answers by itself
+        remedy = _REMEDIES[refusal]
+        assert any(all(part in remedy for part in parts) for parts in quoted), refusal
+
+
+def test_every_message_that_is_explained_is_one_of_the_code():
+    page = (ROOT / "docs" / "explanation" / "exactly-once.md").read_text()
+    sources = (ROOT / "src" / "holdfast").rglob("*.py")
+    code = re.sub(r'"\s*\n\s*f?"', "", "".join(path.read_text() for path in sources))
+    quoted = re.findall(r"^\| `([^`]+)`", page, re.MULTILINE)
+    assert len(quoted) > 5
+    missing = [part for words in quoted for part in words.split(" ... ") if part not in code]
+    assert not missing
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - PAGES_OF_THEIR_OWN))
+def test_every_option_of_a_command_is_on_its_page_and_no_other(name: str):
+    page = (REFERENCE / "commands.md").read_text()
+    (heading,) = re.findall(rf"^## (`holdfast {name}\b.*`)$", page, re.MULTILINE)
+    found = importlib.import_module(COMMANDS[name][0]).command
+    several = found.commands.values() if isinstance(found, click.Group) else [found]
+    options = [p for one in several for p in one.params if isinstance(p, click.Option)]
+    assert first_column(page, heading) == {option.opts[0] for option in options}
+
+
 def test_every_relative_link_in_the_docs_leads_somewhere():
     broken: list[str] = []
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
@@ -56,3 +136,18 @@ def test_every_relative_link_in_the_docs_leads_somewhere():
             if "://" not in target and not (page.parent / target).exists():
                 broken.append(f"{page.relative_to(ROOT)} -> {target}")
     assert not broken
+
+
+def test_every_file_that_the_architecture_names_is_there():
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    named = set(re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", page))
+    assert len(named) > 20
+    assert not [name for name in named if not (ROOT / "src" / "holdfast" / name).exists()]
+
+
+def test_every_example_that_the_docs_name_is_there():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    text = "\n".join(page.read_text() for page in pages)
+    named = set(re.findall(r"examples[./]([a-z_]+)", text))
+    assert named
+    assert not [name for name in named if not (ROOT / "examples" / f"{name}.py").exists()]

@@ -1,0 +1,98 @@
+"""The two programs that the demo kills: a broker, and the driver of a query on Spark.
+
+Owns starting and ending them. Each start is on the same store and port, or on the same lake and
+checkpoint: nothing else is kept.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+READY_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 30.0
+HOLDFAST = str(Path(sys.executable).parent / "holdfast")
+
+
+class BrokerProcess:
+    """`holdfast serve` as a child process; every start is on the same store and port."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = folder / "store"
+        self._log = folder / "broker.log"
+        self._address = "127.0.0.1:0"
+        self._child: subprocess.Popen[str] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return self._address
+
+    def start(self) -> None:
+        """Return when the broker says that it is ready."""
+        command = [HOLDFAST, "serve", "--store", str(self.store), "--listen", self._address]
+        with self._log.open("a") as log:
+            self._child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self._child.stdout is not None
+        watchdog = threading.Timer(READY_SECONDS_MAX, self._child.kill)
+        watchdog.start()
+        line = self._child.stdout.readline()
+        watchdog.cancel()
+        if " is ready on " not in line:
+            raise SystemExit(f"the broker did not start:\n{self._log.read_text()[-2000:]}")
+        self._address = line.split(" is ready on ")[1].split(",")[0]
+
+    def kill(self) -> None:
+        assert self._child is not None
+        self._child.send_signal(signal.SIGKILL)
+        self._child.wait()
+
+    def stop(self) -> None:
+        if self._child is None or self._child.poll() is not None:
+            return
+        self._child.terminate()
+        try:
+            self._child.wait(15)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+class DriverProcess:
+    """`holdfast run` as a child process, with its JVM; a kill takes both at once."""
+
+    def __init__(self, folder: Path, pipeline: Path) -> None:
+        self.log = folder / "driver.log"
+        self._pipeline = pipeline
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("a") as log:
+            self._child = subprocess.Popen(
+                [HOLDFAST, "run", str(self._pipeline)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def ended_with(self) -> int | None:
+        """The code that it ended with by itself; None while it runs."""
+        return None if self._child is None else self._child.poll()
+
+    def last_words(self) -> str:
+        return self.log.read_text()[-3000:].strip()
+
+    def kill(self) -> None:
+        assert self._child is not None
+        os.killpg(self._child.pid, signal.SIGKILL)
+        self._child.wait()
+
+    def stop(self) -> None:
+        if self._child is None or self._child.poll() is not None:
+            return
+        self._child.terminate()
+        try:
+            self._child.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
