@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import textwrap
 from pathlib import Path
 
 import click
@@ -18,6 +19,7 @@ from holdfast.landing.ledger_entry import Entry, OutputFile
 from holdfast.landing.ledger_rules import _REMEDIES, Refusal
 from holdfast.landing.origin import Origin
 from holdfast.spark import kafka_options, options
+from holdfast.spark.pipeline_file import read_pipeline
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -127,6 +129,17 @@ def test_every_option_of_a_command_is_on_its_page_and_no_other(name: str):
     several = found.commands.values() if isinstance(found, click.Group) else [found]
     options = [p for one in several for p in one.params if isinstance(p, click.Option)]
     assert first_column(page, heading) == {option.opts[0] for option in options}
+
+
+def test_every_pipeline_in_the_docs_can_be_read(tmp_path: Path):
+    found = 0
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for block in re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL):
+            path = tmp_path / "orders.toml"
+            path.write_text(textwrap.dedent(block))
+            assert read_pipeline(path).options.selection == options.Subscribe(("orders",))
+            found += 1
+    assert found > 1
 
 
 def test_every_relative_link_in_the_docs_leads_somewhere():
