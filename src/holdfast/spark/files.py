@@ -87,7 +87,8 @@ class FileWriter:
 def encode(rows: Any, output: Output) -> memoryview:
     """The bytes of a file."""
     if output.format == "parquet":
-        return memoryview(file_of(rows, {}, level=output.compression_level))
+        # Arrow's buffers are of signed bytes, which the client of remote stores refuses.
+        return memoryview(file_of(rows, {}, level=output.compression_level)).cast("B")
     return memoryview(bytes(cramjam.zstd.compress(_lines(rows), level=output.compression_level)))
 
 
