@@ -361,7 +361,7 @@ class _Columns:
         self._flush()
         self._writer.add_key_value_metadata(self._told)
         self._writer.close()
-        return memoryview(self._sink.getvalue())
+        return memoryview(self._sink.getvalue()).cast("B")
 
     def _flush(self) -> None:
         if self._held:
