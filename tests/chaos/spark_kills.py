@@ -1,0 +1,265 @@
+"""SIGKILL a Spark pipeline again and again, and compare its output with the oracle.
+
+`python -m tests.chaos.spark_kills --kills 100 [--cluster]` prints figures and every broken promise;
+its exit code says whether there was one. Owns the choice of what is killed when: drivers (whole,
+the JVM alone, the Python driver alone), Python workers, executors and Workers of a real standalone
+cluster, at chosen points of a micro-batch and at random ones; and the incidents that are more than
+a kill: zombies, two drivers, a checkpoint from an old copy, a checkpoint that is gone.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import json
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.chaos import spark_zombies
+from tests.chaos.spark_cluster import StandaloneCluster
+from tests.chaos.spark_points import Point
+from tests.chaos.spark_process import class_archive
+from tests.chaos.spark_run import LEDGER_SAYS, Figures, Run
+from tests.peers.holdfast import HoldfastBroker
+
+LOCAL = (
+    *(("driver", point) for point in Point),
+    ("jvm", Point.STATE),
+    ("jvm", Point.ENTRY),
+    ("jvm", Point.TASK),
+    ("python", Point.TASK),
+    ("python", Point.DATA),
+    ("python", Point.ENTRY),
+    ("python worker", Point.OFFSETS),
+    ("python worker", Point.TASK),
+    ("python worker", Point.STATE),
+    ("python worker", Point.DATA),
+    ("python worker", Point.ANYWHERE),
+    ("daemon", Point.TASK),
+    ("planner", Point.ANYWHERE),
+)
+CLUSTER = (
+    ("executor", Point.OFFSETS),
+    ("executor", Point.TASK),
+    ("executor", Point.STATE),
+    ("executor", Point.DATA),
+    ("executor", Point.ENTRY),
+    ("executor", Point.ANYWHERE),
+    ("python worker", Point.TASK),
+    ("python worker", Point.STATE),
+    ("node", Point.TASK),
+    ("node", Point.STATE),
+    ("driver", Point.STATE),
+    ("driver", Point.DATA),
+    ("driver", Point.ENTRY),
+    ("jvm", Point.TASK),
+)
+CHAIN = (
+    ("driver", Point.DATA),
+    ("python worker", Point.TASK),
+    ("driver", Point.OFFSETS),
+    ("python", Point.DATA),
+    ("jvm", Point.TASK),
+    ("driver", Point.ANYWHERE),
+    ("python worker", Point.DATA),
+)
+Schedule = tuple[tuple[str, Point], ...]
+
+
+def in_turn(schedule: Schedule, seed: int) -> Iterator[tuple[str, Point]]:
+    """Each once before any comes again, in an order that the seed decides."""
+    chance = random.Random(seed)
+    while True:
+        yield from chance.sample(schedule, len(schedule))
+
+
+def incidents(run: Run, *, rounds: int, until: float) -> None:
+    """What is more than a kill."""
+    for number in range(rounds):
+        for who, point in itertools.islice(spark_zombies.ZOMBIES, number % 2, None, 2):
+            if time.monotonic() > until:
+                return
+            spark_zombies.zombie(run, who, point)
+            say(f"zombie {who} {point.value}: {dict(run.figures.zombies)}")
+        spark_zombies.twins(run)
+        say(f"two drivers: {dict(run.figures.zombies)}")
+    if rounds:
+        old_copy(run)
+        deleted(run)
+        say(f"checkpoints: {dict(run.figures.refusals)}")
+
+
+def old_copy(run: Run) -> None:
+    """A checkpoint from an old copy is refused with a message, and the message's remedy works."""
+    run.driver.kill()
+    copy = run.folder / "copy"
+    shutil.copytree(run.checkpoint, copy)
+    run.restart()
+    before = run.watch.progress()
+    run.go_on_until(lambda: run.watch.progress() >= before + 3)
+    run.driver.kill()
+    run.replace_checkpoint(copy)
+    shutil.rmtree(copy)
+    _refused(run, "restored from an old copy")
+
+
+def deleted(run: Run) -> None:
+    """A checkpoint that is gone is refused with a message, and the message's remedy works."""
+    run.driver.kill()
+    run.replace_checkpoint(None)
+    run.starting = "earliest"
+    _refused(run, "startingOffsets set to the ledger's position")
+
+
+def _refused(run: Run, words: str) -> None:
+    entries = run.watch.entries()
+    run.restart()
+    said = run.driver.wait_end()
+    run.figures.refusals[words] += 1
+    if LEDGER_SAYS not in said or "empty checkpoint folder" not in said:
+        run.figures.problems.append(f"{words}: the driver ended with: {said[:500]}")
+    if run.watch.entries() != entries:
+        run.figures.problems.append(f"{words}: the refused driver published an entry")
+    run.driver.sweep()
+    run.move_to_new_checkpoint()
+    run.restart()
+    run.go_on_until(lambda: run.watch.entries() > entries)
+
+
+def say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What all parts of a long run share, and how much of it one part may do."""
+
+    folder: Path
+    broker: HoldfastBroker
+    archive: Path | None
+    seed: int
+    kills: int
+    until: float
+
+    def run(self, name: str, **options: Any) -> Run:
+        topic = f"{name}-{self.seed}"
+        folder = self.folder / name
+        return Run(
+            folder, self.broker, topic=topic, seed=self.seed, archive=self.archive, **options
+        )
+
+    def kill_often(self, run: Run, schedule: Schedule) -> None:
+        """Kill until there were so many, or the time is over."""
+        for target, point in in_turn(schedule, self.seed):
+            if run.figures.kills >= self.kills or time.monotonic() > self.until:
+                return
+            run.kill(target, point)
+            say(f"{run.topic} {run.figures.kills}/{self.kills} {target} {point.value}")
+
+
+def local_part(part: Part) -> Run:
+    """Dedup on local Spark: kills, then incidents."""
+    run = part.run("local")
+    try:
+        run.begin()
+        part.kill_often(run, LOCAL)
+        incidents(run, rounds=1 if part.kills < 40 else 2, until=part.until)
+        run.finish()
+    finally:
+        run.stop()
+    return run
+
+
+def chain_part(part: Part) -> Run:
+    """Topics onto landing chains, on local Spark."""
+    run = part.run("chain", mode="chain", rows="ranges")
+    try:
+        run.begin()
+        part.kill_often(run, CHAIN)
+        run.finish()
+    finally:
+        run.stop()
+    return run
+
+
+def cluster_part(part: Part) -> Run:
+    """Dedup on a standalone cluster: executors, Workers and drivers."""
+    cluster = StandaloneCluster(part.folder / "nodes").start()
+    try:
+        run = part.run("cluster", cluster=cluster)
+        try:
+            run.begin()
+            part.kill_often(run, CLUSTER)
+            run.finish()
+        finally:
+            run.stop()
+    finally:
+        cluster.stop()
+    return run
+
+
+PARTS = {"local": local_part, "cluster": cluster_part, "chain": chain_part}
+
+
+def run_all(
+    folder: Path, *, kills: int, seed: int, with_cluster: bool, minutes: float
+) -> dict[str, Figures]:
+    """All parts, each on a topic of its own beside one broker."""
+    shares = {"local": 0.55, "cluster": 0.3, "chain": 0.15}
+    if not with_cluster:
+        shares = {"local": 0.8, "chain": 0.2}
+    begun = time.monotonic()
+    broker = HoldfastBroker(folder / "broker")
+    archive = class_archive(folder)
+    found: dict[str, Figures] = {}
+    spent = 0.0
+    try:
+        broker.start()
+        for name, share in shares.items():
+            spent += share
+            part = Part(
+                folder=folder,
+                broker=broker,
+                archive=archive,
+                seed=seed,
+                kills=max(1, round(kills * share)),
+                until=begun + minutes * 60 * spent,
+            )
+            figures = found[name] = PARTS[name](part).check()
+            if figures.kills * 2 < part.kills:
+                figures.problems.append(f"void: {figures.kills} kills of {part.kills}")
+            say(f"{name}: {json.dumps(figures.summary())}")
+    finally:
+        broker.stop()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.spark_kills", description=__doc__)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cluster", action="store_true", help="also on a standalone cluster")
+    parser.add_argument("--minutes", type=float, default=45, help="stop killing after so long")
+    parser.add_argument("--keep", type=Path, help="a folder to work in, kept afterwards")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="holdfast-chaos-") as scratch:
+        found = run_all(
+            options.keep or Path(scratch),
+            kills=options.kills,
+            seed=options.seed,
+            with_cluster=options.cluster,
+            minutes=options.minutes,
+        )
+    shown = {part: figures.summary() for part, figures in found.items()}
+    total = sum(figures.kills for figures in found.values())
+    print(json.dumps({"kills": total, **shown}, indent=2))
+    sys.exit(1 if any(figures.problems for figures in found.values()) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Drivers that should be gone and are not: stopped in mid-batch, overtaken, and woken up.
+
+Owns the incidents with two drivers on one checkpoint. A driver that was overtaken must end: with
+the ledger's message, or because Spark's own log shows it another driver. It must never publish.
+"""
+
+import signal
+import time
+
+from tests.chaos.spark_points import Point
+from tests.chaos.spark_process import Driver
+from tests.chaos.spark_run import LEDGER_SAYS, SPARK_SAYS, Run, kind_of
+from tests.peers.process import PeerFailed
+
+ZOMBIES = (
+    ("family", Point.STATE),
+    ("python", Point.STATE),
+    ("family", Point.TASK),
+    ("jvm", Point.DATA),
+    ("family", Point.OFFSETS),
+    ("family", Point.ENTRY),
+)
+MICRO_BATCHES = 3
+END_SECONDS_MAX = 180.0
+
+
+def zombie(run: Run, who: str, point: Point) -> str:
+    """Stop a driver in mid-batch, let another go on, wake the first; how the first ended."""
+    run.wait_for(point)
+    first = run.driver
+    first.signal(signal.SIGSTOP, who)
+    try:
+        run.restart()
+        before = run.watch.entries()
+        run.go_on_until(lambda: run.watch.entries() >= before + MICRO_BATCHES)
+    finally:
+        first.signal(signal.SIGCONT, who)
+    ended = _first_to_end(run, first, f"zombie {who} {point.value}")
+    run.figures.zombies[ended] += 1
+    return ended
+
+
+def twins(run: Run) -> str:
+    """Two drivers at once on one checkpoint; how the first of them ended."""
+    run.driver.kill()
+    first, second = run.next_driver(), run.next_driver()
+    first.wait_warm()
+    second.wait_warm()
+    before = run.watch.entries()
+    for driver in (first, second):
+        driver.go(checkpoint=str(run.checkpoint), starting=run.starting)
+    run.driver = second
+    ended = _first_to_end(run, first, "two drivers")
+    run.figures.zombies[ended] += 1
+    run.go_on_until(lambda: run.watch.entries() >= before + MICRO_BATCHES)
+    return ended
+
+
+def _first_to_end(run: Run, first: Driver, what: str) -> str:
+    """One of two drivers ends, and says why; the other goes on, or a new one does."""
+    deadline = time.monotonic() + END_SECONDS_MAX
+    second = run.driver
+    while first.is_running() and second.is_running():
+        if time.monotonic() > deadline:
+            first.sweep()
+            raise PeerFailed(f"{what}: both drivers still run after {END_SECONDS_MAX} s")
+        time.sleep(0.01)
+    if first.is_running():
+        # The second one gave way; the first is then the one that goes on.
+        run.driver, first = first, second
+    said = first.message()
+    if LEDGER_SAYS not in said and SPARK_SAYS not in said:
+        run.figures.problems.append(f"{what}: the driver ended with {said[:500]!r}")
+    first.sweep()
+    return kind_of(said)
