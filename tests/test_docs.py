@@ -131,6 +131,29 @@ def test_every_option_of_a_command_is_on_its_page_and_no_other(name: str):
     assert first_column(page, heading) == {option.opts[0] for option in options}
 
 
+def options_of(name: str) -> set[str]:
+    found = importlib.import_module(COMMANDS[name][0]).command
+    several = found.commands.values() if isinstance(found, click.Group) else [found]
+    both = [[*p.opts, *p.secondary_opts] for one in several for p in one.params]
+    return {"--help", *(name for names in both for name in names)}
+
+
+def test_every_command_line_in_the_docs_has_options_that_are_there():
+    unknown: list[str] = []
+    lines = 0
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
+        for block in re.findall(r"```(?:sh)?\n(.*?)```", page.read_text(), re.DOTALL):
+            for name, rest in re.findall(r"\bholdfast ([a-z]+)\b([^\n#&]*)", block):
+                if name not in COMMANDS:
+                    unknown.append(f"{page.name}: holdfast {name}")
+                    continue
+                lines += 1
+                for option in set(re.findall(r"(?<!\S)--[a-z-]+", rest)) - options_of(name):
+                    unknown.append(f"{page.name}: holdfast {name} {option}")
+    assert lines > 20
+    assert not unknown
+
+
 def test_every_pipeline_in_the_docs_can_be_read(tmp_path: Path):
     found = 0
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
