@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.peers.process import free_port
 from tests.unit.spark.stores import TOPIC, made
 
 HOLDFAST = Path(sys.executable).parent / "holdfast"
@@ -63,6 +64,16 @@ def test_an_error_is_one_line_with_a_remedy(
     assert done.returncode == code
     assert said in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_broker_that_does_not_answer_is_an_error_that_may_pass(folder: Path):
+    address = f"127.0.0.1:{free_port()}"
+    (folder / "k.toml").write_text(
+        f'[source]\nkafka.bootstrap.servers = "{address}"\nsubscribe = "t"\n[output]\nto = "lake"\n'
+    )
+    done = holdfast("run", "k.toml", cwd=folder)
+    assert done.returncode == 4
+    assert address in done.stderr
 
 
 @pytest.mark.parametrize("name", ["run", "backfill"])
