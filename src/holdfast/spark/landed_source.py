@@ -3,33 +3,23 @@
 Owns the translation of Spark's calls. What counts is decided in landing: files that a sink's ledger
 names (`sinkId`), objects that a chain reaches from its origin (`topic`). Every byte is checked
 against its checksum before a row of it is given out. Must never list a folder to find rows.
+
+Filters are not pushed down: Spark 4.3 keeps the plan of the last pushed filter on the DataFrame, so
+that using it again with another filter, or none, would hide rows. The option `partitions` leaves
+files unread instead; it belongs to one load and to nothing else.
 """
 
-import datetime
 import difflib
 import importlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
 import cramjam
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-)
+import msgspec
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from holdfast.columnar.arrow import RecordBatch, pa
@@ -44,21 +34,29 @@ from holdfast.landing.origin import read_origin
 from holdfast.landing.output_files import read_footer, read_output
 from holdfast.landing.parallel import each
 from holdfast.landing.partition_columns import partition_fields, partition_value
-from holdfast.spark.filters import bounds_of
 from holdfast.spark.source import HEADERS, RECORDS
 from holdfast.spark.task_split import task_bytes
 from holdfast.spark.worker import worker
 
 _types: Any = importlib.import_module("pyspark.sql.pandas.types")
 
-OPTIONS = ("store", "sinkId", "topic", "files", "includeHeaders", "mergeSchema", "minPartitions")
+OPTIONS = (
+    "store",
+    "sinkId",
+    "topic",
+    "files",
+    "partitions",
+    "includeHeaders",
+    "mergeSchema",
+    "minPartitions",
+)
 PARQUET, LINES = ".parquet", ".jsonl.zst"
 LINE = "value"
 """The one column of files of lines: each line as it is, for from_json."""
 ROWS_PER_BATCH = 50_000
 MIN_PARTITIONS = 8
-PRUNED_BY = (str, int, datetime.date)
-"""Values that Spark and Python compare alike; a datetime is a date."""
+Chosen = Mapping[str, frozenset[str | None]]
+"""For some partition columns the values that are read, as the ledger writes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +67,7 @@ class LandedOptions:
     sink_id: str | None
     topic: str | None
     role: FileRole
+    partitions: Chosen
     include_headers: bool
     merge_schema: bool
     min_partitions: int
@@ -108,10 +107,31 @@ def parse_landed_options(given: Mapping[str, str]) -> LandedOptions:
         sink_id=sink_id,
         topic=topic,
         role=roles[role],
+        partitions=_chosen(found.get("partitions", "{}"), is_chain=topic is not None),
         include_headers=_is_true("includeHeaders", found),
         merge_schema=_is_true("mergeSchema", found),
         min_partitions=int(least),
     )
+
+
+def _chosen(text: str, *, is_chain: bool) -> Chosen:
+    example = '{"partition": [0, 1]}' if is_chain else '{"day": ["2026-11-16", null]}'
+    problem = ConfigurationError(
+        f"partitions={text[:100]!r}: write for each column the values to read, as in {example}"
+    )
+    try:
+        given = msgspec.json.decode(text, type=dict[str, list[str | int | bool | None]])
+    except msgspec.MsgspecError as error:
+        raise problem from error
+    if is_chain and set(given) - {"partition"}:
+        raise problem
+    return {name: frozenset(map(_value_text, values)) for name, values in given.items()}
+
+
+def _value_text(value: str | int | bool | None) -> str | None:
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _is_true(name: str, found: Mapping[str, str]) -> bool:
@@ -160,20 +180,19 @@ class LandedReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self._is_strict = is_strict
-        self._filters: list[Filter] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        # Files are left out by them; Spark applies them to the rows all the same.
-        self._filters = list(filters)
-        return filters
 
     def partitions(self) -> list[InputPartition]:
         if self._options.sink_id is not None:
-            kept = [file for file in sink_files(self._options) if self._may_hold(file)]
+            kept = chosen_files(sink_files(self._options), self._options.partitions)
             cut = grouped([file.bytes for file in kept], self._options.min_partitions)
             work = [_Work(files=tuple(kept[start:end])) for start, end in cut]
         else:
-            found = prune_chains(chain_objects(self._options), self._filters)
+            wanted = self._options.partitions.get("partition")
+            found = [
+                (key, facts)
+                for key, facts in chain_objects(self._options)
+                if wanted is None or str(facts.partition) in wanted
+            ]
             cut = grouped([facts.size for _, facts in found], self._options.min_partitions)
             work = [_Work(keys=tuple(key for key, _ in found[s:e])) for s, e in cut]
         return [InputPartition(one) for one in work]
@@ -194,17 +213,21 @@ class LandedReader(DataSourceReader):
             for batch in here.run(read_object(store, key, environment=here.environment)):
                 yield conform(batch, target, key, {}, False)
 
-    def _may_hold(self, file: OutputFile) -> bool:
-        wanted: Any = _types.to_arrow_schema(self._schema, timezone="UTC")
-        target: dict[str, Any] = {field.name: field.type for field in wanted}
-        for one in self._filters:
-            path = cast("tuple[str, ...]", getattr(one, "attribute", ()))
-            if len(path) != 1 or path[0] not in file.partition_values or path[0] not in target:
-                continue
-            text = file.partition_values[path[0]]
-            if not may_match(one, partition_value(text, target[path[0]], path=file.path).as_py()):
-                return False
-        return True
+
+def chosen_files(found: Sequence[OutputFile], partitions: Chosen) -> list[OutputFile]:
+    """The files with one of the chosen values in each column; a column must be one of the path."""
+    for name in partitions:
+        unknown = [file for file in found if name not in file.partition_values]
+        if unknown:
+            raise ConfigurationError(
+                f"{unknown[0].path} is not partitioned by {name!r}, but by"
+                f" {[*unknown[0].partition_values]}: use where(...) for other columns"
+            )
+    return [
+        file
+        for file in found
+        if all(file.partition_values[name] in values for name, values in partitions.items())
+    ]
 
 
 def sink_files(options: LandedOptions) -> tuple[OutputFile, ...]:
@@ -285,61 +308,6 @@ def chain_objects(options: LandedOptions) -> list[tuple[str, Facts]]:
 def _among(what: str, names: Sequence[str]) -> str:
     return (
         f"the {what} there are {', '.join(names[:20])}" if names else f"there are no {what} at all"
-    )
-
-
-def prune_chains(
-    found: list[tuple[str, Facts]], filters: Sequence[Filter]
-) -> list[tuple[str, Facts]]:
-    """Without the objects that cannot hold a row that the filters let through."""
-    bounds, _ = bounds_of(filters)
-    least = bounds.offset_min if bounds.offset_min is not None else 0
-    most = bounds.offset_max
-    return [
-        (key, facts)
-        for key, facts in found
-        if (bounds.topics is None or facts.topic in bounds.topics)
-        and (bounds.partitions is None or facts.partition in bounds.partitions)
-        and facts.last_offset >= least
-        and (most is None or facts.first_offset <= most)
-    ]
-
-
-def may_match(one: Filter, value: Any) -> bool:
-    """Whether rows with this value in a filter's column may pass it; True where it is not sure."""
-    wanted = cast(Any, getattr(one, "value", None))
-    if isinstance(one, IsNull):
-        return value is None
-    if isinstance(one, IsNotNull):
-        return value is not None
-    if value is None:
-        return isinstance(one, EqualNullSafe) and wanted is None
-    if not isinstance(value, PRUNED_BY):
-        return True
-    try:
-        match one:
-            case EqualTo() | EqualNullSafe():
-                return bool(value == wanted) if _alike(value, wanted) else wanted is not None
-            case In():
-                listed = list(cast("Iterable[Any]", wanted))
-                return any(value == one_of or not _alike(value, one_of) for one_of in listed)
-            case GreaterThan():
-                return bool(value > wanted)
-            case GreaterThanOrEqual():
-                return bool(value >= wanted)
-            case LessThan():
-                return bool(value < wanted)
-            case LessThanOrEqual():
-                return bool(value <= wanted)
-            case _:
-                return True
-    except TypeError:
-        return True
-
-
-def _alike(left: object, right: object) -> bool:
-    return type(left) is type(right) and getattr(left, "tzinfo", None) == getattr(
-        right, "tzinfo", None
     )
 
 
