@@ -122,11 +122,11 @@ class Session:
 
     def _recovery(self, work: Work) -> Iterator[Result]:
         with _Child(work) as first:
-            first.wait_for_mark("committed", VARIANT_SECONDS_MAX)
+            first.wait_for_mark("state", VARIANT_SECONDS_MAX)
             first.kill_all()
         commits = _commit_files(work)
         spawned = time.time()
-        with _Child(msgspec.structs.replace(work, again=True)) as again:
+        with _Child(work) as again:
             others = Others([again.process.pid, *work.brokers])
             again.process.wait_until(
                 lambda: bool(_commit_files(work) - commits),
@@ -182,7 +182,7 @@ class Session:
             brokers=used,
             records=sizes.records,
             warm_up=sizes.state_records if row == RECOVERY else sizes.warm_up,
-            per_trigger=sizes.per_trigger // 4 if row == RECOVERY else sizes.per_trigger,
+            per_trigger=sizes.per_trigger // 10 if row == RECOVERY else sizes.per_trigger,
             seconds=sizes.latency_seconds,
         )
 

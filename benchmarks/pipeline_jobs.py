@@ -155,24 +155,15 @@ def _commits(work: Work) -> LedgerCommits | FileSinkCommits:
 
 
 def recovery(work: Work) -> None:
-    """Build state, then go on in small micro-batches until somebody kills this process."""
+    """Build state and go on, until somebody kills this process."""
     spark = session(work)
     tell_mark("session")
-    commits = _commits(work)
-    if not work.again:
-        frame = stream(spark, work, {"maxOffsetsPerTrigger": str(work.per_trigger)})
-        query = _start_dedup(work, frame, RECOVERY_WINDOW, {"processingTime": "0 seconds"})
-        _wait(lambda: commits.count() * work.per_trigger >= work.warm_up, query)
-        query.stop()
-        tell_mark("state")
-    small = max(1, work.per_trigger // 10)
-    frame = stream(spark, work, {"maxOffsetsPerTrigger": str(small)})
-    before = commits.count()
-    query = _start_dedup(work, frame, RECOVERY_WINDOW, {"processingTime": "1 second"})
+    frame = stream(spark, work, {"maxOffsetsPerTrigger": str(work.per_trigger)})
+    query = _start_dedup(work, frame, RECOVERY_WINDOW, {"processingTime": "0 seconds"})
     tell_mark("query")
-    # The first may be the rest of the query that was stopped, with as many rows as that had.
-    _wait(lambda: commits.count() >= before + 3, query)
-    tell_mark("committed")
+    commits = _commits(work)
+    _wait(lambda: commits.count() * work.per_trigger >= work.warm_up, query)
+    tell_mark("state")
     query.awaitTermination(STREAM_SECONDS_MAX)
 
 

@@ -107,7 +107,8 @@ class FileSinkCommits:
         return [found[n] for n in sorted(found)]
 
     def count(self) -> int:
-        return len(self.logs())
+        logs = self.logs()
+        return int(logs[-1].name.partition(".")[0]) + 1 if logs else 0
 
     def files(self) -> list[tuple[float, list[Path]]]:
         seen: set[str] = set()

@@ -33,8 +33,6 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     per_trigger: int
     seconds: int
     """Of the measured part, where the row is about time and not about rows."""
-    again: bool = False
-    """Go on where an earlier process was killed."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
