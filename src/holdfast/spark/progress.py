@@ -42,10 +42,12 @@ class Totals:
     counts: dict[str, int] = field(default_factory=dict[str, int])
     lag: int | None = None
     """Records that wait in the source, as far as the last micro-batch knew."""
+    last: BatchDone | None = None
 
     def add(self, done: BatchDone) -> None:
         if done.was_known:
             return
+        self.last = done
         self.batches += 1
         self.files += done.files
         self.seconds += done.seconds
@@ -129,10 +131,21 @@ def batch_line(done: BatchDone, totals: Totals) -> str:
     """One micro-batch in one line."""
     if done.was_known:
         return f"batch {done.batch_id}: was committed before, nothing to do"
-    parts = [
-        f"batch {done.batch_id}: {done.rows:,} rows in {done.seconds:.1f} s"
-        f" ({rate(done.rows, done.seconds)})"
-    ]
+    took = f"batch {done.batch_id}: {done.rows:,} rows in {done.seconds:.1f} s"
+    return ", ".join([f"{took} ({rate(done.rows, done.seconds)})", *_facts(done, totals)])
+
+
+def running_line(batch_id: int, seconds: float, totals: Totals) -> str:
+    """A micro-batch that still runs, and how things stood before it."""
+    line = f"batch {batch_id} runs, {seconds:.0f} s"
+    last = totals.last
+    if last is None:
+        return line
+    return ", ".join([line, rate(last.rows, last.seconds), *_facts(last, totals)])
+
+
+def _facts(done: BatchDone, totals: Totals) -> list[str]:
+    parts = [f"total {totals.counts.get('rows', 0):,}"]
     if totals.lag is not None:
         parts.append(f"lag {totals.lag:,} records")
     if "duplicates" in done.counts:
@@ -141,8 +154,7 @@ def batch_line(done: BatchDone, totals: Totals) -> str:
         parts.append(f"{done.counts['late']:,} late")
     if "state_rows" in done.counts:
         parts.append(f"state {done.counts['state_rows']:,} rows")
-    parts.append(f"total {totals.counts.get('rows', 0):,}")
-    return ", ".join(parts)
+    return parts
 
 
 def rate(rows: int, seconds: float) -> str:

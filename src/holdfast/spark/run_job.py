@@ -20,7 +20,7 @@ from holdfast.spark.ledger_sink import LedgerSink
 from holdfast.spark.pipeline_columns import check_columns
 from holdfast.spark.pipeline_file import STARTS, PipelineFile
 from holdfast.spark.preflight import Ready, Resume, resume
-from holdfast.spark.progress import BatchDone, Reporter, Totals, lag_of
+from holdfast.spark.progress import BatchDone, Reporter, Totals, lag_of, running_line
 from holdfast.spark.query_failure import failure_of
 from holdfast.spark.session import is_local, package_zip, session
 
@@ -263,10 +263,7 @@ class Run:
             reporter.batch(batch, self.totals)
         running = self._sink.running()
         if running is not None and not done and running[1] >= 1:
-            reporter.show(
-                f"batch {running[0]}: {running[1]:.0f} s, total"
-                f" {self.totals.counts.get('rows', 0):,} rows"
-            )
+            reporter.show(running_line(*running, self.totals))
 
     def _lag(self) -> int | None:
         progress = cast("Mapping[str, Any] | None", self._progress())

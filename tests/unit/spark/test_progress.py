@@ -17,6 +17,7 @@ from holdfast.spark.progress import (
     batch_line,
     lag_of,
     reporter_for,
+    running_line,
     summary,
 )
 from holdfast.spark.query_failure import QueryFailed, failure_of
@@ -53,6 +54,10 @@ def test_a_line_has_rate_lag_time_state_and_duplicates():
     for part in ("2,000 rows/s", "lag 1,234", "0.5 s", "state 900", "90 duplicates", "10 late"):
         assert part in line
     assert "committed before" in batch_line(done(was_known=True), totals)
+    running = running_line(1, 3.2, totals)
+    for part in ("batch 1 runs, 3 s", "2,000 rows/s", "lag 1,234", "state 900", "90 duplicates"):
+        assert part in running
+    assert running_line(0, 3.2, Totals()) == "batch 0 runs, 3 s"
 
 
 def test_a_terminal_has_one_line_that_changes_and_a_pipe_has_lines():
