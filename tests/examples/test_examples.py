@@ -7,13 +7,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
-from examples.demo_clients import value_of
 from tests.peers.holdfast import HoldfastBroker
 
 ROOT = Path(__file__).parent.parent.parent
 CLIENTS = ["produce_consume", "with_kafka_python", "with_aiokafka"]
-ON_SPARK = ["stream_to_parquet", "read_by_time", "instead_of_sparks_source", "read_landed"]
+PIPELINES = [
+    "produce_orders",
+    "stream_to_parquet",
+    "read_by_time",
+    "instead_of_sparks_source",
+    "read_landed",
+]
 LINES_MAX = 60
 COUNT = 500
 DEMO_ZEROS = ("lost", "hidden", "rewound", "doubled")
@@ -44,7 +48,7 @@ def test_an_example_reads_back_what_it_produced(holdfast_broker: HoldfastBroker,
         assert lines[1:] == [f"hello {i}" for i in range(10)]
 
 
-@pytest.mark.parametrize("name", [*CLIENTS, *ON_SPARK])
+@pytest.mark.parametrize("name", [*CLIENTS, *PIPELINES])
 def test_an_example_is_short(name: str):
     assert len((ROOT / "examples" / f"{name}.py").read_text().splitlines()) < LINES_MAX
 
@@ -69,14 +73,13 @@ def test_the_examples_on_spark_give_each_record_and_each_order_once(
     holdfast_broker: HoldfastBroker, tmp_path: Path
 ):
     topic = "examples-on-spark"
-    producer = Producer({"bootstrap.servers": holdfast_broker.bootstrap})
-    for number in range(COUNT):
-        producer.produce(topic, value_of(number))
-    assert producer.flush(60) == 0
+    orders, repeats = COUNT * 4 // 5, COUNT // 5
     where = [holdfast_broker.store, holdfast_broker.bootstrap]
+    arguments = ["--bootstrap", where[1], "--topic", topic, "--count", str(COUNT)]
+    done = run(["-m", "examples.produce_orders", *arguments], seconds_max=60)
+    assert done.stdout == f"{COUNT} records acknowledged, of {orders} orders\n", done.stderr
     done = run(["-c", IN_ONE_PROCESS, *where, topic, str(tmp_path)], seconds_max=240)
     assert done.returncode == 0, done.stderr[-3000:]
-    orders, repeats = COUNT * 4 // 5, COUNT // 5
     counts = "rows read, kept and held back as duplicates:"
     lines = done.stdout.splitlines()
     assert lines[:2] == [f"{counts} {COUNT} {orders} {repeats}", f"{counts} 0 0 0"]
