@@ -23,7 +23,7 @@ from holdfast.spark.job import (
     Output,
     Timers,
 )
-from holdfast.spark.ledger_sink import LedgerSink
+from holdfast.spark.ledger_sink import Follower, LedgerSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,6 +76,7 @@ class Pipeline:
     stream: "DataFrame"
     operation: Operation | None = None
     output: Output | None = None
+    tables: tuple[Follower, ...] = ()
 
     def dedup(
         self,
@@ -160,12 +161,16 @@ class Pipeline:
         sink_id: str,
         format: Literal["parquet", "jsonl.zst"] = "parquet",
         partition_by: Sequence[str] = (),
+        tables: Sequence[Follower] = (),
     ) -> "Pipeline":
-        """Files in a store, visible only through the ledger of this sink id."""
+        """Files in a store, visible only through the ledger of this sink id.
+
+        `tables` follow the ledger: DeltaTable() or IcebergTable(...) of holdfast.spark.tables.
+        """
         wanted = Output(
             store=store, sink_id=sink_id, format=format, partition_by=tuple(partition_by)
         )
-        return replace(self, output=wanted)
+        return replace(self, output=wanted, tables=tuple(tables))
 
     def start(
         self, checkpoint: str, *, trigger: Mapping[str, Any] | None = None, name: str | None = None
@@ -174,8 +179,11 @@ class Pipeline:
         if self.output is None:
             raise ConfigurationError('say where the output goes: .to("s3://...", sink_id="...")')
         job = Job(output=self.output, operation=self.operation)
-        sink = LedgerSink(job, open_checkpoint(self.stream.sparkSession, checkpoint))
-        sink.ledger()
+        opened = open_checkpoint(self.stream.sparkSession, checkpoint)
+        sink = LedgerSink(job, opened, followers=self.tables)
+        for table in self.tables:
+            # A driver may have died between ledger and table, and no record may come for long.
+            table.catch_up(sink.ledger())
         writer = self.stream.writeStream.foreachBatch(sink)
         writer = writer.option("checkpointLocation", checkpoint)
         if name is not None:
