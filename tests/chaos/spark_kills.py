@@ -68,6 +68,7 @@ CHAIN = (
     ("driver", Point.ANYWHERE),
     ("python worker", Point.DATA),
 )
+KILLS_PER_ROUND = 30
 Schedule = tuple[tuple[str, Point], ...]
 
 
@@ -78,20 +79,17 @@ def in_turn(schedule: Schedule, seed: int) -> Iterator[tuple[str, Point]]:
         yield from chance.sample(schedule, len(schedule))
 
 
-def incidents(run: Run, *, rounds: int, until: float) -> None:
+def incidents(run: Run, *, rounds: int) -> None:
     """What is more than a kill."""
-    for number in range(rounds):
-        for who, point in itertools.islice(spark_zombies.ZOMBIES, number % 2, None, 2):
-            if time.monotonic() > until:
-                return
-            spark_zombies.zombie(run, who, point)
-            say(f"zombie {who} {point.value}: {dict(run.figures.zombies)}")
-        spark_zombies.twins(run)
-        say(f"two drivers: {dict(run.figures.zombies)}")
-    if rounds:
-        old_copy(run)
-        deleted(run)
-        say(f"checkpoints: {dict(run.figures.refusals)}")
+    zombies = itertools.cycle(spark_zombies.ZOMBIES)
+    for _ in range(rounds):
+        for who, point in itertools.islice(zombies, 2):
+            ended = spark_zombies.zombie(run, who, point)
+            say(f"zombie {who} {point.value}: {ended}")
+        say(f"two drivers: {spark_zombies.twins(run)}")
+    old_copy(run)
+    deleted(run)
+    say(f"checkpoints: {dict(run.figures.refusals)}")
 
 
 def old_copy(run: Run) -> None:
@@ -163,12 +161,12 @@ class Part:
 
 
 def local_part(part: Part) -> Run:
-    """Dedup on local Spark: kills, then incidents."""
+    """Dedup on local Spark: incidents, then kills."""
     run = part.run("local")
     try:
         run.begin()
+        incidents(run, rounds=max(1, part.kills // KILLS_PER_ROUND))
         part.kill_often(run, LOCAL)
-        incidents(run, rounds=1 if part.kills < 40 else 2, until=part.until)
         run.finish()
     finally:
         run.stop()

@@ -13,7 +13,7 @@ import statistics
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from tests.chaos import spark_oracle
@@ -66,8 +66,14 @@ class Figures:
     problems: list[str] = field(default_factory=list)
 
     def summary(self) -> dict[str, object]:
-        shown = asdict(self)
-        times = shown.pop("recovery_s") or [0.0]
+        # Not asdict: it takes a Counter apart wrongly.
+        shown: dict[str, object] = {
+            column.name: dict(value) if isinstance(value, Counter) else value
+            for column in fields(self)
+            if (value := getattr(self, column.name)) is not None
+        }
+        shown.pop("recovery_s", None)
+        times = self.recovery_s or [0.0]
         shown["recovery_s_median"] = round(statistics.median(times), 1)
         shown["recovery_s_max"] = round(max(times), 1)
         return shown

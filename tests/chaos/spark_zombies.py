@@ -13,12 +13,12 @@ from tests.chaos.spark_run import LEDGER_SAYS, SPARK_SAYS, Run, kind_of
 from tests.peers.process import PeerFailed
 
 ZOMBIES = (
-    ("family", Point.STATE),
     ("python", Point.STATE),
-    ("family", Point.TASK),
-    ("jvm", Point.DATA),
-    ("family", Point.OFFSETS),
     ("family", Point.ENTRY),
+    ("jvm", Point.DATA),
+    ("family", Point.TASK),
+    ("family", Point.STATE),
+    ("family", Point.OFFSETS),
 )
 MICRO_BATCHES = 3
 END_SECONDS_MAX = 180.0
