@@ -2,8 +2,8 @@
 
     python -m examples.read_by_time --store ./data --topic orders --minutes 10
 
-Only the objects that can hold records of that span are read: the bounds on `timestamp` are pushed
-down into the source, and so are those on `partition` and `offset`.
+The options say where to begin and end, so that only objects that can hold records of that span are
+read. A topic need not be in the order of its timestamps: the condition in SQL says it exactly.
 """
 
 import argparse
@@ -27,16 +27,18 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--minutes", type=float, default=10.0, help="how long ago it begins")
     options = parser.parse_args(arguments)
 
+    until = datetime.now(UTC)
+    since = until - timedelta(minutes=options.minutes)
     spark = holdfast.spark.session("local[2]", config={"spark.driver.memory": "1g"})
     records = (
         spark.read.format("holdfast")
         .option("store", options.store)
         .option("subscribe", options.topic)
+        .option("startingTimestamp", round(since.timestamp() * 1000))
+        .option("startingOffsetsByTimestampStrategy", "latest")  # a partition with none so new
         .load()
     )
     records.createOrReplaceTempView("records")
-    until = datetime.now(UTC)
-    since = until - timedelta(minutes=options.minutes)
     for row in spark.sql(QUERY, {"since": since, "until": until}).collect():
         print(f"partition {row.partition}: {row.records} records, {row.first} to {row.last}")
 
