@@ -37,7 +37,13 @@ FINISH_SECONDS_MAX = 400.0
 ENDINGS_MAX = 25
 START_UP_S = 2.0
 LEDGER_SAYS = "checkpoint and ledger disagree"
-SPARK_SAYS = "CONCURRENT_STREAM_LOG_UPDATE"
+REFUSALS = {
+    LEDGER_SAYS: "the ledger refused",
+    "has written over the offset log": "the sink refused: another driver wrote over the log",
+    "Multiple streaming queries are concurrently using": "Spark refused: another driver's log",
+    "CONCURRENT_STREAM_LOG_UPDATE": "Spark refused: another driver's log",
+}
+"""How a driver may end that was overtaken, by the words that it says."""
 DRIVER_PARTS = ("driver", "jvm", "python")
 
 
@@ -349,10 +355,9 @@ def _pinned_ever(entries: list[Entry]) -> set[str]:
 
 def kind_of(said: str) -> str:
     """A message as one word, for counting."""
-    if LEDGER_SAYS in said:
-        return "the ledger refused"
-    if SPARK_SAYS in said:
-        return "Spark refused: another driver wrote its log"
+    for words, kind in REFUSALS.items():
+        if words in said:
+            return kind
     return said[:160].replace("\n", " ") or "without a word"
 
 

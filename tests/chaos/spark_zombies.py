@@ -9,7 +9,7 @@ import time
 
 from tests.chaos.spark_points import Point
 from tests.chaos.spark_process import Driver
-from tests.chaos.spark_run import LEDGER_SAYS, SPARK_SAYS, Run, kind_of
+from tests.chaos.spark_run import REFUSALS, Run, kind_of
 from tests.peers.process import PeerFailed
 
 ZOMBIES = (
@@ -69,7 +69,7 @@ def _first_to_end(run: Run, first: Driver, what: str) -> str:
         # The second one gave way; the first is then the one that goes on.
         run.driver, first = first, second
     said = first.message()
-    if LEDGER_SAYS not in said and SPARK_SAYS not in said:
+    if kind_of(said) not in REFUSALS.values():
         run.figures.problems.append(f"{what}: the driver ended with {said[:500]!r}")
     first.sweep()
     return kind_of(said)
