@@ -31,7 +31,6 @@ SETTINGS: Mapping[str, str] = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.streaming.stateStore.providerClass": f"{STREAMING}.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -78,11 +77,7 @@ def session(
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("holdfast")` and `format("holdfast-landed")` known to a session of yours.
-
-    Pruning of batch reads by offset, partition, topic and timestamp needs the setting
-    spark.sql.python.filterPushdown.enabled=true, which Spark has off.
-    """
+    """Make `format("holdfast")` and `format("holdfast-landed")` known to a session of yours."""
     from holdfast.spark.landed_source import LandedSource
     from holdfast.spark.source import HoldfastSource
 

@@ -6,14 +6,13 @@ input is opened in the process that plans, and stays open there for as long as t
 
 import logging
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
@@ -29,8 +28,7 @@ from holdfast.columnar.arrow import RecordBatch, pa, record_batch
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError
 from holdfast.spark import offsets
-from holdfast.spark.filters import bounds_of
-from holdfast.spark.inputs import NO_BOUNDS, Input, Range, read_range
+from holdfast.spark.inputs import Input, Range, read_range
 from holdfast.spark.kafka_options import client_options
 from holdfast.spark.options import Rows, SourceOptions, parse_options
 from holdfast.spark.planning import Planner
@@ -154,19 +152,17 @@ class _Reading:
 
 
 class HoldfastReader(DataSourceReader):
-    """A batch query."""
+    """A batch query. It takes no filters: Spark keeps a plan that was narrowed by one for every
+    later use of the same DataFrame, so that rows would be hidden. Offsets, times and partitions
+    are chosen by options.
+    """
 
     def __init__(self, source: type[HoldfastSource], options: SourceOptions) -> None:
         self._reading = _Reading(source, options)
-        self._bounds = NO_BOUNDS
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        self._bounds, left = bounds_of(filters)
-        return left
 
     def partitions(self) -> list[InputPartition]:
         try:
-            ranges = self._reading.planner().batch_ranges(self._bounds)
+            ranges = self._reading.planner().batch_ranges()
         finally:
             self._reading.close()
         return [InputPartition(wanted) for wanted in ranges]
