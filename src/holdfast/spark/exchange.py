@@ -55,17 +55,18 @@ class Cutter:
         keys = Keys(batch, self.by, self.hash_seed)
         buckets = bucket_of(keys.low, self.buckets)
         buckets[keys.keyless] += self.buckets
-        order = np.argsort(buckets, kind="stable")
+        # Numbers of 16 bits numpy sorts by their digits, in an eighth of the time.
+        narrow = np.uint16 if 2 * self.buckets <= 1 << 16 else np.int64
+        order = np.argsort(buckets.astype(narrow, copy=False), kind="stable")
         ranked = buckets[order]
         starts = np.flatnonzero(np.concatenate(([True], ranked[1:] != ranked[:-1])))
         ends = np.append(starts[1:], ranked.size)
-        sorted_rows: Any = pa.Table.from_batches([self._with_keys(batch, keys)])
-        sorted_rows = sorted_rows.take(pa.array(order)).combine_chunks().to_batches()[0]
-        rows: list[tuple[int, int, bytes]] = []
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            piece = sorted_rows.slice(start, end - start)
-            rows.append((int(ranked[start]), origin, to_ipc(piece)))
-        return self._exchange(rows)
+        sorted_rows: Any = self._with_keys(batch, keys).take(pa.array(order))
+        pieces = [
+            sorted_rows.slice(start, end - start)
+            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        ]
+        return self._exchange(ranked[starts], origin, in_one_buffer(pieces))
 
     def _with_keys(self, batch: Any, keys: Keys) -> Any:
         names = list(self.columns or batch.schema.names)
@@ -74,14 +75,14 @@ class Cutter:
         columns.append(pa.array(event_times(batch, self.event_time)))
         return pa.RecordBatch.from_arrays(columns, names=[*names, LOW, HIGH, TIME])
 
-    def _exchange(self, rows: list[tuple[int, int, bytes]]) -> RecordBatch:
-        buckets = [bucket % self.buckets for bucket, _, _ in rows]
+    def _exchange(self, ranks: NDArray[np.int64], origin: int, pieces: Any) -> RecordBatch:
+        buckets = ranks % self.buckets
         columns = [
-            pa.array([bucket % self.tasks for bucket in buckets], pa.int32()),
+            pa.array(buckets % self.tasks, pa.int32()),
             pa.array(buckets, pa.int32()),
-            pa.array([origin for _, origin, _ in rows], pa.int64()),
-            pa.array([bucket >= self.buckets for bucket, _, _ in rows], pa.bool_()),
-            pa.array([piece for _, _, piece in rows], pa.binary()),
+            pa.array(np.full(len(ranks), origin), pa.int64()),
+            pa.array(ranks >= self.buckets),
+            pieces,
         ]
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
@@ -108,12 +109,17 @@ def _one(batches: list[RecordBatch]) -> RecordBatch:
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
 
 
-def to_ipc(batch: Any) -> bytes:
-    """A batch with its schema, as one value."""
+def in_one_buffer(batches: list[Any]) -> Any:
+    """A binary array with each batch, and its schema, as one value; written once, never copied."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
+    ends = [0]
+    for batch in batches:
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        ends.append(sink.tell())
+    # Lengths of a binary array have 32 bits; a cut is far smaller, unless one record is not.
+    bounds = pa.array(ends, pa.int32()).buffers()[1]
+    return pa.Array.from_buffers(pa.binary(), len(batches), [None, bounds, sink.getvalue()])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
