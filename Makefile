@@ -29,9 +29,10 @@ lock: ## write requirements.lock anew from pyproject.toml
 demo: $(STAMP) ## a broker, a pipeline on Spark, SIGKILLs in the middle, and the count at the end
 	$(BIN)/python -m examples.demo
 
-test: $(STAMP) ## check, then all tests
+test: $(STAMP) ## check, then all tests; those with a Spark by themselves, since a JVM takes all cores
 	$(MAKE) --no-print-directory check
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup -m "not spark"
+	$(BIN)/pytest -m spark
 
 check: $(STAMP) ## lint, format, types, import layers, tidiness
 	$(BIN)/ruff check .

@@ -16,6 +16,14 @@ from tests.peers.jars import PeerUnavailable
 from tests.peers.kafka import KafkaBroker
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that start a Spark can be chosen, or left out, with -m."""
+    for item in items:
+        group = item.get_closest_marker("xdist_group")
+        if group is not None and "spark" in (*group.args, *group.kwargs.values()):
+            item.add_marker(pytest.mark.spark)
+
+
 @pytest.fixture(scope="session")
 def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """Apache Kafka, one broker, with its default settings and topic auto-creation."""
