@@ -41,7 +41,7 @@ from benchmarks.pipeline_work import (
     Result,
     Work,
 )
-from holdfast.spark.pipeline import pipeline
+from holdfast.spark import pipeline
 
 STREAM_SECONDS_MAX = 400
 ROWS_PER_SECOND = "rows/s"

@@ -26,7 +26,7 @@ from benchmarks.pipeline_spark import (
     stream,
 )
 from benchmarks.pipeline_work import STOCK_EACH, STOCK_FILES, STORE_RANGES, Work
-from holdfast.spark.pipeline import pipeline
+from holdfast.spark import pipeline
 
 RECORDS_PER_SECOND = 1_000
 WARM_UP_SECONDS = 12

@@ -9,7 +9,7 @@ Values are JSON objects with a field `id`. Start it again, and it goes on where 
 import argparse
 
 import holdfast.spark
-from holdfast.spark.pipeline import pipeline
+from holdfast.spark import pipeline
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -87,7 +87,7 @@ def stream_of(spark: Any, plan: Plan) -> Any:
 
 def start_query(spark: Any, plan: Plan) -> Any:
     """The pipeline as a user writes it; or one of its planted variants."""
-    from holdfast.spark.pipeline import pipeline
+    from holdfast.spark import pipeline
 
     stream = stream_of(spark, plan)
     trigger = {"processingTime": "100 milliseconds"}

@@ -11,8 +11,8 @@ from tests.spark.topics import Topics
 
 from holdfast.landing.ledger import Ledger
 from holdfast.landing.survey import survey
+from holdfast.spark import pipeline
 from holdfast.spark.compact import compact
-from holdfast.spark.pipeline import pipeline
 from holdfast.spark.worker import worker
 
 pytestmark = pytest.mark.xdist_group("spark")

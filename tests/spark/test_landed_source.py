@@ -12,8 +12,8 @@ from tests.spark.topics import Topics
 from tests.unit.spark.ledgered import Sink, rows
 
 from holdfast.landing.ledger_entry import decode_entry
+from holdfast.spark import pipeline
 from holdfast.spark.chain_sink import ChainSink, Landing
-from holdfast.spark.pipeline import pipeline
 
 pytestmark = pytest.mark.xdist_group("spark")
 

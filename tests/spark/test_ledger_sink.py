@@ -14,7 +14,7 @@ from tests.peers.holdfast import HoldfastBroker
 from tests.spark.topics import Topics
 
 from holdfast.landing.ledger_entry import Entry, FileRole, decode_entry
-from holdfast.spark.pipeline import pipeline
+from holdfast.spark import pipeline
 
 pytestmark = pytest.mark.xdist_group("spark")
 

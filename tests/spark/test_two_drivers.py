@@ -13,10 +13,10 @@ from tests.chaos.spark_run import Run
 from tests.peers.holdfast import HoldfastBroker
 from tests.spark.topics import Topics
 
+from holdfast.spark import pipeline
 from holdfast.spark.checkpoint import open_checkpoint
 from holdfast.spark.job import Job
 from holdfast.spark.ledger_sink import LedgerSink
-from holdfast.spark.pipeline import pipeline
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow]
 

@@ -14,11 +14,11 @@ from typing import Any, cast
 from holdfast.errors import CallError, ConfigurationError
 from holdfast.keyed_state.dedup import DedupSettings, LatePolicy
 from holdfast.landing.keys import DEFAULT_TEMPLATE
+from holdfast.spark.builder import duration_ms
 from holdfast.spark.chain_sink import LAYOUTS, Landing
 from holdfast.spark.job import BUCKETS_DEFAULT, FORMATS, Dedup, Job, Output
 from holdfast.spark.kafka_options import client_options
 from holdfast.spark.options import Rows, SourceOptions, parse_options
-from holdfast.spark.pipeline import duration_ms
 from holdfast.spark.pipeline_columns import COLUMNS, HEADERS, check_columns
 from holdfast.spark.pipeline_tables import (
     DedupTable,

@@ -56,11 +56,6 @@ def duration_ms(text: str) -> int:
     return round(total)
 
 
-def pipeline(stream: "DataFrame") -> "Pipeline":
-    """Begin a pipeline on a streaming DataFrame."""
-    return Pipeline(stream=stream)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
     """A query that runs, and its sink, for progress and counts."""
