@@ -48,9 +48,9 @@ class SoundStore:
             asyncio.run(self._write(broker.port, writes))
             if eager:
                 wait_until(
-                    lambda: all(self.segments(p) for p in range(PARTITIONS)),
+                    lambda: all(self.segments(p) for p in range(PARTITIONS)) and self._is_floored(),
                     seconds_max=60,
-                    what="every partition has a segment",
+                    what="every partition has a segment, and every data lane a floor",
                 )
         finally:
             broker.kill()
@@ -75,6 +75,11 @@ class SoundStore:
         root = folder / "store"
         shutil.copytree(self.root, root)
         return DamagedStore(root)
+
+    def _is_floored(self) -> bool:
+        """Segments come with the first step of a rewrite, the floor after the last one."""
+        lanes = [path.name for path in (self.root / "lanes").iterdir() if int(path.name) > 0]
+        return all(any(self.root.glob(f"floors/{lane}/*")) for lane in lanes)
 
     def segments(self, partition: int) -> list[Path]:
         return sorted(self.root.glob(f"topics/*/{partition:06d}/*-*-*-*"))
