@@ -48,7 +48,7 @@ chaos: $(STAMP) ## real processes: 200 SIGKILLs under load
 	$(BIN)/python -m tests.chaos.sigkill --kills $(KILLS)
 
 chaos-spark: $(STAMP) ## the pipeline: SIGKILLs of driver and executors, local and on a cluster
-	$(BIN)/python -m tests.chaos.spark_kills --kills $(SPARK_KILLS)
+	$(BIN)/python -m tests.chaos.spark_kills --kills $(SPARK_KILLS) --cluster
 
 bench: $(STAMP) ## against Apache Kafka on this machine, in the same run
 	$(BIN)/python -m benchmarks.broker
