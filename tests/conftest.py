@@ -8,12 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.jars import PeerUnavailable
 from tests.peers.kafka import KafkaBroker
+
+
+# A loaded machine is no failure: hypothesis would time each example.
+settings.register_profile("holdfast", deadline=None)
+settings.load_profile("holdfast")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
