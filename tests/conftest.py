@@ -16,7 +16,6 @@ from tests.peers.holdfast import HoldfastBroker
 from tests.peers.jars import PeerUnavailable
 from tests.peers.kafka import KafkaBroker
 
-
 # A loaded machine is no failure: hypothesis would time each example.
 settings.register_profile("holdfast", deadline=None)
 settings.load_profile("holdfast")
