@@ -54,7 +54,7 @@ class Work:
 
     def rows(self) -> list[dict[str, Any]]:
         tables = []
-        for path in sorted((self.output / "ledger" / "users").iterdir()):
+        for path in sorted((self.output / "ledger" / "users").glob("*")):
             if path.name.isdigit():
                 entry = decode_entry(path.read_bytes(), sink_id="users", n=int(path.name)).entry
                 tables += [pq.read_table(self.output / file.path) for file in entry.files]
@@ -108,6 +108,7 @@ def test_a_timer_fires_once_for_a_key_that_fell_silent_without_any_record_to_wak
     finally:
         started.query.stop()
     assert sorted(row["user"] for row in work.rows()) == ["ann", "bob"]
+    assert started.sink.totals["rows"] == 2, "a tick reads no record again"
 
 
 def test_timer_state_survives_a_restart_and_fires_by_the_wall_clock(work: Work):

@@ -32,6 +32,8 @@ class SourceOffset:
 
     positions: Positions
     since: Positions = field(default_factory=dict[TopicPartition, int])
+    tick: int | None = None
+    """Which tick of tickInterval it is of; no position depends on it."""
 
 
 class OffsetRange(NamedTuple):
@@ -61,6 +63,8 @@ def to_json(offset: SourceOffset) -> dict[str, object]:
     value: dict[str, object] = {}
     if offset.since:
         value["since"] = _nested(offset.since)
+    if offset.tick is not None:
+        value["tick"] = offset.tick
     value["topics"] = _nested(offset.positions)
     value["version"] = VERSION
     return value
@@ -80,7 +84,12 @@ def from_json(value: object) -> SourceOffset:
                 f"the offset in the checkpoint has version {fields['version']!r}; this Holdfast "
                 f"knows version {VERSION}: use the release that wrote the checkpoint, or a newer"
             )
-        return SourceOffset(_flat(fields["topics"]), _flat(fields.get("since", {})))
+        tick = fields.get("tick")
+        return SourceOffset(
+            _flat(fields["topics"]),
+            _flat(fields.get("since", {})),
+            None if tick is None else int(tick),
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as wrong:
         raise CorruptObject(
             f"the offset in the checkpoint is not one of this source: {str(value)[:500]} "
@@ -142,12 +151,14 @@ def without(offset: SourceOffset, gone: Iterable[TopicPartition]) -> SourceOffse
     return SourceOffset(
         {where: n for where, n in offset.positions.items() if where not in dropped},
         {where: n for where, n in _not_begun(offset).items() if where not in dropped},
+        offset.tick,
     )
 
 
 def joined(offset: SourceOffset, appeared: Positions) -> SourceOffset:
     """The offset with new partitions, none of whose records is read yet."""
-    return SourceOffset({**offset.positions, **appeared}, {**_not_begun(offset), **appeared})
+    since = {**_not_begun(offset), **appeared}
+    return SourceOffset({**offset.positions, **appeared}, since, offset.tick)
 
 
 def _not_begun(offset: SourceOffset) -> Positions:
@@ -210,10 +221,10 @@ def waits_for_more(
     return available < least and since_trigger_ms < delay_ms_max
 
 
-def moved(start: SourceOffset, positions: Positions) -> SourceOffset:
-    """The offset at these positions; exactly `start` where they are its own.
+def moved(start: SourceOffset, positions: Positions, tick: int | None = None) -> SourceOffset:
+    """The offset at these positions and this tick; exactly `start` where they are its own.
 
-    Where a partition of start has not moved since it came in, the note of where it began goes on:
+    Time may go back, ticks do not. Where a partition of start has not moved since it came in, the note of where it began goes on:
     start may be an initial offset, which is in no log.
     """
     back = [where for where, n in start.positions.items() if positions.get(where, n) < n]
@@ -222,10 +233,12 @@ def moved(start: SourceOffset, positions: Positions) -> SourceOffset:
             f"{back[0]} would go back from offset {start.positions[back[0]]} to "
             f"{positions[back[0]]}"
         )
-    if dict(start.positions) == dict(positions):
+    if tick is not None and start.tick is not None:
+        tick = max(tick, start.tick)
+    if dict(start.positions) == dict(positions) and start.tick == tick:
         return start
     since = {w: n for w, n in _not_begun(start).items() if w in positions}
-    return SourceOffset(dict(positions), since)
+    return SourceOffset(dict(positions), since, tick)
 
 
 def ranges(start: SourceOffset, end: SourceOffset) -> list[OffsetRange]:

@@ -70,6 +70,8 @@ class Planner:
     _latest: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     _target: SourceOffset | None = None
     _is_available_now: bool = False
+    _last_tick: int | None = None
+    """The one tick of a query that reads what is available now."""
     _last_trigger_s: float | None = None
     _told: set[str] = field(default_factory=set[str])
 
@@ -91,6 +93,7 @@ class Planner:
         """From the next look on, what is there then is all that there is."""
         self._is_available_now = True
         self._target = None
+        self._last_tick = self._tick()
 
     def next_offset(
         self, start: SourceOffset, *, most: int | None, least: int | None
@@ -111,8 +114,14 @@ class Planner:
         self._last_trigger_s = now
         end = target if most is None else offsets.limited(begun.positions, target, most)
         self._served.update(end)
-        end_offset = offsets.moved(begun, end)
+        tick = self._tick() if self._last_tick is None else self._last_tick
+        end_offset = offsets.moved(begun, end, tick)
         return start if end_offset == start else end_offset
+
+    def _tick(self) -> int | None:
+        """By it offsets differ although no records came, so that timers come to be looked at."""
+        every_ms = self.options.tick_ms
+        return None if every_ms is None else self.environment.now_ms() // every_ms
 
     def newest_offset(self) -> SourceOffset | None:
         """The newest offsets of the last look, for the query's progress."""

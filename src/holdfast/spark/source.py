@@ -50,8 +50,6 @@ COLUMNS: tuple[str, ...] = (
 )
 HEADERS = ", headers array<struct<key: string, value: binary>>"
 RANGES = "range binary"
-TICK = "tick"
-"""In an offset: which tick of tickInterval it is of. The positions do not depend on it."""
 RANGES_SCHEMA: Any = pa.schema([("range", pa.binary())])
 
 
@@ -177,7 +175,6 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, source: type[HoldfastSource], options: SourceOptions) -> None:
         self._reading = _Reading(source, options)
         self._options = options
-        self._last_tick: int | None = None
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802
         return offsets.to_json(self._reading.planner().initial_offset())
@@ -206,19 +203,7 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
         start_offset = offsets.from_json(start)
         end = self._reading.planner().next_offset(start_offset, most=most, least=least)
-        found = start if end == start_offset else offsets.to_json(end)
-        return self._ticked(found, start)
-
-    def _ticked(self, found: dict[str, object], start: dict[str, object]) -> dict[str, object]:
-        """The offset with the number of the tick, so that it differs although no records came."""
-        if self._options.tick_ms is None:
-            return found
-        tick = SystemEnvironment().now_ms() // self._options.tick_ms
-        if self._last_tick is not None:
-            tick = min(tick, self._last_tick)
-        before = start.get(TICK)
-        tick = max(tick, before) if isinstance(before, int) else tick
-        return dict(sorted({**found, TICK: tick}.items()))
+        return start if end == start_offset else offsets.to_json(end)
 
     def reportLatestOffset(self) -> dict[str, object] | None:  # noqa: N802
         newest = self._reading.planner().newest_offset()
@@ -226,8 +211,6 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._reading.planner().prepare_for_available_now()
-        if self._options.tick_ms is not None:
-            self._last_tick = SystemEnvironment().now_ms() // self._options.tick_ms
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
         ranges = self._reading.planner().stream_ranges(

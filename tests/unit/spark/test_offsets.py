@@ -26,7 +26,10 @@ partitions = st.builds(
 )
 positions = st.dictionaries(partitions, st.integers(0, 2**62), max_size=12)
 source_offsets = st.builds(
-    lambda now, n: SourceOffset(now, dict(list(now.items())[:n])), positions, st.integers(0, 12)
+    lambda now, n, tick: SourceOffset(now, dict(list(now.items())[:n]), tick),
+    positions,
+    st.integers(0, 12),
+    st.none() | st.integers(0, 9),
 )
 
 
@@ -41,7 +44,9 @@ def test_an_offset_survives_its_text_and_the_order_of_its_keys(offset: SourceOff
     assert offsets.from_json(json.loads(text)) == offset
     assert json.dumps(offsets.to_json(offset)) == text
     backwards = SourceOffset(
-        dict(reversed(offset.positions.items())), dict(reversed(offset.since.items()))
+        dict(reversed(offset.positions.items())),
+        dict(reversed(offset.since.items())),
+        offset.tick,
     )
     assert offsets.to_text(backwards) == text
 
@@ -170,6 +175,41 @@ def test_a_partition_that_appears_alone_makes_no_other_one_begin_again():
 def test_a_move_to_the_same_positions_is_the_same_offset():
     start = SourceOffset({tp(): 9}, {tp(): 5})
     assert offsets.moved(start, {tp(): 9}) is start
+
+
+def test_a_tick_alone_makes_no_partition_begin_again():
+    first = offsets.moved(offsets.initial({tp(): 0}), {tp(): 1}, tick=7)
+    later = offsets.moved(first, {tp(): 1}, tick=8)
+    assert later != first
+    assert offsets.ranges(first, later) == []
+    assert offsets.moved(later, {tp(): 1}, tick=3) is later, "clocks go back, ticks do not"
+
+
+steps = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 3), min_size=4, max_size=4), st.integers(0, 2), st.integers(1, 4)
+    ),
+    max_size=8,
+)
+
+
+@given(steps)
+def test_micro_batches_read_each_record_once_whatever_grows_appears_or_ticks(
+    steps: list[tuple[list[int], int, int]],
+):
+    offset = offsets.initial({tp(0): 2})
+    read: dict[TopicPartition, list[int]] = {tp(0): []}
+    for grown, tick, there in steps:
+        appeared = {tp(n): n for n in range(there) if tp(n) not in offset.positions}
+        begun = offsets.joined(offset, appeared) if appeared else offset
+        read |= {where: [] for where in appeared}
+        end = {where: at + grown[where.partition] for where, at in begun.positions.items()}
+        after = offsets.moved(begun, end, tick)
+        for found in offsets.ranges(offset, after) if after != offset else []:
+            read[found.where] += range(found.start, found.end)
+        offset = after
+    began = {where: 2 if where == tp(0) else where.partition for where in read}
+    assert read == {where: list(range(began[where], offset.positions[where])) for where in read}
 
 
 def test_going_back_is_a_violation():
