@@ -224,8 +224,8 @@ def waits_for_more(
 def moved(start: SourceOffset, positions: Positions, tick: int | None = None) -> SourceOffset:
     """The offset at these positions and this tick; exactly `start` where they are its own.
 
-    Time may go back, ticks do not. Where a partition of start has not moved since it came in, the note of where it began goes on:
-    start may be an initial offset, which is in no log.
+    Clocks go back, ticks do not. Where a partition of start has not moved since it came in, the
+    note of where it began goes on: start may be an initial offset, which is in no log.
     """
     back = [where for where, n in start.positions.items() if positions.get(where, n) < n]
     if back:
