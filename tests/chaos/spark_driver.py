@@ -16,6 +16,12 @@ from typing import Any
 
 EXIT_REFUSED = 3
 BUCKETS = 4
+TIMER_AFTER_MS = 2000
+TICK_MS = 500
+KEYED_COLUMNS = (
+    "get_json_object(cast(value as string), '$.id') key",
+    "cast(get_json_object(cast(value as string), '$.copy') as bigint) amount",
+)
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss2m"
 
 
@@ -30,7 +36,7 @@ class Plan:
     lake: str
     checkpoint: str
     mode: str = "dedup"
-    """dedup, plain (rows as they come) or chain."""
+    """dedup, plain (rows as they come), aggregate, timers or chain."""
     sink_id: str = "orders"
     variant: str = ""
     rows: str = "records"
@@ -82,13 +88,32 @@ def stream_of(spark: Any, plan: Plan) -> Any:
     reader = spark.readStream.format("holdfast").option("store", plan.store)
     reader = reader.option("subscribe", plan.topic).option("startingOffsets", plan.starting)
     rows = "ranges" if plan.mode == "chain" else plan.rows
+    if plan.mode == "timers":
+        reader = reader.option("tickInterval", f"{TICK_MS}ms")
     return reader.option("rows", rows).option("maxOffsetsPerTrigger", plan.offsets_max).load()
+
+
+def built_of(stream: Any, mode: str) -> Any:
+    """The pipeline of a mode, as far as its output."""
+    from holdfast.spark import pipeline
+
+    match mode:
+        case "dedup":
+            return pipeline(stream).dedup(by="value.$.id", buckets=BUCKETS)
+        case "aggregate":
+            wanted = {"records": ("count", None), "total": ("sum", "amount")}
+            keyed = pipeline(stream.selectExpr(*KEYED_COLUMNS))
+            return keyed.aggregate("key", wanted, buckets=BUCKETS)
+        case "timers":
+            after = f"{TIMER_AFTER_MS}ms"
+            keyed = pipeline(stream.selectExpr(*KEYED_COLUMNS))
+            return keyed.timers("key", after=after, buckets=BUCKETS)
+        case _:
+            return pipeline(stream)
 
 
 def start_query(spark: Any, plan: Plan) -> Any:
     """The pipeline as a user writes it; or one of its planted variants."""
-    from holdfast.spark import pipeline
-
     stream = stream_of(spark, plan)
     trigger = {"processingTime": "100 milliseconds"}
     if plan.mode == "chain":
@@ -97,10 +122,7 @@ def start_query(spark: Any, plan: Plan) -> Any:
         writer = stream.writeStream.foreachBatch(ChainSink(Landing(store=plan.lake)))
         writer = writer.option("checkpointLocation", plan.checkpoint)
         return writer.trigger(**trigger).start()
-    built = pipeline(stream)
-    if plan.mode == "dedup":
-        built = built.dedup(by="value.$.id", buckets=BUCKETS)
-    built = built.to(plan.lake, sink_id=plan.sink_id)
+    built = built_of(stream, plan.mode).to(plan.lake, sink_id=plan.sink_id)
     if plan.variant:
         from tests.chaos.spark_variants import start_variant
 

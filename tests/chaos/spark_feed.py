@@ -2,7 +2,8 @@
 
 Owns the records: which ids there are, where each copy was acknowledged, and that there is nothing
 whose outcome is unknown. Copies come at once in another partition, a little later, or much later,
-so that a dedup meets them in the same micro-batch, in the next one, and after restarts.
+so that a dedup meets them in the same micro-batch, in the next one, and after restarts. For state
+that is kept by key there is a feed of few keys, which fall silent and come back.
 """
 
 import heapq
@@ -16,6 +17,9 @@ from confluent_kafka import Producer
 
 PAUSE_S = 0.02
 LATER_S = (0.3, 3.0, 20.0, 60.0)
+KEYS = 300
+SILENCES_S = (0.1, 1.0, 5.0, 15.0, 40.0)
+AMOUNT_MAX = 1000
 
 
 class Feed(threading.Thread):
@@ -29,6 +33,8 @@ class Feed(threading.Thread):
         self.partitions = partitions
         self.acked: dict[tuple[int, int], tuple[str, int]] = {}
         """Partition and offset of each record, with its id and which copy of it that is."""
+        self.times_ms: dict[tuple[int, int], int] = {}
+        """The timestamp of each record."""
         self.problems: list[str] = []
         self.sent = 0
         self.stopping = threading.Event()
@@ -89,8 +95,10 @@ class Feed(threading.Thread):
         def delivered(error: object, message: object) -> None:
             if error is not None:
                 self.problems.append(f"{identity} copy {copy}: {error}")
-            else:
-                self.acked[message.partition(), message.offset()] = (identity, copy)  # type: ignore[attr-defined]
+                return
+            where = message.partition(), message.offset()  # type: ignore[attr-defined]
+            self.times_ms[where] = message.timestamp()[1]  # type: ignore[attr-defined]
+            self.acked[where] = (identity, copy)
 
         value = json.dumps({"id": identity, "copy": copy}).encode()
         self._producer.produce(self.topic, value=value, partition=partition, on_delivery=delivered)
@@ -101,3 +109,23 @@ class Feed(threading.Thread):
         for partition, offset in list(self.acked):
             found[partition] = max(found[partition], offset + 1)
         return found
+
+
+class KeyedFeed(Feed):
+    """Few keys, each with silences of its own; what is called a copy elsewhere is an amount."""
+
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, *, per_second: float, seed: int
+    ) -> None:
+        super().__init__(bootstrap, topic, partitions, per_second=per_second, seed=seed)
+        self._due = [(0.0, f"user-{i}") for i in range(KEYS)]
+
+    def _records(self, count: int) -> Iterator[tuple[str, int, int]]:
+        del count  # the silences are what makes the rate
+        now = time.monotonic()
+        while self._due[0][0] <= now:
+            _, key = self._due[0]
+            silence_s = self._chance.random() * self._chance.choice(SILENCES_S)
+            heapq.heapreplace(self._due, (now + silence_s, key))
+            partition = self._chance.randrange(self.partitions)
+            yield key, self._chance.randrange(AMOUNT_MAX), partition

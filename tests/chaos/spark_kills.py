@@ -4,7 +4,8 @@
 its exit code says whether there was one. Owns the choice of what is killed when: drivers (whole,
 the JVM alone, the Python driver alone), Python workers, executors and Workers of a real standalone
 cluster, at chosen points of a micro-batch and at random ones; and the incidents that are more than
-a kill: zombies, two drivers, a checkpoint from an old copy, a checkpoint that is gone.
+a kill: zombies, two drivers, a checkpoint from an old copy, a checkpoint that is gone. At the end
+bugs are planted, and the checker must find each.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from typing import Any
 
 from tests.chaos import spark_zombies
 from tests.chaos.spark_cluster import StandaloneCluster
+from tests.chaos.spark_planted import PLANTED, find, is_found
 from tests.chaos.spark_points import Point
 from tests.chaos.spark_process import class_archive
 from tests.chaos.spark_run import LEDGER_SAYS, Figures, Run
@@ -58,6 +60,20 @@ CLUSTER = (
     ("driver", Point.DATA),
     ("driver", Point.ENTRY),
     ("jvm", Point.TASK),
+)
+STATEFUL = (
+    ("driver", Point.STATE),
+    ("python", Point.ENTRY),
+    ("driver", Point.ENTRY),
+    ("python worker", Point.TASK),
+    ("jvm", Point.ENTRY),
+    ("driver", Point.DATA),
+    ("jvm", Point.STATE),
+    ("python worker", Point.STATE),
+    ("driver", Point.OFFSETS),
+    ("python", Point.DATA),
+    ("driver", Point.COMMIT),
+    ("driver", Point.ANYWHERE),
 )
 CHAIN = (
     ("driver", Point.DATA),
@@ -160,7 +176,7 @@ class Part:
             say(f"{run.topic} {run.figures.kills}/{self.kills} {target} {point.value}")
 
 
-def local_part(part: Part) -> Run:
+def local_part(part: Part) -> Figures:
     """Dedup on local Spark: incidents, then kills."""
     run = part.run("local")
     try:
@@ -170,10 +186,10 @@ def local_part(part: Part) -> Run:
         run.finish()
     finally:
         run.stop()
-    return run
+    return run.check()
 
 
-def chain_part(part: Part) -> Run:
+def chain_part(part: Part) -> Figures:
     """Topics onto landing chains, on local Spark."""
     run = part.run("chain", mode="chain", rows="ranges")
     try:
@@ -182,10 +198,31 @@ def chain_part(part: Part) -> Run:
         run.finish()
     finally:
         run.stop()
-    return run
+    return run.check()
 
 
-def cluster_part(part: Part) -> Run:
+def aggregate_part(part: Part) -> Figures:
+    """Running totals by key, on local Spark."""
+    return _stateful(part, "aggregate")
+
+
+def timers_part(part: Part) -> Figures:
+    """Timers by key on the wall clock, on local Spark."""
+    return _stateful(part, "timers")
+
+
+def _stateful(part: Part, mode: str) -> Figures:
+    run = part.run(mode, mode=mode)
+    try:
+        run.begin()
+        part.kill_often(run, STATEFUL)
+        run.finish()
+    finally:
+        run.stop()
+    return run.check()
+
+
+def cluster_part(part: Part) -> Figures:
     """Dedup on a standalone cluster: executors, Workers and drivers."""
     cluster = StandaloneCluster(part.folder / "nodes").start()
     try:
@@ -198,19 +235,41 @@ def cluster_part(part: Part) -> Run:
             run.stop()
     finally:
         cluster.stop()
-    return run
+    return run.check()
 
 
-PARTS = {"local": local_part, "cluster": cluster_part, "chain": chain_part}
+def planted_part(part: Part) -> Figures:
+    """Each planted bug, with as few kills as show it; a problem is a bug that was not found."""
+    figures = Figures()
+    for planted in PLANTED:
+        name = f"{planted.variant}-{planted.mode}".replace(" ", "-")
+        seen = find(part.run(name, mode=planted.mode, variant=planted.variant), planted)
+        say(f"planted {name}: {seen.kills} kills: {seen.problems}")
+        figures.kills += seen.kills
+        figures.by_window += seen.by_window
+        if not is_found(planted, seen):
+            figures.problems.append(f"{name}: not found: {seen.problems}")
+    return figures
+
+
+PARTS = {
+    "local": local_part,
+    "cluster": cluster_part,
+    "aggregate": aggregate_part,
+    "timers": timers_part,
+    "chain": chain_part,
+    "planted": planted_part,
+}
+SHARES = {"local": 0.45, "cluster": 0.27, "aggregate": 0.08, "timers": 0.08, "chain": 0.12}
+SHARES["planted"] = 0.0  # as many kills as it takes; they count for none of the product's
 
 
 def run_all(
-    folder: Path, *, kills: int, seed: int, with_cluster: bool, minutes: float
+    folder: Path, *, kills: int, seed: int, parts: list[str], minutes: float
 ) -> dict[str, Figures]:
-    """All parts, each on a topic of its own beside one broker."""
-    shares = {"local": 0.55, "cluster": 0.3, "chain": 0.15}
-    if not with_cluster:
-        shares = {"local": 0.8, "chain": 0.2}
+    """Some parts, or all, each on a topic of its own beside one broker."""
+    whole = sum(SHARES[name] for name in parts) or 1.0
+    shares = {name: SHARES[name] / whole for name in parts}
     begun = time.monotonic()
     broker = HoldfastBroker(folder / "broker")
     archive = class_archive(folder)
@@ -228,7 +287,7 @@ def run_all(
                 kills=max(1, round(kills * share)),
                 until=begun + minutes * 60 * spent,
             )
-            figures = found[name] = PARTS[name](part).check()
+            figures = found[name] = PARTS[name](part)
             if figures.kills * 2 < part.kills:
                 figures.problems.append(f"void: {figures.kills} kills of {part.kills}")
             say(f"{name}: {json.dumps(figures.summary())}")
@@ -244,17 +303,19 @@ def main() -> None:
     parser.add_argument("--cluster", action="store_true", help="also on a standalone cluster")
     parser.add_argument("--minutes", type=float, default=45, help="stop killing after so long")
     parser.add_argument("--keep", type=Path, help="a folder to work in, kept afterwards")
+    parser.add_argument("--part", action="append", choices=SHARES, help="this one, no other")
     options = parser.parse_args()
+    chosen = options.part or [name for name in SHARES if options.cluster or name != "cluster"]
     with tempfile.TemporaryDirectory(prefix="holdfast-chaos-") as scratch:
         found = run_all(
             options.keep or Path(scratch),
             kills=options.kills,
             seed=options.seed,
-            with_cluster=options.cluster,
+            parts=chosen,
             minutes=options.minutes,
         )
     shown = {part: figures.summary() for part, figures in found.items()}
-    total = sum(figures.kills for figures in found.values())
+    total = sum(figures.kills for part, figures in found.items() if part != "planted")
     print(json.dumps({"kills": total, **shown}, indent=2))
     sys.exit(1 if any(figures.problems for figures in found.values()) else 0)
 

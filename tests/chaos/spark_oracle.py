@@ -11,10 +11,11 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.environment import SystemEnvironment
@@ -26,7 +27,7 @@ from holdfast.store.read_only import open_read_only
 SHOWN_MAX = 5
 
 Acked = Mapping[tuple[int, int], tuple[str, int]]
-"""Partition and offset of each record, with its id and which copy of it that is."""
+"""Partition and offset of each record, with its id (or key) and which copy (or amount) it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Step:
     end: Mapping[int, int]
     rows: int | None
     is_rewrite: bool = False
+    committed_ms: int = 0
 
 
 def check_real(acked: Acked, rows: Iterable[Row]) -> list[str]:
@@ -55,7 +57,7 @@ def check_real(acked: Acked, rows: Iterable[Row]) -> list[str]:
     strange = [
         row for row in rows if acked.get((row.partition, row.offset)) != (row.identity, row.copy)
     ]
-    return _told("phantom", strange)
+    return told("phantom", strange)
 
 
 def check_ids(acked: Acked, rows: Iterable[Row]) -> list[str]:
@@ -63,8 +65,8 @@ def check_ids(acked: Acked, rows: Iterable[Row]) -> list[str]:
     seen = Counter(row.identity for row in rows)
     wanted = {identity for identity, _ in acked.values()}
     return [
-        *_told("lost", sorted(wanted - set(seen))),
-        *_told("doubled", sorted(identity for identity, count in seen.items() if count > 1)),
+        *told("lost", sorted(wanted - set(seen))),
+        *told("doubled", sorted(identity for identity, count in seen.items() if count > 1)),
     ]
 
 
@@ -72,8 +74,8 @@ def check_records(acked: Acked, rows: Iterable[Row]) -> list[str]:
     """Each record that was acknowledged is there exactly once."""
     seen = Counter((row.partition, row.offset) for row in rows)
     return [
-        *_told("lost", sorted(set(acked) - set(seen))),
-        *_told("doubled", sorted(where for where, count in seen.items() if count > 1)),
+        *told("lost", sorted(set(acked) - set(seen))),
+        *told("doubled", sorted(where for where, count in seen.items() if count > 1)),
     ]
 
 
@@ -96,7 +98,8 @@ def check_tiles(steps: Sequence[Step], ends: Mapping[int, int]) -> list[str]:
     return problems[:SHOWN_MAX]
 
 
-def _told(what: str, found: Sequence[object]) -> list[str]:
+def told(what: str, found: Sequence[object]) -> list[str]:
+    """One line about all that has the same thing wrong with it."""
     if not found:
         return []
     shown = ", ".join(str(one) for one in found[:SHOWN_MAX])
@@ -126,6 +129,7 @@ def steps_of(entries: Iterable[Entry], topic: str) -> list[Step]:
             end=_positions(entry.sources[0].end, topic) or {},
             rows=entry.counts.get("rows"),
             is_rewrite=entry.kind is EntryKind.REWRITE,
+            committed_ms=entry.committed_ms,
         )
         for entry in entries
     ]
@@ -138,8 +142,8 @@ def _positions(text: str | None, topic: str) -> dict[int, int] | None:
     return {int(partition): int(offset) for partition, offset in partitions.items()}
 
 
-def read_rows(lake: Path, sink_id: str) -> list[Row]:
-    """The rows of the files that the ledger names."""
+def read_columns(lake: Path, sink_id: str, columns: list[str]) -> Iterator[pa.Table]:
+    """The files that the ledger names."""
 
     async def paths() -> list[tuple[str, int]]:
         environment = SystemEnvironment()
@@ -150,13 +154,17 @@ def read_rows(lake: Path, sink_id: str) -> list[Row]:
         finally:
             await store.close()
 
-    rows: list[Row] = []
     for path, count in asyncio.run(paths()):
-        table = pq.read_table(lake / path, columns=["partition", "offset", "value"])
+        table = pq.read_table(lake / path, columns=columns)
         if table.num_rows != count:
             raise AssertionError(f"{path} has {table.num_rows} rows; the ledger says {count}")
-        rows += _rows(table.to_pydict())
-    return rows
+        yield table
+
+
+def read_rows(lake: Path, sink_id: str) -> list[Row]:
+    """The rows of a sink that lets records through."""
+    tables = read_columns(lake, sink_id, ["partition", "offset", "value"])
+    return [row for table in tables for row in _rows(table.to_pydict())]
 
 
 def read_chain_rows(lake: Path, topic: str) -> list[Row]:
@@ -194,37 +202,44 @@ def check_order(rows: Iterable[Row]) -> list[str]:
         if row.offset <= newest.get(row.partition, -1):
             wrong.append(row)
         newest[row.partition] = row.offset
-    return _told("out of order", wrong)
+    return told("out of order", wrong)
 
 
 def verify_landed(lake: Path) -> list[str]:
     """What `holdfast landed --verify` says of every byte."""
     holdfast = Path(sys.executable).parent / "holdfast"
-    told = subprocess.run(
+    answer = subprocess.run(
         [str(holdfast), "landed", str(lake), "--verify", "--json"],
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-    return [] if told.returncode == 0 else [f"landed --verify: {told.stdout} {told.stderr}"[:2000]]
+    if answer.returncode == 0:
+        return []
+    return [f"landed --verify: {answer.stdout} {answer.stderr}"[:2000]]
 
 
 def check_sink(lake: Path, sink_id: str, topic: str, acked: Acked, *, by_id: bool) -> list[str]:
     """All that a ledgered sink promises."""
-    ends: dict[int, int] = {}
-    for partition, offset in acked:
-        ends[partition] = max(ends.get(partition, 0), offset + 1)
     rows = read_rows(lake, sink_id)
     entries = read_entries(lake, sink_id)
     problems = check_real(acked, rows)
     problems += check_ids(acked, rows) if by_id else check_records(acked, rows)
-    problems += check_tiles(steps_of(entries, topic), ends)
     if by_id and entries:
         ids = len({identity for identity, _ in acked.values()})
         remembered = entries[-1].counts.get("state_rows")
         if remembered != ids:
             problems.append(f"the state remembers {remembered} ids of {ids}")
+    return problems + check_ledger(lake, entries, topic, acked)
+
+
+def check_ledger(lake: Path, entries: list[Entry], topic: str, acked: Acked) -> list[str]:
+    """What every ledgered sink promises, whatever it does with its rows."""
+    ends: dict[int, int] = {}
+    for partition, offset in acked:
+        ends[partition] = max(ends.get(partition, 0), offset + 1)
+    problems = check_tiles(steps_of(entries, topic), ends)
     for before, after in itertools.pairwise(entries):
         if after.n != before.n + 1:
             problems.append(f"entry {after.n} follows entry {before.n}")

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent.parent.parent
 MARK = "HOLDFAST_CHAOS_MARK"
 WARM_SECONDS_MAX = 300.0
 END_SECONDS_MAX = 180.0
+HOLD_SECONDS_MAX = 10.0
 
 
 def new_mark() -> str:
@@ -61,6 +62,15 @@ def parent_of(pid: int) -> int | None:
         return None
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether no thread of a process runs; one that is gone does not run either."""
+    try:
+        stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except OSError:
+        return False
+    return all(stat.rpartition(")")[2].split()[0] in "TtZX" for stat in stats)
+
+
 def send(pids: Iterable[int], number: signal.Signals) -> int:
     """Signal those that are still there; how many that were."""
     told = 0
@@ -71,6 +81,42 @@ def send(pids: Iterable[int], number: signal.Signals) -> int:
         except ProcessLookupError:
             continue
     return told
+
+
+class Spares:
+    """Driver programs that are warm, or soon will be, for whichever run wants one next.
+
+    A start of Spark is most of what a kill costs; here it goes on beside something else.
+    """
+
+    def __init__(self, folder: Path, *, most: int, ahead: int = 1) -> None:
+        self._folder = folder
+        self._most = most
+        """How many are started ahead in all; beyond that each is started when it is wanted."""
+        self._ahead = ahead
+        self._started = 0
+        self._waiting: list[Driver] = []
+        self._order()
+
+    def take(self) -> "Driver":
+        driver = self._waiting.pop(0) if self._waiting else self._start()
+        self._order()
+        return driver
+
+    def _order(self) -> None:
+        while len(self._waiting) < self._ahead and self._started < self._most:
+            self._waiting.append(self._start())
+
+    def _start(self) -> "Driver":
+        self._started += 1
+        name = f"spare-{self._started}"
+        control = str(self._folder / name)
+        return Driver(Plan(control=control, store="", topic="", lake="", checkpoint=""), name)
+
+    def stop(self) -> None:
+        for driver in self._waiting:
+            driver.sweep()
+        self._waiting.clear()
 
 
 def class_archive(folder: Path) -> Path | None:
@@ -158,6 +204,20 @@ class Driver:
         send((self.pids[name] for name in wanted), signal.SIGKILL)
         if who == "driver":
             self.sweep()
+
+    def hold(self) -> None:
+        """Stop the JVM and the Python driver; when it returns, no thread of them runs."""
+        # By pid, since a look through all processes takes longer than what is to be stopped.
+        send(self.pids.values(), signal.SIGSTOP)
+        wait_until(
+            lambda: all(is_stopped(pid) for pid in self.pids.values()),
+            seconds_max=HOLD_SECONDS_MAX,
+            what=f"{self.name} is stopped",
+        )
+
+    def release(self) -> None:
+        """Let those go on that were held and are still there."""
+        send(self.pids.values(), signal.SIGCONT)
 
     def sweep(self) -> None:
         """End whatever is left of it."""

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from tests.chaos import spark_oracle
+from tests.chaos import spark_keyed_oracle, spark_oracle
 from tests.chaos.spark_cluster import StandaloneCluster
-from tests.chaos.spark_driver import Plan
-from tests.chaos.spark_feed import Feed
-from tests.chaos.spark_points import Point, Watch
-from tests.chaos.spark_process import Driver, send
+from tests.chaos.spark_driver import TIMER_AFTER_MS, Plan
+from tests.chaos.spark_feed import Feed, KeyedFeed
+from tests.chaos.spark_points import Point, Watch, Window
+from tests.chaos.spark_process import Driver, Spares, send
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.process import PeerFailed, wait_until
 from tests.spark.topics import Topics
@@ -45,6 +45,9 @@ REFUSALS = {
 }
 """How a driver may end that was overtaken, by the words that it says."""
 DRIVER_PARTS = ("driver", "jvm", "python")
+KEYED_MODES = ("aggregate", "timers")
+HOLDS_MAX = 5
+SET_AT_START = ("control", "master", "memory", "java_options", "settings")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,12 +59,16 @@ class Figures:
     by_point: Counter[str] = field(default_factory=Counter)
     by_window: Counter[str] = field(default_factory=Counter)
     """Where kills of drivers fell, by what they left."""
+    too_late: int = 0
+    """How often a driver was stopped at the sight of its entry, and Spark's commit was there."""
     drivers: int = 0
     ended_by_themselves: Counter[str] = field(default_factory=Counter)
     zombies: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
     records: int = 0
     ids: int = 0
+    fired: int = 0
+    """Timers."""
     micro_batches: int = 0
     orphans: int = 0
     """Files that were written and that no entry names."""
@@ -101,6 +108,7 @@ class Run:
         per_second: float = 200,
         cluster: StandaloneCluster | None = None,
         archive: Path | None = None,
+        spares: Spares | None = None,
     ) -> None:
         self.folder = folder
         self.chance = random.Random(seed)
@@ -112,7 +120,9 @@ class Run:
         self.checkpoint = folder / "checkpoint-0"
         self.starting = "earliest"
         Topics(broker.bootstrap).create(topic, PARTITIONS)
-        self.feed = Feed(broker.bootstrap, topic, PARTITIONS, per_second=per_second, seed=seed)
+        feed = KeyedFeed if mode in KEYED_MODES else Feed
+        self.feed = feed(broker.bootstrap, topic, PARTITIONS, per_second=per_second, seed=seed)
+        self._spares = spares
         self._java_options = f"-XX:SharedArchiveFile={archive}" if archive is not None else ""
         self._standby: Driver | None = None
         self._lingering: list[Driver] = []
@@ -131,8 +141,16 @@ class Run:
 
     def _new_driver(self) -> Driver:
         self.figures.drivers += 1
+        if self._spares is not None:
+            return self._spares.take()
         name = f"driver-{self.figures.drivers:03d}"
-        plan = Plan(
+        plan = self._plan(name)
+        if self.cluster is not None:
+            plan = _on(self.cluster, plan)
+        return Driver(plan, name)
+
+    def _plan(self, name: str) -> Plan:
+        return Plan(
             control=str(self.folder / name),
             store=self.store,
             topic=self.topic,
@@ -145,19 +163,21 @@ class Run:
             starting=self.starting,
             java_options=self._java_options,
         )
-        if self.cluster is not None:
-            plan = _on(self.cluster, plan)
-        return Driver(plan, name)
 
     def begin(self) -> "Run":
         self.feed.start()
         self._go(self.driver)
         return self
 
+    def go(self, driver: Driver) -> None:
+        """Start the query in a driver that is warm, or wait until it is."""
+        plan = asdict(self._plan(driver.name))
+        driver.go(**{name: value for name, value in plan.items() if name not in SET_AT_START})
+
     def _go(self, driver: Driver) -> None:
-        driver.go(checkpoint=str(self.checkpoint), starting=self.starting)
+        self.go(driver)
         # On a cluster a second application would wait for the cores of the first.
-        is_more_to_come = not self.feed.stopping.is_set()
+        is_more_to_come = self._spares is None and not self.feed.stopping.is_set()
         if self.cluster is None and self._standby is None and is_more_to_come:
             self._standby = self._new_driver()
 
@@ -181,16 +201,19 @@ class Run:
         if point is Point.START and time.monotonic() - self.driver.went_at > START_UP_S:
             self.kill(target, Point.ANYWHERE)
         victims = self._victims(target)
-        self.wait_for(point)
+        is_aimed = target in DRIVER_PARTS and point is Point.ENTRY and self.mode != "chain"
+        if is_aimed:
+            self.hold_after_entry()
+        else:
+            self.wait_for(point)
         if not self.driver.is_running():
             self.note_end(self.driver)
             self.restart()
             return
-        self._sweep_lingering()
         before = self.watch.progress()
         self._killed_wall.append(time.time())
         if target in DRIVER_PARTS:
-            self._kill_driver(target)
+            self._kill_driver(target, self._window() if is_aimed else None)
         elif target == "node":
             self._kill_node()
         elif not send(self._some(victims or self._victims(target)), signal.SIGKILL):
@@ -203,9 +226,32 @@ class Run:
         else:
             self.go_on_until(lambda: self.watch.progress() > before)
 
-    def _kill_driver(self, target: str) -> None:
+    def hold_after_entry(self) -> None:
+        """Stop the driver between its ledger entry and Spark's commit, after some tries anywhere.
+
+        At the sight of the entry all stands still; then there is time to look whether Spark's
+        commit has come meanwhile, and where it has, all goes on as if nothing had been.
+        """
+        for i in range(HOLDS_MAX):
+            self.wait_for(Point.ENTRY)
+            if not self.driver.is_running():
+                return
+            self.driver.hold()
+            if self._window() is Window.ENTRY or i + 1 == HOLDS_MAX:
+                return
+            self.figures.too_late += 1
+            self.driver.release()
+
+    def _window(self) -> Window:
+        return self.watch.window(self.driver.went_wall)
+
+    def _kill_driver(self, target: str, seen: Window | None) -> None:
+        """Kill it, and tell where that fell: as it was seen, or by what is left afterwards."""
         driver = self.driver
         driver.kill(target)
+        driver.release()
+        # Those before it had until now to do harm; what they do later is no part of the window.
+        self._sweep_lingering()
         if target == "jvm":
             try:
                 driver.wait_end()
@@ -213,7 +259,7 @@ class Run:
                 self.figures.problems.append(f"not live: {failure}")
         if target != "driver":
             self._lingering.append(driver)
-        self.figures.by_window[self.watch.window(driver.went_wall).value] += 1
+        self.figures.by_window[(seen or self.watch.window(driver.went_wall)).value] += 1
 
     def _kill_node(self) -> None:
         assert self.cluster is not None
@@ -276,7 +322,16 @@ class Run:
         ends = self.feed.ends()
         self._stop_standby()
         self.go_on_until(lambda: self.position() == ends, FINISH_SECONDS_MAX)
+        if self.mode == "timers":
+            self._wait_for_timers()
         self.stop()
+
+    def _wait_for_timers(self) -> None:
+        """Until a micro-batch has run that began after the last deadline that there can be."""
+        last_ms = time.time() * 1000 + TIMER_AFTER_MS + spark_keyed_oracle.CLOCK_MS
+        self.go_on_until(lambda: (h := self.watch.head()) is not None and h.committed_ms > last_ms)
+        before = self.watch.entries()
+        self.go_on_until(lambda: self.watch.entries() > before)
 
     def stop(self) -> None:
         """End all processes of this run."""
@@ -306,14 +361,21 @@ class Run:
         """Compare the output with the oracle; call it when all has been read."""
         figures, acked = self.figures, self.feed.acked
         figures.problems += self.feed.problems
-        if self.mode == "chain":
-            figures.problems += spark_oracle.check_chain(self.lake, self.topic, acked)
-            figures.micro_batches = len(self.watch.numbers("commits"))
-        else:
-            by_id = self.mode == "dedup"
-            figures.problems += spark_oracle.check_sink(
-                self.lake, SINK, self.topic, acked, by_id=by_id
-            )
+        sink = (self.lake, SINK, self.topic, acked)
+        match self.mode:
+            case "chain":
+                figures.problems += spark_oracle.check_chain(self.lake, self.topic, acked)
+                figures.micro_batches = len(self.watch.numbers("commits"))
+            case "aggregate":
+                figures.problems += spark_keyed_oracle.check_aggregate_sink(*sink)
+            case "timers":
+                figures.problems += spark_keyed_oracle.check_timer_sink(
+                    *sink, self.feed.times_ms, after_ms=TIMER_AFTER_MS
+                )
+            case _:
+                by_id = self.mode == "dedup"
+                figures.problems += spark_oracle.check_sink(*sink, by_id=by_id)
+        if self.mode != "chain":
             self._note_entries()
         figures.records = len(acked)
         figures.ids = len({identity for identity, _ in acked.values()})
@@ -323,6 +385,7 @@ class Run:
     def _note_entries(self) -> None:
         entries = spark_oracle.read_entries(self.lake, SINK)
         self.figures.micro_batches = len(entries)
+        self.figures.fired = sum(entry.counts.get("fired", 0) for entry in entries)
         files = {file.path for entry in entries for file in entry.files}
         written = [path for path in (self.lake / "data").rglob("*") if path.is_file()]
         self.figures.orphans = len(written) - len(files)

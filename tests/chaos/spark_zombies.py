@@ -26,8 +26,11 @@ END_SECONDS_MAX = 180.0
 
 def zombie(run: Run, who: str, point: Point) -> str:
     """Stop a driver in mid-batch, let another go on, wake the first; how the first ended."""
-    run.wait_for(point)
     first = run.driver
+    if point is Point.ENTRY:
+        run.hold_after_entry()
+    else:
+        run.wait_for(point)
     first.signal(signal.SIGSTOP, who)
     try:
         run.restart()
@@ -48,7 +51,7 @@ def twins(run: Run) -> str:
     second.wait_warm()
     before = run.watch.entries()
     for driver in (first, second):
-        driver.go(checkpoint=str(run.checkpoint), starting=run.starting)
+        run.go(driver)
     run.driver = second
     ended = _first_to_end(run, first, "two drivers")
     run.figures.zombies[ended] += 1
