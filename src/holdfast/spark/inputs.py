@@ -13,6 +13,7 @@ from holdfast.columnar.arrow import RecordBatch
 from holdfast.errors import StopError
 from holdfast.follow.stretches import Stretch
 from holdfast.spark.kafka_options import ClientOptions
+from holdfast.spark.where import ALL_ROWS, RowFilter
 
 ROWS_PER_BATCH = 50_000
 
@@ -48,36 +49,6 @@ Offsets = Mapping[TopicPartition, int]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ReadBounds:
-    """What a batch read asks for beyond its offsets; None leaves it open.
-
-    Pushed down to skip bytes, never to decide on rows: what is read may hold rows outside.
-    """
-
-    offset_min: int | None = None
-    offset_max: int | None = None
-    """Inclusive."""
-    timestamp_min_ms: int | None = None
-    topics: frozenset[str] | None = None
-    partitions: frozenset[int] | None = None
-
-    def clip(self, partition: TopicPartition, start: int, end: int) -> tuple[int, int]:
-        """The part of [start, end) that may hold rows of interest; empty where start >= end."""
-        if self.topics is not None and partition.topic not in self.topics:
-            return end, end
-        if self.partitions is not None and partition.partition not in self.partitions:
-            return end, end
-        if self.offset_min is not None:
-            start = max(start, self.offset_min)
-        if self.offset_max is not None:
-            end = min(end, self.offset_max + 1)
-        return start, end
-
-
-NO_BOUNDS = ReadBounds()
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
     """How a plan is cut into tasks, and what its tasks are to do."""
 
@@ -85,7 +56,8 @@ class PlanOptions:
     """At least about so many tasks, where there are bytes enough for them."""
     include_headers: bool = False
     fail_on_data_loss: bool = True
-    bounds: ReadBounds = NO_BOUNDS
+    row_filter: RowFilter = ALL_ROWS
+    """Tasks give its rows only. Start and end are clipped to it already."""
 
 
 DEFAULT_PLAN = PlanOptions()
@@ -121,8 +93,8 @@ class Range:
     include_headers: bool = False
     fail_on_data_loss: bool = True
     """False: what is gone is skipped."""
-    timestamp_min_ms: int | None = None
-    """Stretches with older records only may be left out."""
+    row_filter: RowFilter = ALL_ROWS
+    """Stretches that can have none of its rows may be left out."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -158,7 +130,7 @@ class Input(Protocol):
     def plan(
         self, start: Offsets, end: Offsets, options: PlanOptions = DEFAULT_PLAN
     ) -> list[Range]:
-        """Tasks that read all of [start, end), in no overlap. Partitions are those of `end`."""
+        """Tasks that read the wanted rows of [start, end), in no overlap, of `end`'s partitions."""
         ...
 
     def close(self) -> None:
@@ -171,6 +143,11 @@ def read_range(wanted: Range) -> Iterator[RecordBatch]:
 
     Runs on executors. Raises DataLoss only where records are really gone.
     """
+    batches = _read_whole(wanted)
+    return batches if wanted.row_filter == ALL_ROWS else wanted.row_filter.matching(batches)
+
+
+def _read_whole(wanted: Range) -> Iterator[RecordBatch]:
     # Each worker loads the one that it needs.
     if isinstance(wanted.where, StoreWhere):
         from holdfast.spark.store_read import read_store_range

@@ -75,13 +75,7 @@ class KafkaInput:
     def plan(
         self, start: Offsets, end: Offsets, options: PlanOptions = DEFAULT_PLAN
     ) -> list[Range]:
-        spans: list[tuple[TopicPartition, int, int]] = []
-        for partition, end_offset in end.items():
-            span = options.bounds.clip(partition, start[partition], end_offset)
-            if span[0] < span[1]:
-                spans.append((partition, *span))
-        if options.bounds.timestamp_min_ms is not None:
-            spans = self._since(spans, options.bounds.timestamp_min_ms)
+        spans = [(p, start[p], last) for p, last in end.items() if start[p] < last]
         total = sum(last - first for _, first, last in spans)
         per_task = max(RECORDS_PER_TASK_MIN, -(-total // max(1, options.min_partitions)))
         ranges: list[Range] = []
@@ -98,7 +92,7 @@ class KafkaInput:
                     where=self._where,
                     include_headers=options.include_headers,
                     fail_on_data_loss=options.fail_on_data_loss,
-                    timestamp_min_ms=options.bounds.timestamp_min_ms,
+                    row_filter=options.row_filter,
                 )
                 for i in range(pieces)
             )
@@ -106,18 +100,6 @@ class KafkaInput:
 
     def close(self) -> None:
         """The connections are the process's, and stay open."""
-
-    def _since(
-        self, spans: Sequence[tuple[TopicPartition, int, int]], timestamp_min_ms: int
-    ) -> list[tuple[TopicPartition, int, int]]:
-        """From the first record that is new enough: no record before it is."""
-        found = self.by_timestamp({partition: timestamp_min_ms for partition, _, _ in spans})
-        moved: list[tuple[TopicPartition, int, int]] = []
-        for partition, first, last in spans:
-            since = found[partition]
-            if since is not None and since < last:
-                moved.append((partition, max(first, since), last))
-        return moved
 
     async def _list(self, at: Offsets) -> dict[TopicPartition, ListedOffset]:
         asking = asyncio.Semaphore(ASKED_AT_ONCE)

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 from holdfast.errors import ConfigurationError
 from holdfast.identifiers import topic_name_problem
+from holdfast.spark.where import ALL_ROWS, RowFilter, parse_where
 
 EARLIEST = -2
 LATEST = -1
@@ -117,6 +118,7 @@ class SourceOptions:
     include_headers: bool = False
     read_committed: bool = False
     rows: Rows = Rows.RECORDS
+    row_filter: RowFilter = ALL_ROWS
     ignored: tuple[str, ...] = ()
     """What was set and has no effect, each with the reason: for one warning."""
 
@@ -126,7 +128,7 @@ NAMES = (
     *("startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp"),
     *("endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss"),
     *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions"),
-    *("maxRecordsPerPartition", "includeHeaders", "rows", "tickInterval"),
+    *("maxRecordsPerPartition", "includeHeaders", "rows", "tickInterval", "where"),
     *("kafka.bootstrap.servers", "kafka.isolation.level"),
 )
 STRATEGIES = ("subscribe", "subscribePattern", "assign")
@@ -200,6 +202,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         include_headers=_flag(options, "includeHeaders", default=False),
         read_committed=_is_read_committed(options),
         rows=_one_of(options, "rows", Rows, Rows.RECORDS),
+        row_filter=_row_filter(options, streaming=streaming),
         ignored=tuple(ignored),
     )
 
@@ -385,6 +388,20 @@ def _number(text: str, name: str, what: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise ConfigurationError(f"{name} must be a whole number ({what}), not {text!r}")
     return int(text)
+
+
+def _row_filter(options: Mapping[str, str], *, streaming: bool) -> RowFilter:
+    text = options.get("where")
+    if text is None:
+        return ALL_ROWS
+    if streaming:
+        raise ConfigurationError(
+            "where is for batch queries: the micro-batches of a stream tile the source, so that "
+            "nothing is read twice or left out, and so they take all of its records. Use "
+            "DataFrame.where on the stream; assign chooses partitions, and startingTimestamp or "
+            "startingOffsets where a new query begins"
+        )
+    return parse_where(text)
 
 
 def _count(options: Mapping[str, str], name: str) -> int | None:

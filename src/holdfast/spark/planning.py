@@ -14,12 +14,10 @@ from holdfast.environment import Environment
 from holdfast.errors import ConfigurationError
 from holdfast.spark import offsets
 from holdfast.spark.inputs import (
-    NO_BOUNDS,
     DataLoss,
     Input,
     PlanOptions,
     Range,
-    ReadBounds,
     TopicInfo,
     TopicPartition,
 )
@@ -132,19 +130,17 @@ class Planner:
         wanted = offsets.ranges(start, end)
         return self._plan(wanted, end_wait_s_max=END_WAIT_S_MAX) if wanted else []
 
-    def batch_ranges(self, bounds: ReadBounds = NO_BOUNDS) -> list[Range]:
+    def batch_ranges(self) -> list[Range]:
         """The tasks of a batch query."""
         partitions = self._selected_or_refuse()
         start = self._resolve(self.options.starting, partitions, is_start=True)
         end = self._resolve(self.options.ending, partitions, is_start=False)
-        if bounds.timestamp_min_ms is not None:
-            # No record before the first one that is new enough can be of interest.
-            since = self.source.by_timestamp(dict.fromkeys(partitions, bounds.timestamp_min_ms))
-            for where, first in since.items():
-                start[where] = max(start[where], end[where] if first is None else first)
-        clipped = [OffsetRange(w, *bounds.clip(w, start[w], end[w])) for w in partitions]
+        clip = self.options.row_filter.clip
+        clipped = [
+            OffsetRange(w, *clip(w.topic, w.partition, start[w], end[w])) for w in partitions
+        ]
         wanted = [r for r in clipped if r.start < r.end]
-        return self._plan(wanted, end_wait_s_max=0.0, bounds=bounds) if wanted else []
+        return self._plan(wanted, end_wait_s_max=0.0) if wanted else []
 
     def _look(self, start: SourceOffset) -> tuple[SourceOffset, Mapping[TopicPartition, int]]:
         """`start` with what appeared and without what is gone, and the newest offsets to offer."""
@@ -214,9 +210,7 @@ class Planner:
             "topics_gone", f"{message}. A topic that was created again is read from its start"
         )
 
-    def _plan(
-        self, wanted: list[OffsetRange], *, end_wait_s_max: float, bounds: ReadBounds = NO_BOUNDS
-    ) -> list[Range]:
+    def _plan(self, wanted: list[OffsetRange], *, end_wait_s_max: float) -> list[Range]:
         there = self._still_there(wanted)
         gone = offsets.lost(wanted, self.source.earliest(there))
         if gone:
@@ -226,7 +220,18 @@ class Planner:
         if beyond:
             self._say_lost("are past the end of the log", beyond)
             wanted = offsets.remaining(wanted, beyond)
-        return self._cut(wanted, bounds)
+        # Only now: the times of records that are gone are unknown, so they may have been wanted.
+        return self._cut(self._new_enough(wanted))
+
+    def _new_enough(self, wanted: list[OffsetRange]) -> list[OffsetRange]:
+        """From the first record that is: none before it can be wanted, any after it can."""
+        least_ms = self.options.row_filter.timestamp_min_ms
+        if least_ms is None:
+            return wanted
+        first = self.source.by_timestamp({r.where: least_ms for r in wanted})
+        starts = {r.where: r.end if (n := first[r.where]) is None else n for r in wanted}
+        moved = [OffsetRange(r.where, max(r.start, starts[r.where]), r.end) for r in wanted]
+        return [r for r in moved if r.start < r.end]
 
     def _still_there(self, wanted: Sequence[OffsetRange]) -> list[TopicPartition]:
         looks = 1
@@ -258,7 +263,7 @@ class Planner:
             self.pause(END_PAUSE_S)
             self.source.topics()
 
-    def _cut(self, wanted: Sequence[OffsetRange], bounds: ReadBounds) -> list[Range]:
+    def _cut(self, wanted: Sequence[OffsetRange]) -> list[Range]:
         """Into tasks: each partition in slices of at most maxRecordsPerPartition."""
         most = self.options.records_per_partition_max
         rounds: list[list[OffsetRange]] = []
@@ -273,7 +278,7 @@ class Planner:
             min_partitions=-(-tasks // max(1, len(rounds))),
             include_headers=self.options.include_headers,
             fail_on_data_loss=self.options.fail_on_data_loss,
-            bounds=bounds,
+            row_filter=self.options.row_filter,
         )
         planned: list[Range] = []
         for some in rounds:

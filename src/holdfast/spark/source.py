@@ -32,6 +32,7 @@ from holdfast.spark.inputs import Input, Range, read_range
 from holdfast.spark.kafka_options import client_options
 from holdfast.spark.options import Rows, SourceOptions, parse_options
 from holdfast.spark.planning import Planner
+from holdfast.spark.where import parse_where
 
 LOGGER = logging.getLogger("holdfast.spark.source")
 
@@ -78,6 +79,9 @@ class HoldfastSource(DataSource):
         return open_input(options)
 
     def schema(self) -> str:
+        if text := self._option("where"):
+            # Spark asks for the schema in load(), and for the rest only when it plans.
+            parse_where(text)
         if self._option("rows").lower() == Rows.RANGES.value:
             return RANGES
         return RECORDS + (HEADERS if self._option("includeHeaders").lower() == "true" else "")
@@ -150,9 +154,9 @@ class _Reading:
 
 
 class HoldfastReader(DataSourceReader):
-    """A batch query. It takes no filters: Spark keeps a plan that was narrowed by one for every
-    later use of the same DataFrame, so that rows would be hidden. Offsets, times and partitions
-    are chosen by options.
+    """A batch query. It takes no filters from Spark, which keeps a plan that was narrowed by one
+    for every later use of the same DataFrame, so that rows would be hidden: see ADR 7. The option
+    `where` belongs to the DataFrame for good.
     """
 
     def __init__(self, source: type[HoldfastSource], options: SourceOptions) -> None:

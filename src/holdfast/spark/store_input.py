@@ -65,11 +65,7 @@ class StoreInput:
     def plan(
         self, start: Offsets, end: Offsets, options: PlanOptions = DEFAULT_PLAN
     ) -> list[Range]:
-        spans: list[tuple[TopicPartition, int, int]] = []
-        for partition, end_offset in end.items():
-            span = options.bounds.clip(partition, start[partition], end_offset)
-            if span[0] < span[1]:
-                spans.append((partition, *span))
+        spans = [(p, start[p], last) for p, last in end.items() if start[p] < last]
         self._see(spans)
         several = self._worker.run(self._place(spans, options))
         total = sum(stretch.size_bytes for placed in several for stretch in placed.stretches)
@@ -107,11 +103,12 @@ class StoreInput:
         self, spans: Sequence[tuple[TopicPartition, int, int]], options: PlanOptions
     ) -> list[Placed]:
         placing = asyncio.Semaphore(PLACES_AT_ONCE)
+        since_ms = options.row_filter.timestamp_min_ms
 
         async def place(partition: TopicPartition, start: int, end: int) -> Placed:
             async with placing:
                 placed = await self._follower.place(
-                    partition_id(partition), start, end, since_ms=options.bounds.timestamp_min_ms
+                    partition_id(partition), start, end, since_ms=since_ms
                 )
             check_placed(partition, placed, start, end, fail_on_data_loss=options.fail_on_data_loss)
             return placed if placed is not None else NOTHING
@@ -142,7 +139,7 @@ class StoreInput:
                     where=StoreWhere(url=self._url, stretches=tuple(joined(piece))),
                     include_headers=options.include_headers,
                     fail_on_data_loss=options.fail_on_data_loss,
-                    timestamp_min_ms=options.bounds.timestamp_min_ms,
+                    row_filter=options.row_filter,
                 )
             )
         return ranges

@@ -87,11 +87,12 @@ class _StoreRange:
         wanted, start = self._wanted, self.next_offset
         partition = wanted.topic_partition
         follower = self._worker.follower(self._where.url)
+        since_ms = wanted.row_filter.timestamp_min_ms
 
         async def place() -> Placed | None:
             await follower.refresh()
             return await follower.place(
-                partition_id(partition), start, wanted.end_offset, since_ms=wanted.timestamp_min_ms
+                partition_id(partition), start, wanted.end_offset, since_ms=since_ms
             )
 
         self._stretches = ()

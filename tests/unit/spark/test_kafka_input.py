@@ -2,7 +2,7 @@
 
 import itertools
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,12 +20,12 @@ from holdfast.spark.inputs import (
     DataLoss,
     PlanOptions,
     Range,
-    ReadBounds,
     TopicPartition,
     read_range,
 )
 from holdfast.spark.kafka_input import KafkaInput
 from holdfast.spark.kafka_options import client_options
+from holdfast.spark.where import parse_where
 
 SECONDS_MAX = 30
 _numbers = itertools.count()
@@ -56,7 +56,15 @@ class Peer(NamedTuple):
         wanted = ClientPartition(name, 0, before)
         self.admin.delete_records([wanted])[wanted].result(SECONDS_MAX)
 
-    def produce(self, topic: str, count: int, *, first: int = 0, **settings: Any) -> None:
+    def produce(
+        self,
+        topic: str,
+        count: int,
+        *,
+        first: int = 0,
+        timestamp_of: Callable[[int], int] = lambda i: 1_000 + i,
+        **settings: Any,
+    ) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, **settings})
         for i in range(first, first + count):
             producer.produce(
@@ -64,7 +72,7 @@ class Peer(NamedTuple):
                 value=b"v%d" % i,
                 key=b"k%d" % i,
                 partition=0,
-                timestamp=1_000 + i,
+                timestamp=timestamp_of(i),
                 headers=[("h", b"%d" % i)],
             )
         assert producer.flush(SECONDS_MAX) == 0
@@ -128,6 +136,19 @@ def test_topics_have_ids_and_partitions_and_both_ends(peer: Peer):
     assert source.by_timestamp({partitions[0]: 9_999}) == {partitions[0]: None}
 
 
+def test_no_record_before_the_one_found_by_time_is_as_new_where_times_rise_and_fall(peer: Peer):
+    """What a plan leaves out by time rests on this."""
+    times = [1_000 + (i * 7_919) % 500 - i // 4 for i in range(600)]
+    topic = peer.topic()
+    for first in range(0, 600, 50):
+        peer.produce(topic, 50, first=first, timestamp_of=lambda i: times[i])
+    source = peer.source()
+    where = partition_of(source, topic)
+    for at in (0, 1, min(times), *range(860, 1_500, 9), max(times), max(times) + 1):
+        expected = next((i for i, timestamp in enumerate(times) if timestamp >= at), None)
+        assert source.by_timestamp({where: at}) == {where: expected}
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_all_records_come_once_in_order_over_many_small_fetches(peer: Peer, codec: str):
     topic = peer.topic()
@@ -152,9 +173,9 @@ def test_a_range_is_cut_to_the_record_and_split_into_tasks(peer: Peer):
     ranges = source.plan({where: 5}, {where: 45_000}, PlanOptions(min_partitions=4))
     assert len(ranges) == 4
     assert offsets_in(rows_of(ranges)) == list(range(5, 45_000))
-    since = PlanOptions(bounds=ReadBounds(timestamp_min_ms=1_000 + 44_990))
-    assert offsets_in(rows_of(source.plan({where: 0}, {where: 45_000}, since))) == [
-        *range(44_990, 45_000)
+    since = PlanOptions(row_filter=parse_where(f"timestamp > {1_000 + 44_990}"))
+    assert offsets_in(rows_of(source.plan({where: 40_000}, {where: 44_995}, since))) == [
+        *range(44_991, 44_995)
     ]
 
 

@@ -17,6 +17,7 @@ from holdfast.spark.options import (
     parse_duration_ms,
     parse_options,
 )
+from holdfast.spark.where import ALL_ROWS, parse_where
 
 STORE = {"store": "/data", "subscribe": "orders"}
 
@@ -185,6 +186,16 @@ def test_start_and_end_must_name_the_same_partitions_in_order():
 def test_a_value_that_cannot_be_is_refused_with_its_option(options: dict[str, str]):
     message = refusal({**STORE, **options})
     assert next(iter(options)).lower() in message.lower() or "duration" in message
+
+
+def test_where_is_for_batches_and_a_stream_says_why_and_what_instead():
+    assert batch(where="offset < 5").row_filter == parse_where("offset < 5")
+    assert batch().row_filter == ALL_ROWS
+    said = refusal({**STORE, "where": "offset < 5"})
+    assert said.startswith("where is for batch queries")
+    assert "tile" in said
+    assert "DataFrame.where" in said
+    assert "OR at character" in refusal({**STORE, "where": "offset = 1 OR 2"}, streaming=False)
 
 
 def test_a_pattern_must_be_a_regular_expression():

@@ -18,7 +18,6 @@ from holdfast.spark.inputs import (
     Offsets,
     PlanOptions,
     Range,
-    ReadBounds,
     TopicInfo,
     TopicPartition,
 )
@@ -417,13 +416,28 @@ def test_a_batch_past_the_end_or_before_the_start_of_the_log_is_named(source: Me
     assert source.plans == []
 
 
-def test_bounds_of_filters_narrow_a_batch(source: MemoryInput):
-    query = Query(source, streaming=False)
-    bounds = ReadBounds(offset_min=6, offset_max=8, timestamp_min_ms=70)
-    assert spans(query.planner.batch_ranges(bounds)) == [("t", 0, 7, 9), ("t", 1, 7, 8)]
-    assert query.planner.batch_ranges(ReadBounds(partitions=frozenset({5}))) == []
-    only = ReadBounds(partitions=frozenset({1}), topics=frozenset({"t"}))
-    assert spans(query.planner.batch_ranges(only)) == [("t", 1, 5, 8)]
+def test_where_narrows_a_batch_within_its_other_bounds(source: MemoryInput):
+    def batch(where: str, **options: str) -> list[tuple[str, int, int, int]]:
+        return spans(Query(source, streaming=False, where=where, **options).planner.batch_ranges())
+
+    assert batch("offset BETWEEN 6 AND 8 AND timestamp >= 70") == [("t", 0, 7, 9), ("t", 1, 7, 8)]
+    assert batch("partition = 5") == []
+    assert batch("partition = 1 AND topic = 't'") == [("t", 1, 5, 8)]
+    assert batch("timestamp > 90") == []
+    ends = '{"t":{"0":9,"1":6}}'
+    assert batch("offset >= 2", endingOffsets=ends) == [("t", 0, 2, 9), ("t", 1, 5, 6)]
+    assert batch("offset IN (7, 3)", startingTimestamp="50") == [("t", 0, 5, 8), ("t", 1, 5, 8)]
+
+
+def test_what_where_leaves_out_may_be_gone_and_what_it_may_want_may_not(source: MemoryInput):
+    starts = {"startingOffsets": '{"t":{"0":0,"1":0}}'}
+
+    def batch(where: str) -> list[tuple[str, int, int, int]]:
+        return spans(Query(source, streaming=False, where=where, **starts).planner.batch_ranges())
+
+    assert batch("offset >= 5") == [("t", 0, 5, 10), ("t", 1, 5, 8)]
+    with pytest.raises(DataLoss, match="t-1 offsets 0 to 4"):
+        batch("timestamp >= 70")
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ from holdfast.spark.inputs import (
     DataLoss,
     PlanOptions,
     Range,
-    ReadBounds,
     StoreWhere,
     TopicPartition,
     read_range,
 )
 from holdfast.spark.store_input import StoreInput
+from holdfast.spark.where import parse_where
 
 
 def partition_of(source: StoreInput, partition: int = 0) -> TopicPartition:
@@ -189,23 +189,41 @@ def test_offsets_that_are_not_there_yet_cannot_be_planned(tmp_path: Path):
     assert offsets_in(rows_of(source.plan({where: 50}, {where: 70}))) == list(range(50, 70))
 
 
-def test_bounds_leave_out_partitions_offsets_and_old_stretches(tmp_path: Path):
-    url = made(tmp_path, lambda b: b.fill(10), lambda b: b.fill(10, partition=1), partitions=2)
-    source = StoreInput(url)
-    partitions = source.topics()[TOPIC].all_partitions()
-    start, end = source.earliest(partitions), source.latest(partitions)
+TIMES = (1_000, 1_900, 1_100, 1_200, 1_800, 1_050, 1_700)
+"""Of batches of ten records; they go up and down, as a producer's clock may."""
 
-    def offsets_with(**bounds: Any) -> set[tuple[int, int]]:
-        options = PlanOptions(bounds=ReadBounds(**bounds))
-        return {(r["partition"], r["offset"]) for r in rows_of(source.plan(start, end, options))}
 
-    every = {(p, o) for p in (0, 1) for o in range(200)}
-    assert offsets_with() == every
-    assert offsets_with(partitions=frozenset({1})) == {(p, o) for p, o in every if p == 1}
-    assert offsets_with(topics=frozenset({"other"})) == set()
-    assert offsets_with(offset_min=20, offset_max=30) == {(p, o) for p, o in every if 20 <= o <= 30}
-    assert offsets_with(timestamp_min_ms=1_008) == {(p, o) for p, o in every if o >= 160}
-    assert offsets_with(timestamp_min_ms=9_999) == set()
+async def fill_by_times(builder: Filler) -> None:
+    for timestamp in TIMES:
+        builder.append_next(10, timestamp=timestamp)
+        await builder.flush()
+
+
+@pytest.mark.parametrize("is_rewritten", [False, True])
+@pytest.mark.parametrize("least", [0, 1_001, 1_150, 1_750, 1_900, 1_901])
+def test_stretches_with_older_records_only_are_not_read_and_no_row_is_missed(
+    tmp_path: Path, least: int, is_rewritten: bool
+):
+    more = [lambda b: b.rewrite(900)] if is_rewritten else []
+    url = made(tmp_path, fill_by_times, *more)
+    expected = [i for i in range(70) if TIMES[i // 10] >= least and i % 10 < 9]
+    text = f"timestamp >= {least} AND offset IN ({', '.join(str(i) for i in expected or [0])})"
+    wanted = parse_where(text)
+    ranges = planned(url, row_filter=wanted)
+    assert offsets_in(rows_of(ranges)) == expected
+    assert sum(r.size_bytes for r in ranges) <= sum(r.size_bytes for r in planned(url))
+    if least > 1_001 and not is_rewritten:
+        stretches = [
+            s for r in ranges if isinstance(r.where, StoreWhere) for s in r.where.stretches
+        ]
+        assert [s.max_timestamp for s in stretches] == [t for t in TIMES if t >= least]
+
+
+def test_rows_of_a_filter_are_found_anew_where_objects_were_rewritten(tmp_path: Path):
+    url = made(tmp_path, fill_by_times)
+    ranges = planned(url, row_filter=parse_where("timestamp BETWEEN 1150 AND 1850"))
+    change(tmp_path, lambda b: b.rewrite(1 << 20))
+    assert offsets_in(rows_of(ranges)) == [*range(30, 50), *range(60, 70)]
 
 
 def test_the_first_record_at_or_after_a_time_is_found(tmp_path: Path):
