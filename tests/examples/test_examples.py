@@ -17,6 +17,7 @@ PIPELINES = [
     "read_by_time",
     "instead_of_sparks_source",
     "read_landed",
+    "order_totals",
 ]
 LINES_MAX = 60
 COUNT = 500

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pytest
 from tests.peers.holdfast import HoldfastBroker
 from tests.spark.commands import (
@@ -29,6 +30,8 @@ from holdfast.spark.pipeline_file import read_pipeline
 from holdfast.spark.preflight import check_pipeline
 from holdfast.spark.progress import PlainLines, Totals
 from holdfast.spark.run_job import Run, where_to_begin
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 
@@ -74,9 +77,10 @@ def once(*names: str) -> Counter[str]:
 class Here:
     """A pipeline on the Spark that all tests share."""
 
-    def __init__(self, spark: Any, file: Path) -> None:
+    def __init__(self, spark: Any, file: Path, *, log: Path | None = None) -> None:
         self.spark = spark
         self.file = file
+        self.log = log or file.parent / "log"
 
     def run(self, *overrides: str) -> Totals:
         pipeline = read_pipeline(self.file, overrides, once=True)
@@ -85,7 +89,7 @@ class Here:
         assert folder is not None
         begin = where_to_begin(pipeline, ready, folder)
         run = Run(self.spark, pipeline, begin=begin, environment=SystemEnvironment())
-        with (self.file.parent / "log").open("a") as log:
+        with self.log.open("a") as log:
             assert not run.watch(threading.Event(), PlainLines(log))
         return run.totals
 
@@ -177,6 +181,46 @@ def pipeline(frame):
     files = landed(tmp_path / "lake")["sinks"][0]["files"]
     assert {file["partition_values"]["letter"] for file in files} == {"A!", "B!"}
     assert Counter(row["id"] for row in rows(tmp_path / "lake")) == once("a", "b")
+
+
+def test_the_example_of_aggregates_counts_each_order_and_its_table_follows(
+    spark: Any, store: str, topics: Topics, topic: str, tmp_path: Path
+):
+    overrides = (f"source.store={store}", f"source.subscribe={topic}", f"output.to={tmp_path}/lake")
+    job = Here(spark, EXAMPLES / "order_totals.toml", log=tmp_path / "log")
+
+    def send(*names: str) -> None:
+        sent = [json.dumps({"id": name, "amount": i}).encode() for i, name in enumerate(names)]
+        topics.produce(topic, sent)
+
+    send("a", "b", "a")
+    assert job.run(*overrides).counts["updated"] == 2
+    send("c", "a")
+    assert job.run(*overrides).counts["updated"] == 2
+    newest: dict[str, tuple[int, int]] = {}
+    for row in sorted(rows(tmp_path / "lake"), key=lambda row: row["_entry"]):
+        newest[row["id"]] = (row["times_sent"], row["amount"])
+    assert newest == {"a": (3, 1), "b": (1, 1), "c": (1, 0)}
+    table = deltalake.DeltaTable(str(tmp_path / "lake" / "data" / "order-totals"))
+    assert sorted(table.to_pyarrow_table()["times_sent"].to_pylist()) == [1, 1, 2, 3]
+
+
+def test_a_timer_fires_once_in_a_run_that_has_no_records(
+    spark: Any, store: str, topics: Topics, topic: str, tmp_path: Path
+):
+    topics.produce(topic, ["a", "b"])
+    file = written(
+        tmp_path,
+        source(store, topic)
+        + 'tickInterval = "1ms"\n[timers]\nby = "key"\nafter = "1 ms"\nbuckets = 2\n'
+        + '[output]\nto = "lake"\nsink_id = "silent"\n',
+    )
+    job = Here(spark, file)
+    assert job.run().counts["fired"] == 0
+    found = job.run().counts
+    assert (found["rows"], found["fired"]) == (0, 2)
+    job.run()
+    assert sorted(row["key"] for row in rows(tmp_path / "lake")) == [b"k0", b"k1"]
 
 
 def test_a_column_that_the_transform_does_not_give_is_told_before_the_query_starts(

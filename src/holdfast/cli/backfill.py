@@ -61,19 +61,20 @@ def command(verbose: bool, **given: Any) -> None:
 
 def _backfill(**given: Any) -> int:
     # These need numpy, pyarrow and pyspark, which `--help` must do without.
+    from holdfast.columnar.schema import SCHEMA
     from holdfast.spark.backfill import Backfill
     from holdfast.spark.backfill_plan import SLICE_RECORDS, Asked, parse_time_ms
     from holdfast.spark.job import Output
-    from holdfast.spark.pipeline_columns import COLUMNS
     from holdfast.spark.pipeline_file import located
     from holdfast.spark.preflight import check_machine, check_output, check_topics, open_source
     from holdfast.spark.progress import reporter_for
     from holdfast.spark.run_job import job_session
 
     for name in given["partition_by"]:
-        if name not in COLUMNS:
+        if name not in SCHEMA.names:
             raise ConfigurationError(
-                f"--partition-by {name}: there is no such column; there are {', '.join(COLUMNS)}"
+                f"--partition-by {name}: there is no such column; there are"
+                f" {', '.join(SCHEMA.names)}"
             )
     times = (given["from_time"], given["to_time"])
     from_ms, to_ms = (None if text is None else parse_time_ms(text) for text in times)

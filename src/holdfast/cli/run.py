@@ -45,6 +45,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def command(file: Path, options: tuple[str, ...], verbose: bool, **flags: Any) -> None:
     """Run the pipeline in FILE, a .toml file or a .py file.
 
+    Its tables are [source] and [output], and as they are wanted [dedup], [aggregate] or [timers],
+    [transform], [delta], [iceberg] and [spark]: docs/reference/pipeline.md has every key.
+
     SIGINT and SIGTERM end it after the micro-batch that runs; a second one ends it at once. It may
     be killed anywhere, and started again: source offsets, state and output become visible together.
     If its checkpoint is deleted, it goes on by what has landed.

@@ -25,11 +25,7 @@ from holdfast.keyed_state.pinned import Pinned, RunInfo
 from holdfast.keyed_state.task_site import TaskSite
 from holdfast.keyed_state.timers import may_be_due
 from holdfast.spark.exchange import Piece, halves, times, without_keys
-from holdfast.spark.job import Aggregation, Dedup, Operation, Timers
-
-ENTRY = "_entry"
-"""In what aggregates and timers give: the ledger number, which tells the newest row of a key."""
-DEADLINE = "deadline"
+from holdfast.spark.job import DEADLINE, ENTRY, Aggregation, Dedup, Operation, Timers
 
 _hash_buckets: StateCache[Bucket] = StateCache()
 _keyed_buckets: StateCache[KeyedBucket] = StateCache()
@@ -60,34 +56,64 @@ def work_on(
             return _timers(operation, site, pinned, pieces, now_ms)
 
 
-def _dedup(operation: Dedup, site: TaskSite, pinned: Pinned, pieces: list[Piece]) -> BucketDone:
-    output = [without_keys(piece.rows) for piece in pieces if piece.keyless]
-    free = sum(rows.num_rows for rows in output)
-    counts = {"rows": free, "kept": free, "keyless": free}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeysJudged:
+    """The fate of a bucket's rows under dedup; tables with the columns that were sent."""
+
+    kept: list[Any]
+    dropped: Any
+    diverted: Any
+    runs: Sequence[RunInfo] | None
+    counts: dict[str, int]
+    event_time_max_ms: int | None
+
+
+def judge(operation: Dedup, site: TaskSite, pinned: Pinned, pieces: list[Piece]) -> KeysJudged:
+    """Which rows of a bucket come out. Rows without a key do: nothing can be said of them."""
+    free = [without_keys(piece.rows) for piece in pieces if piece.keyless]
+    keyless = sum(rows.num_rows for rows in free)
     keyed = [piece.rows for piece in pieces if not piece.keyless]
     if not keyed:
-        return BucketDone(output=output, counts=counts)
+        return KeysJudged(
+            kept=free,
+            dropped=free[0].slice(0, 0),
+            diverted=free[0].slice(0, 0),
+            runs=None,
+            counts={"rows": keyless, "kept": keyless, "keyless": keyless},
+            event_time_max_ms=None,
+        )
     table = pa.concat_tables(keyed)
     done = run_dedup_task(
         site, pinned, _hash_buckets, halves(table), times(table), settings=operation.settings
     )
     judged = done.judged
     rows = without_keys(table)
-    output.append(rows.filter(pa.array(judged.keep)))
-    late = [rows.filter(pa.array(judged.late & ~judged.keep))] if judged.diverted else []
-    counts["rows"] += table.num_rows
-    counts["kept"] += judged.kept
-    return BucketDone(
-        output=output,
-        late=late,
+    is_diverted = judged.late & ~judged.keep
+    return KeysJudged(
+        kept=[*free, rows.filter(pa.array(judged.keep))],
+        dropped=rows.filter(pa.array(~judged.keep & ~is_diverted)),
+        diverted=rows.filter(pa.array(is_diverted)),
         runs=done.runs,
         counts={
-            **counts,
+            "rows": table.num_rows + keyless,
+            "kept": judged.kept + keyless,
+            "keyless": keyless,
             "duplicates": judged.duplicates,
             "late": judged.late_rows,
             "diverted": judged.diverted,
         },
         event_time_max_ms=done.event_time_max_ms,
+    )
+
+
+def _dedup(operation: Dedup, site: TaskSite, pinned: Pinned, pieces: list[Piece]) -> BucketDone:
+    judged = judge(operation, site, pinned, pieces)
+    return BucketDone(
+        output=judged.kept,
+        late=[judged.diverted] if judged.diverted.num_rows else [],
+        runs=judged.runs,
+        counts=judged.counts,
+        event_time_max_ms=judged.event_time_max_ms,
     )
 
 

@@ -16,6 +16,9 @@ from holdfast.landing.data_files import sink_id_problem
 
 BUCKETS_DEFAULT = 16
 FORMATS = ("parquet", "jsonl.zst")
+ENTRY = "_entry"
+"""In what aggregates and timers give: the ledger number, which tells the newest row of a key."""
+DEADLINE = "deadline"
 CLOCK_ALLOWANCE_MS = 3_600_000
 """How far past the wall clock an event time may move the watermark."""
 
@@ -29,7 +32,7 @@ class Output:
     sink_id: str
     format: str = "parquet"
     partition_by: tuple[str, ...] = ()
-    compression_level: int = 3
+    compression_level: int = 1
 
     def __post_init__(self) -> None:
         problem = sink_id_problem(self.sink_id)

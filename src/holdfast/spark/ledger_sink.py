@@ -17,18 +17,18 @@ from holdfast.keyed_state.dedup import LatePolicy
 from holdfast.keyed_state.pinned import (
     Pinned,
     RunInfo,
-    decode_pinned,
     encode_pinned,
     next_watermark,
     nothing_pinned,
-    refusal,
 )
 from holdfast.landing.ledger import Committed, Ledger
 from holdfast.landing.ledger_entry import Effects, Entry, MicroBatch, OutputFile
 from holdfast.landing.ledger_rules import AlreadyCommitted, Refusal, Refused
 from holdfast.spark.checkpoint import Checkpoint
 from holdfast.spark.exchange import SCHEMA_TEXT, TICK, Cutter
-from holdfast.spark.job import CLOCK_ALLOWANCE_MS, Aggregation, Job, Operation, Timers
+from holdfast.spark.job import CLOCK_ALLOWANCE_MS, Aggregation, Dedup, Job, Operation, Timers
+from holdfast.spark.job_state import StateRefused, state_before
+from holdfast.spark.keys_first import can_be_read_twice, dedup_reports, ranges_of, work_frame
 from holdfast.spark.rows import RANGE
 from holdfast.spark.tasks import (
     REPORT_TEXT,
@@ -87,8 +87,7 @@ class LedgerSink:
                     continue  # files were rewritten meanwhile: the same rows, on the newest entry
                 raise SinkRefused(outcome.message)
             self._note(outcome)
-            for follower in self._followers:
-                follower.catch_up(ledger)
+            self.catch_up()
             return
         raise SinkRefused(
             f"sink {self.job.output.sink_id}: other entries came between {OVERTAKEN_TRIES} times;"
@@ -107,6 +106,13 @@ class LedgerSink:
             )
         return self._ledger
 
+    def catch_up(self) -> None:
+        """Before the first micro-batch: a driver may have died between ledger and table, and no
+        record may come for long.
+        """
+        for follower in self._followers:
+            follower.catch_up(self.ledger())
+
     def _run(
         self, frame: "DataFrame", ledger: Ledger, batch: MicroBatch
     ) -> Committed | AlreadyCommitted | Refused:
@@ -120,30 +126,18 @@ class LedgerSink:
 
     def _pinned(self, head: Entry | None, frame: "DataFrame") -> Pinned | None:
         """The state that the newest entry names, and no other; refused where the job is another."""
+        schema = arrow_schema(frame)
+        found = state_before(self.job, head, schema)
+        if isinstance(found, StateRefused):
+            raise SinkRefused(found.message)
         operation = self.job.operation
-        state = head.state if head is not None else b""
-        sink_id = self.job.output.sink_id
-        if operation is None:
-            if state:
-                raise SinkRefused(
-                    f"sink {sink_id}: the ledger pins state, and the job now keeps none: put the"
-                    " pipeline back as it was, or give it a new sink id"
-                )
-            return None
-        if head is not None and not state:
-            raise SinkRefused(
-                f"sink {sink_id}: {head.n + 1} micro-batches were committed without state, and it"
-                " does not know their keys: give the pipeline a new sink id"
-            )
-        operator = operation.operator(_arrow_schema(frame))
-        if not state:
-            seed = worker().environment.random().getrandbits(SEED_BITS)
-            return nothing_pinned(operator, buckets=operation.buckets, hash_seed=seed)
-        pinned = decode_pinned(state)
-        problem = refusal(pinned, operator, sink_id=sink_id)
-        if problem is not None:
-            raise SinkRefused(problem)
-        return pinned
+        if found is not None or operation is None:
+            return found
+        return nothing_pinned(
+            operation.operator(schema),
+            buckets=operation.buckets,
+            hash_seed=worker().environment.random().getrandbits(SEED_BITS),
+        )
 
     def _effects(self, reports: list[TaskReport], pinned: Pinned | None) -> Effects:
         files: list[OutputFile] = []
@@ -188,10 +182,20 @@ class LedgerSink:
 
 def _reports(frame: "DataFrame", job: Job, number: int, pinned: Pinned | None) -> list[TaskReport]:
     """Run the tasks, and gather what they report."""
-    if job.operation is None or pinned is None:
+    operation = job.operation
+    if operation is None or pinned is None:
         done = _mapped(frame, partial(_in_task, WriteTask(job=job, number=number)), REPORT_TEXT)
+    elif isinstance(operation, Dedup) and frame.columns == [RANGE]:
+        ranges = ranges_of(frame)
+        if can_be_read_twice(ranges):
+            return dedup_reports(
+                frame.sparkSession, ranges, job, operation, number=number, pinned=pinned
+            )
+        done = _with_state(
+            work_frame(frame.sparkSession, [[r] for r in ranges]), job, operation, number, pinned
+        )
     else:
-        done = _with_state(frame, job, job.operation, number, pinned)
+        done = _with_state(frame, job, operation, number, pinned)
     return [decode_report(bytes(row[0])) for row in done.collect()]
 
 
@@ -232,7 +236,8 @@ def _columns_sent(operation: Operation) -> tuple[str, ...] | None:
             return None
 
 
-def _arrow_schema(frame: "DataFrame") -> Any:
+def arrow_schema(frame: "DataFrame") -> Any:
+    """The columns of a frame's rows, by Arrow."""
     from pyspark.sql.pandas import types
 
     if frame.columns == [RANGE]:

@@ -1,61 +1,125 @@
-"""Whether the columns that a pipeline speaks of can be there.
+"""Whether the columns that a pipeline speaks of can be there, and be used as it wants to.
 
-Pure. Owns the columns of the source, and the words about one that is missing. Must never judge
-values: what a column holds is found out when it is read.
+Pure. Owns the words about one that is missing or of the wrong type. Must never judge values: what
+a column holds is found out when it is read.
 """
 
 import difflib
 from collections.abc import Sequence
+from typing import Any
 
-from holdfast.spark.job import Dedup, Job
+from holdfast.columnar.arrow import pa
+from holdfast.keyed_state.aggregates import Function
+from holdfast.keyed_state.dedup import LatePolicy
+from holdfast.spark.job import DEADLINE, ENTRY, Aggregation, Dedup, Job, Timers
 from holdfast.spark.pipeline_tables import Origin
 from holdfast.spark.rows import HEADER_MARK, JSON_MARK
 
-COLUMNS: tuple[str, ...] = (
-    "key",
-    "value",
-    "topic",
-    "partition",
-    "offset",
-    "timestamp",
-    "timestampType",
-)
 HEADERS = "headers"
 
 
-def check_columns(job: Job, columns: Sequence[str], origin: Origin) -> None:
-    """Raise ConfigurationError where keys, times or folders are of a column that is not there."""
-    listed = ", ".join(columns)
+def check_columns(job: Job, schema: Any, origin: Origin) -> None:
+    """Raise ConfigurationError where a job wants a column that an Arrow schema has not."""
+    columns: list[str] = schema.names
+    match job.operation:
+        case Dedup(by=by, event_time=event_time):
+            for expression in by:
+                if not _is_key(expression, columns):
+                    raise origin.error(_no_key(expression, columns), "dedup", "by")
+            _check_time(event_time, schema, origin, "dedup")
+        case Aggregation(settings=settings, event_time=event_time):
+            _check_plain(settings.key_columns, schema, origin, "aggregate", "by")
+            for each in settings.aggregates:
+                if each.column is not None:
+                    place = ("aggregate", f"columns.{each.name}")
+                    _check_plain([each.column], schema, origin, *place)
+                    _check_sum(each.function, each.column, schema, origin, *place)
+            _check_time(event_time, schema, origin, "aggregate")
+        case Timers(by=by):
+            _check_plain(by, schema, origin, "timers", "by")
+        case None:
+            pass
+    _check_folders(job, columns, origin)
+
+
+def _check_folders(job: Job, columns: Sequence[str], origin: Origin) -> None:
+    written = _written(job, columns)
     for name in job.output.partition_by:
-        if name not in columns or name == HEADERS:
-            hint = _nearest(name, columns)
+        if name not in written or name == HEADERS:
             raise origin.error(
-                f"there is no column {name!r} to partition by{hint}; there are {listed}. Columns"
-                " of your own come from a [transform]",
+                f"there is no column {name!r} to partition by{_nearest(name, written)}; there are"
+                f" {', '.join(written)}. Columns of your own come from a [transform]",
                 "output",
                 "partition_by",
             )
-    dedup = job.operation
-    if not isinstance(dedup, Dedup):
-        return
-    for expression in dedup.by:
-        if not _is_there(expression, columns):
-            raise origin.error(_no_key(expression, columns), "dedup", "by")
-    time = dedup.event_time
-    if time is None:
-        return
-    if JSON_MARK in time or time.startswith(HEADER_MARK) or time in ("key", "value", "topic"):
+
+
+def _written(job: Job, columns: Sequence[str]) -> Sequence[str]:
+    """The columns of the files, before those of the path are taken out."""
+    match job.operation:
+        case Aggregation(settings=settings) if settings.late is LatePolicy.DIVERT:
+            # Late records are written as they came, into the same folders.
+            return settings.key_columns
+        case Aggregation(settings=settings):
+            names = [each.name for each in settings.aggregates]
+            return (*settings.key_columns, *names, ENTRY)
+        case Timers(by=by):
+            return (*by, ENTRY, DEADLINE)
+        case _:
+            return columns
+
+
+def _check_plain(names: Sequence[str], schema: Any, origin: Origin, table: str, key: str) -> None:
+    """Aggregates and timers are of columns alone: their output has them by name."""
+    columns: list[str] = schema.names
+    for name in names:
+        if name not in columns:
+            raise origin.error(
+                f"there is no column {name!r}{_nearest(name, columns)}; there are"
+                f" {', '.join(columns)}. Fields of a JSON value, and headers, become columns in a"
+                " [transform]",
+                table,
+                key,
+            )
+        if pa.types.is_nested(schema.field(name).type):
+            raise origin.error(
+                f"{name!r} is {schema.field(name).type}: make a plain column of it in a"
+                " [transform]",
+                table,
+                key,
+            )
+
+
+def _check_sum(
+    function: Function, name: str, schema: Any, origin: Origin, table: str, key: str
+) -> None:
+    kind = schema.field(name).type
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if function is Function.SUM and not is_number:
         raise origin.error(
-            f"{time!r} is text or bytes: event times must be a timestamp, or whole milliseconds"
-            ' since 1970. Use "timestamp", or make such a column in a [transform]',
-            "dedup",
+            f"{name!r} is {kind}, and a sum is of numbers: cast it in a [transform]", table, key
+        )
+
+
+def _check_time(name: str | None, schema: Any, origin: Origin, table: str) -> None:
+    if name is None:
+        return
+    columns: list[str] = schema.names
+    kind = schema.field(name).type if name in columns else None
+    is_text = kind is None and (JSON_MARK in name or name.startswith(HEADER_MARK))
+    is_time = kind is not None and (pa.types.is_timestamp(kind) or pa.types.is_integer(kind))
+    if is_text or (kind is not None and not is_time):
+        raise origin.error(
+            f"{name!r} is {kind or 'text or bytes'}: event times must be a timestamp, or whole"
+            ' milliseconds since 1970. Use "timestamp", or make such a column in a [transform]',
+            table,
             "event_time",
         )
-    if time not in columns:
-        raise origin.error(_no_key(time, columns), "dedup", "event_time")
+    if kind is None:
+        raise origin.error(_no_key(name, columns), table, "event_time")
 
 
-def _is_there(expression: str, columns: Sequence[str]) -> bool:
+def _is_key(expression: str, columns: Sequence[str]) -> bool:
     if expression in columns:
         return expression != HEADERS
     column, mark, field = expression.partition(JSON_MARK)

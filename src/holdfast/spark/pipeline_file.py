@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from holdfast.errors import CallError, ConfigurationError
-from holdfast.keyed_state.dedup import DedupSettings, LatePolicy
+from holdfast.columnar.schema import SCHEMA, SCHEMA_WITH_HEADERS
+from holdfast.errors import ConfigurationError
 from holdfast.landing.keys import DEFAULT_TEMPLATE
-from holdfast.spark.builder import duration_ms
 from holdfast.spark.chain_sink import LAYOUTS, Landing
-from holdfast.spark.job import BUCKETS_DEFAULT, FORMATS, Dedup, Job, Output
+from holdfast.spark.job import FORMATS, Dedup, Job, Operation, Output, Timers
 from holdfast.spark.kafka_options import client_options
+from holdfast.spark.operations import columns_of, duration_ms
 from holdfast.spark.options import Rows, SourceOptions, parse_options
-from holdfast.spark.pipeline_columns import COLUMNS, HEADERS, check_columns
+from holdfast.spark.pipeline_columns import check_columns
+from holdfast.spark.pipeline_steps import FOLLOWERS, followers_of, name_of, step_of
 from holdfast.spark.pipeline_tables import (
-    DedupTable,
     Origin,
     OutputTable,
     SparkTable,
@@ -29,13 +29,13 @@ from holdfast.spark.pipeline_tables import (
     TransformTable,
     check_tables,
     convert,
-    dotted,
-    option_text,
     read_toml,
     source_options,
+    texts_of,
     with_overrides,
 )
 from holdfast.spark.rows import HEADER_MARK
+from holdfast.spark.tables.follower import TableFollower
 from holdfast.spark.transform import FUNCTION, Transform, load_module, load_transform, options_in
 
 RECORDS_PER_TRIGGER = 1_000_000
@@ -63,17 +63,21 @@ class Trigger:
             return {"availableNow": True}
         return {"processingTime": f"{min(self.interval_ms, POLL_MS)} milliseconds"}
 
-    def source_options(self, given: Mapping[str, str]) -> dict[str, str]:
+    def source_options(self, given: Mapping[str, str], *, has_timers: bool) -> dict[str, str]:
         """What makes a micro-batch begin once in an interval, or earlier where a full one waits.
 
-        With Spark's own interval a backlog would be worked off by one micro-batch in each.
+        With Spark's own interval a backlog would be worked off by one micro-batch in each. Timers
+        are due without records, too.
         """
-        if self.interval_ms is None or self.interval_ms <= POLL_MS:
-            return {}
-        return {
-            "minOffsetsPerTrigger": given["maxOffsetsPerTrigger"],
-            "maxTriggerDelay": f"{self.interval_ms}ms",
-        }
+        names = {name.lower() for name in given}
+        more: dict[str, str] = {}
+        if has_timers and "tickinterval" not in names:
+            more["tickInterval"] = f"{self.interval_ms or POLL_MS}ms"
+        is_slow = self.interval_ms is not None and self.interval_ms > POLL_MS
+        if is_slow and names.isdisjoint(("minoffsetspertrigger", "maxtriggerdelay")):
+            more["minOffsetsPerTrigger"] = given["maxOffsetsPerTrigger"]
+            more["maxTriggerDelay"] = f"{self.interval_ms}ms"
+        return more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +91,8 @@ class PipelineFile:
     """The same, parsed."""
     sink: Job | Landing
     """Into files that a ledger names, or onto landing chains."""
+    tables: tuple[TableFollower, ...]
+    """What follows that ledger."""
     transform: Transform | None
     trigger: Trigger
     checkpoint: str
@@ -143,31 +149,28 @@ def _no_file(path: Path) -> str:
 def _built(path: Path, tables: dict[str, Table], origin: Origin) -> PipelineFile:
     output = convert(tables["output"], "output", OutputTable, origin)
     transform = _transform(tables, path, origin)
-    dedup_table = None
-    if "dedup" in tables:
-        dedup_table = convert(tables["dedup"], "dedup", DedupTable, origin)
-    dedup = _dedup(dedup_table, origin) if dedup_table is not None else None
-    source, options = _source(tables["source"], path, dedup, transform, origin)
+    operation = step_of(tables, origin)
+    source, options = _source(tables["source"], path, operation, transform, origin)
     to = _output_address(output.to, path, origin)
     sink: Job | Landing
-    if _is_chain(output, dedup, transform, origin):
+    if _is_chain(output, tables, operation, origin):
         sink = _landing(output, to, options, origin)
         name = f"chain-{path.stem}"
     else:
-        sink = Job(output=_ledgered(output, to, path, origin), operation=dedup)
+        sink = Job(output=_ledgered(output, to, path, origin), operation=operation)
         name = sink.output.sink_id
         if transform is None:
-            columns = (*COLUMNS, HEADERS) if options.include_headers else COLUMNS
-            check_columns(sink, columns, origin)
+            schema = SCHEMA_WITH_HEADERS if options.include_headers else SCHEMA
+            check_columns(sink, schema, origin)
     trigger = _trigger(output, origin)
-    if {"minoffsetspertrigger", "maxtriggerdelay"}.isdisjoint(n.lower() for n in source):
-        source |= trigger.source_options(source)
+    source |= trigger.source_options(source, has_timers=isinstance(operation, Timers))
     spark = convert(tables.get("spark", {}), "spark", SparkTable, origin)
     return PipelineFile(
         origin=origin,
         source=source,
         options=parse_options(source, streaming=True),
         sink=sink,
+        tables=_followers(tables, output, origin),
         transform=transform,
         trigger=trigger,
         checkpoint=_checkpoint(output, to, name, path, origin),
@@ -177,7 +180,11 @@ def _built(path: Path, tables: dict[str, Table], origin: Origin) -> PipelineFile
 
 
 def _source(
-    table: Table, path: Path, dedup: Dedup | None, transform: Transform | None, origin: Origin
+    table: Table,
+    path: Path,
+    operation: Operation | None,
+    transform: Transform | None,
+    origin: Origin,
 ) -> tuple[dict[str, str], SourceOptions]:
     given = source_options(table, origin)
     names = {name.lower(): name for name in given}
@@ -196,7 +203,7 @@ def _source(
     given["maxOffsetsPerTrigger"] = limit
     if transform is None:
         given["rows"] = Rows.RANGES.value
-        wanted = (*dedup.by, dedup.event_time or "") if dedup is not None else ()
+        wanted = operation.by if isinstance(operation, Dedup) else ()
         if "includeheaders" not in names and any(w.startswith(HEADER_MARK) for w in wanted):
             given["includeHeaders"] = "true"
     try:
@@ -216,28 +223,6 @@ def _names(message: str, option: str) -> bool:
     return re.search(rf"(?<![\w.]){re.escape(option.lower())}(?![\w.])", begins) is not None
 
 
-def _dedup(table: DedupTable, origin: Origin) -> Dedup:
-    spans: dict[str, int | None] = {}
-    for name, text in (("within", table.within), ("lateness", table.lateness)):
-        try:
-            spans[name] = duration_ms(text) if text is not None else None
-        except ConfigurationError as wrong:
-            raise origin.error(str(wrong), "dedup", name) from wrong
-    try:
-        return Dedup(
-            by=(table.by,) if isinstance(table.by, str) else tuple(table.by),
-            settings=DedupSettings(
-                within_ms=spans["within"],
-                lateness_ms=spans["lateness"],
-                late=LatePolicy(table.late),
-            ),
-            event_time=table.event_time,
-            buckets=BUCKETS_DEFAULT if table.buckets is None else table.buckets,
-        )
-    except CallError as wrong:
-        raise origin.error(str(wrong), "dedup") from wrong
-
-
 def _transform(tables: Mapping[str, Table], path: Path, origin: Origin) -> Transform | None:
     if "transform" not in tables:
         return None
@@ -253,14 +238,15 @@ def _transform(tables: Mapping[str, Table], path: Path, origin: Origin) -> Trans
 
 
 def _is_chain(
-    output: OutputTable, dedup: Dedup | None, transform: Transform | None, origin: Origin
+    output: OutputTable, tables: Mapping[str, Table], operation: Operation | None, origin: Origin
 ) -> bool:
     """Records as they are go onto chains, unless something is asked for that only a ledger has."""
-    for_ledger = {
-        "[dedup]": dedup,
-        "[transform]": transform,
+    for_ledger: dict[str, object] = {
+        f"[{name_of(operation)}]": operation,
+        "[transform]": tables.get("transform"),
         "partition_by": output.partition_by,
         "sink_id": output.sink_id,
+        **{f"[{name}]": tables.get(name) for name in FOLLOWERS},
     }
     asked = [name for name, value in for_ledger.items() if value is not None]
     mode = output.mode or ("ledger" if asked else "chain")
@@ -288,17 +274,30 @@ def _ledgered(output: OutputTable, to: str, path: Path, origin: Origin) -> Outpu
             " and must stay the same for as long as the pipeline goes on",
             "output",
         )
-    columns = output.partition_by or ()
     try:
         return Output(
             store=to,
             sink_id=output.sink_id,
             format=output.format,
-            partition_by=(columns,) if isinstance(columns, str) else tuple(columns),
+            partition_by=columns_of(output.partition_by),
         )
     except ConfigurationError as wrong:
         key = "format" if output.format not in FORMATS else "sink_id"
         raise origin.error(str(wrong), "output", key) from wrong
+
+
+def _followers(
+    tables: Mapping[str, Table], output: OutputTable, origin: Origin
+) -> tuple[TableFollower, ...]:
+    found = followers_of(tables, origin)
+    if found and output.format != "parquet":
+        raise origin.error(
+            f"a table names Parquet files, and the format is {output.format!r}: use"
+            ' format = "parquet", or remove the table',
+            "output",
+            "format",
+        )
+    return found
 
 
 def _landing(output: OutputTable, to: str, options: SourceOptions, origin: Origin) -> Landing:
@@ -368,7 +367,7 @@ def _checkpoint(output: OutputTable, to: str, name: str, path: Path, origin: Ori
 
 
 def _conf(spark: SparkTable, origin: Origin) -> dict[str, str]:
-    flat = {name: option_text(v, name, origin) for name, v in dotted("", spark.conf).items()}
+    flat = texts_of(spark.conf, "spark", "conf", origin)
     for name in flat:
         if not name.startswith("spark."):
             raise origin.error(

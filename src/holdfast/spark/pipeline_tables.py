@@ -36,6 +36,25 @@ class DedupTable(msgspec.Struct, frozen=True, kw_only=True):
     buckets: int | None = None
 
 
+class AggregateTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[aggregate]: running aggregates by key."""
+
+    by: str | list[str]
+    columns: dict[str, str]
+    event_time: str | None = None
+    forget_after: str | None = None
+    late: Literal["keep", "divert"] = "keep"
+    buckets: int | None = None
+
+
+class TimersTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[timers]: a row for each key that fell silent."""
+
+    by: str | list[str]
+    after: str
+    buckets: int | None = None
+
+
 class TransformTable(msgspec.Struct, frozen=True, kw_only=True):
     """[transform]: a function of yours between the source and the rest."""
 
@@ -55,6 +74,21 @@ class OutputTable(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: str | None = None
 
 
+class DeltaSection(msgspec.Struct, frozen=True, kw_only=True):
+    """[delta]: a Delta table that follows the ledger; it may be empty."""
+
+    storage_options: dict[str, Any] = {}
+
+
+class IcebergSection(msgspec.Struct, frozen=True, kw_only=True):
+    """[iceberg]: an Iceberg table that follows the ledger."""
+
+    table: str
+    catalog: str = "default"
+    properties: dict[str, Any] = {}
+    files_root: str | None = None
+
+
 class SparkTable(msgspec.Struct, frozen=True, kw_only=True):
     """[spark]: which Spark, and its settings."""
 
@@ -65,11 +99,22 @@ class SparkTable(msgspec.Struct, frozen=True, kw_only=True):
 TABLES: Mapping[str, type[msgspec.Struct] | None] = {
     "source": None,
     "dedup": DedupTable,
+    "aggregate": AggregateTable,
+    "timers": TimersTable,
     "transform": TransformTable,
     "output": OutputTable,
+    "delta": DeltaSection,
+    "iceberg": IcebergSection,
     "spark": SparkTable,
 }
 """[source] has the names of the source's options, which are checked there."""
+INNER: Mapping[str, tuple[str, ...]] = {
+    "aggregate": ("columns",),
+    "delta": ("storage_options",),
+    "iceberg": ("properties",),
+    "spark": ("conf",),
+}
+"""Keys that are tables themselves, with names of the user's."""
 
 
 def keys_of(table: str) -> tuple[str, ...]:
@@ -103,7 +148,7 @@ class Origin:
 
 def line_of(text: str, table: str, key: str | None) -> int | None:
     """The line of a key, or of its table where it has no key; None where it is not to be found."""
-    inside, of_table = "", None
+    inside, of_table, of_outer = "", None, None
     for number, line in enumerate(text.splitlines(), start=1):
         if (header := _HEADER.match(line)) is not None:
             inside = _plain(header[1])
@@ -113,7 +158,9 @@ def line_of(text: str, table: str, key: str | None) -> int | None:
             full = ".".join(part for part in (inside, _plain(found[1])) if part)
             if full.lower() == f"{table}.{key}".lower():
                 return number
-    return of_table
+            if full == f"{table}.{key.partition('.')[0]}":
+                of_outer = number
+    return of_outer or of_table
 
 
 def _plain(key: str) -> str:
@@ -214,7 +261,7 @@ def dotted(prefix: str, table: Table) -> Table:
     return flat
 
 
-def option_text(value: object, name: str, origin: Origin) -> str:
+def option_text(value: object, name: str, origin: Origin, *, table: str = "source") -> str:
     """A TOML value as the text that an option has."""
     match value:
         case bool():
@@ -230,14 +277,22 @@ def option_text(value: object, name: str, origin: Origin) -> str:
         case datetime.datetime() if value.tzinfo is not None:
             return str(round(value.timestamp() * 1000))
         case datetime.datetime():
-            raise origin.error(f"{value} has no time zone: write {value}Z", "source", name)
+            raise origin.error(f"{value} has no time zone: write {value}Z", table, name)
         case _:
             pass
     raise origin.error(
         f"{value!r} cannot be an option: use text, a whole number, true, false or a list of texts",
-        "source",
+        table,
         name,
     )
+
+
+def texts_of(inner: Table, table: str, key: str, origin: Origin) -> dict[str, str]:
+    """A table of settings inside a table, by their full names and as texts."""
+    return {
+        name: option_text(value, f"{key}.{name}", origin, table=table)
+        for name, value in dotted("", inner).items()
+    }
 
 
 def with_overrides(
@@ -260,9 +315,10 @@ def with_overrides(
         if table not in TABLES:
             raise ConfigurationError(f"--option {name}: {_unknown_table(table, is_table=True)}")
         place = changed.setdefault(table, {})
-        if table == "spark" and key.startswith("conf."):
-            conf = dotted("", cast(Table, place.get("conf", {})))
-            place["conf"] = {**conf, key.removeprefix("conf."): value}
+        within, inner_dot, inner = key.partition(".")
+        if inner_dot and within in INNER.get(table, ()):
+            known = dotted("", cast(Table, place.get(within, {})))
+            place[within] = {**known, inner: value}
         else:
             _forget(place, key)
             place[key] = value if table == "source" else _value(value)

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from holdfast.client.cluster import Cluster
 from holdfast.client.refusals import BrokerUnavailable
+from holdfast.columnar.schema import SCHEMA_WITH_HEADERS
 from holdfast.environment import Environment, process_variables
 from holdfast.errors import ConfigurationError, HoldfastError
-from holdfast.keyed_state.pinned import decode_pinned, refusal
 from holdfast.landing import blocking
 from holdfast.landing.chain import Chain
 from holdfast.landing.keys import KeyTemplate
@@ -26,7 +26,8 @@ from holdfast.spark import offsets
 from holdfast.spark.chain_sink import Landing
 from holdfast.spark.inputs import Input, Offsets, TopicPartition
 from holdfast.spark.java import find_java
-from holdfast.spark.job import Dedup, Job
+from holdfast.spark.job import Job
+from holdfast.spark.job_state import StateRefused, state_before
 from holdfast.spark.kafka_options import ClientOptions, client_options, tls_context
 from holdfast.spark.options import EARLIEST, SourceOptions, Subscribe
 from holdfast.spark.pipeline_file import PipelineFile, is_local_address, local_path
@@ -91,7 +92,9 @@ def check_pipeline(pipeline: PipelineFile) -> Ready:
         check_output(sink.store)
         return Ready(source=source, partitions=partitions, head=None)
     head = ledger_head(sink.output.store, sink.output.sink_id)
-    _check_state(sink, head)
+    _check_state(pipeline, sink, head)
+    for table in pipeline.tables:
+        table.check(sink.output.store)
     return Ready(source=source, partitions=partitions, head=head)
 
 
@@ -202,14 +205,12 @@ def read_store(url: str, look: Callable[[Store, Environment], Coroutine[Any, Any
     return blocking.run(whole())
 
 
-def _check_state(job: Job, head: Entry | None) -> None:
-    """Refuse a dedup that is not the one that the ledger's state was made by."""
-    if not isinstance(job.operation, Dedup) or head is None or not head.state:
-        return
-    operator = job.operation.operator(None)
-    problem = refusal(decode_pinned(head.state), operator, sink_id=job.output.sink_id)
-    if problem is not None:
-        raise ConfigurationError(problem)
+def _check_state(pipeline: PipelineFile, job: Job, head: Entry | None) -> None:
+    """Refuse a step that is not the one that the ledger's state was made by."""
+    schema = SCHEMA_WITH_HEADERS if pipeline.transform is None else None
+    found = state_before(job, head, schema)
+    if isinstance(found, StateRefused):
+        raise ConfigurationError(found.message)
 
 
 def resume(pipeline: PipelineFile, ready: Ready) -> Resume | None:

@@ -12,7 +12,11 @@ from holdfast.errors import CorruptObject
 from holdfast.spark import offsets
 
 CLEAR_LINE = "\r\x1b[2K"
-SUMMED = ("rows", "kept", "duplicates", "late", "diverted", "keyless")
+GAUGES = ("state_rows", "state_bytes")
+"""Of the newest micro-batch; all other counts add up."""
+
+SHOWN = ("kept", "duplicates", "updated", "fired")
+"""What a summary says by the names of the counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +26,7 @@ class BatchDone:
     batch_id: int
     seconds: float
     counts: Mapping[str, int]
-    """rows, kept, duplicates, late, diverted, keyless, and the size of the state."""
+    """As the ledger entry has them: rows, kept, duplicates, late, ..., and the state's size."""
     files: int
     was_known: bool = False
     """It had been committed before: a replay, which changed nothing."""
@@ -52,8 +56,8 @@ class Totals:
         self.files += done.files
         self.seconds += done.seconds
         for name, number in done.counts.items():
-            is_sum = name in SUMMED
-            self.counts[name] = self.counts.get(name, 0) + number if is_sum else number
+            before = 0 if name in GAUGES else self.counts.get(name, 0)
+            self.counts[name] = before + number
 
 
 class Reporter(Protocol):
@@ -150,8 +154,9 @@ def _facts(done: BatchDone, totals: Totals) -> list[str]:
         parts.append(f"lag {totals.lag:,} records")
     if "duplicates" in done.counts:
         parts.append(f"{done.counts['duplicates']:,} duplicates")
-    if done.counts.get("late"):
-        parts.append(f"{done.counts['late']:,} late")
+    for name, words in (("updated", "keys updated"), ("fired", "timers fired"), ("late", "late")):
+        if done.counts.get(name):
+            parts.append(f"{done.counts[name]:,} {words}")
     if "state_rows" in done.counts:
         parts.append(f"state {done.counts['state_rows']:,} rows")
     return parts
@@ -167,9 +172,8 @@ def rate(rows: int, seconds: float) -> str:
 def summary(totals: Totals) -> list[tuple[str, str]]:
     """The end of a run, as lines of a name and a text."""
     counts = totals.counts
-    lines = [("rows in", f"{counts.get('rows', 0):,}"), ("kept", f"{counts.get('kept', 0):,}")]
-    if "duplicates" in counts:
-        lines.append(("duplicates", f"{counts['duplicates']:,}"))
+    lines = [("rows in", f"{counts.get('rows', 0):,}")]
+    lines += [(name, f"{counts[name]:,}") for name in SHOWN if name in counts]
     if "late" in counts:
         diverted = counts.get("diverted", 0)
         text = f"{counts['late']:,}"

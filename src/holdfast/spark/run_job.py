@@ -15,10 +15,11 @@ from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.spark.chain_sink import ChainSink, Landing
 from holdfast.spark.checkpoint import open_checkpoint
 from holdfast.spark.checkpoint_folder import CheckpointFolder
-from holdfast.spark.job import Dedup, Job
-from holdfast.spark.ledger_sink import LedgerSink
+from holdfast.spark.job import Aggregation, Dedup, Job, Operation, Timers
+from holdfast.spark.ledger_sink import LedgerSink, arrow_schema
 from holdfast.spark.pipeline_columns import check_columns
 from holdfast.spark.pipeline_file import STARTS, PipelineFile
+from holdfast.spark.pipeline_steps import name_of
 from holdfast.spark.preflight import Ready, Resume, resume
 from holdfast.spark.progress import BatchDone, Reporter, Totals, lag_of, running_line
 from holdfast.spark.query_failure import failure_of
@@ -166,13 +167,12 @@ def described(
     if isinstance(sink, Landing):
         lines.append(("output", f"{sink.store}: chains of {sink.template}, {sink.format}"))
     else:
-        if isinstance(sink.operation, Dedup):
-            span = sink.operation.settings.within_ms
-            within = "for ever" if span is None else f"within {span / 1000:,.0f} s"
-            lines.append(("dedup", f"by {', '.join(sink.operation.by)}, {within}"))
+        if sink.operation is not None:
+            lines.append((name_of(sink.operation) or "", step_text(sink.operation)))
         output = sink.output
         folders = f", in folders of {', '.join(output.partition_by)}" if output.partition_by else ""
         lines.append(("output", f"{output.store}: sink {output.sink_id}, {output.format}{folders}"))
+    lines += [("table", str(table)) for table in pipeline.tables]
     interval = pipeline.trigger.interval_ms
     when = "once" if interval is None else f"each {interval / 1000:,.3g} s"
     lines.append(("trigger", f"{when}, at most {options.offsets_per_trigger_max:,} records"))
@@ -182,6 +182,22 @@ def described(
         begin = begin_text(where_to_begin(pipeline, ready, folder), folder)
     lines.append(("begin", begin))
     return lines
+
+
+def step_text(operation: Operation) -> str:
+    """What a stateful step does, for a person."""
+    by = ", ".join(operation.by)
+    match operation:
+        case Dedup(settings=settings):
+            span = settings.within_ms
+            return f"by {by}, {'for ever' if span is None else f'within {span / 1000:,.0f} s'}"
+        case Aggregation(settings=settings):
+            names = ", ".join(each.name for each in settings.aggregates)
+            span = settings.idle_ms
+            kept = "for ever" if span is None else f"forgotten after {span / 1000:,.0f} s"
+            return f"{names} by {by}, {kept}"
+        case Timers(settings=settings):
+            return f"a row for each {by} without events for {settings.after_ms / 1000:,.3g} s"
 
 
 def offsets_text(ready: Ready) -> str:
@@ -215,8 +231,9 @@ class Run:
         if isinstance(pipeline.sink, Landing):
             sink = ChainSink(pipeline.sink)
         else:
-            sink = LedgerSink(pipeline.sink, open_checkpoint(spark, pipeline.checkpoint))
-            sink.ledger()
+            checkpoint = open_checkpoint(spark, pipeline.checkpoint)
+            sink = LedgerSink(pipeline.sink, checkpoint, followers=pipeline.tables)
+            sink.catch_up()
         self._sink = StoppableSink(sink, environment)
         writer = frame.writeStream.foreachBatch(self._sink)
         writer = writer.option("checkpointLocation", pipeline.checkpoint)
@@ -311,5 +328,5 @@ def _frame(spark: "SparkSession", pipeline: PipelineFile, begin: Resume | None) 
             f"{pipeline.transform}: {type(wrong).__name__}: {str(wrong).splitlines()[0]}"
         ) from wrong
     if isinstance(pipeline.sink, Job):
-        check_columns(pipeline.sink, frame.columns, pipeline.origin)
+        check_columns(pipeline.sink, arrow_schema(frame), pipeline.origin)
     return frame

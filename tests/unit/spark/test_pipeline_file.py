@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ConfigurationError
+from holdfast.keyed_state.aggregates import Aggregate, Function
 from holdfast.keyed_state.dedup import LatePolicy
 from holdfast.spark.chain_sink import Landing
-from holdfast.spark.job import Dedup, Job
+from holdfast.spark.job import Aggregation, Dedup, Job, Timers
 from holdfast.spark.options import AtTimestamp, End, Rows, Subscribe
 from holdfast.spark.pipeline_file import RECORDS_PER_TRIGGER, PipelineFile, read_pipeline
 
@@ -20,6 +21,16 @@ subscribe = "orders"
 DEDUP = """
 [dedup]
 by = "value.$.id"
+"""
+AGGREGATE = """
+[aggregate]
+by = "key"
+columns = { orders = "count", newest = "max(offset)" }
+"""
+TIMERS = """
+[timers]
+by = "key"
+after = "1 minute"
 """
 OUTPUT = """
 [output]
@@ -95,6 +106,74 @@ buckets = 4
     assert pipeline.checkpoint == "/data/lake.checkpoints/orders"
     assert (pipeline.master, pipeline.conf) == ("local[2]", {"spark.driver.memory": "2g"})
     assert pipeline.options.selection == Subscribe(("orders",))
+
+
+def test_aggregates_are_read_with_all_that_the_builder_has(folder: Folder):
+    text = (
+        SOURCE
+        + """
+[aggregate]
+by = ["topic", "key"]
+event_time = "timestamp"
+forget_after = "7 days"
+late = "divert"
+buckets = 4
+[aggregate.columns]
+orders = "count"
+named = "COUNT( key )"
+last_value = "last(value)"
+"""
+        + OUTPUT
+    )
+    found = job_of(folder.read(text)).operation
+    assert isinstance(found, Aggregation)
+    assert found.by == ("topic", "key")
+    assert found.settings.aggregates == (
+        Aggregate(name="orders", function=Function.COUNT),
+        Aggregate(name="named", function=Function.COUNT, column="key"),
+        Aggregate(name="last_value", function=Function.LAST, column="value"),
+    )
+    assert (found.event_time, found.buckets) == ("timestamp", 4)
+    assert found.settings.idle_ms == 7 * 86_400_000
+    assert found.settings.late is LatePolicy.DIVERT
+    changed = folder.read(text, "aggregate.columns.orders=count(value)")
+    operation = job_of(changed).operation
+    assert isinstance(operation, Aggregation)
+    assert operation.settings.aggregates[0].column == "value"
+
+
+def test_timers_are_looked_at_as_often_as_the_trigger_says_without_any_record(folder: Folder):
+    pipeline = folder.read(SOURCE + TIMERS + OUTPUT + 'trigger = "5 seconds"\n')
+    found = job_of(pipeline).operation
+    assert isinstance(found, Timers)
+    assert (found.by, found.settings.after_ms) == (("key",), 60_000)
+    assert pipeline.options.tick_ms == 5_000
+    own = folder.read(SOURCE + 'tickInterval = "300ms"\n' + TIMERS + OUTPUT)
+    assert own.options.tick_ms == 300
+    assert folder.read(SOURCE + TIMERS + OUTPUT + 'trigger = "once"\n').options.tick_ms == 1_000
+    assert folder.read(SOURCE + DEDUP + OUTPUT).options.tick_ms is None
+
+
+def test_tables_follow_the_ledger_of_the_output(folder: Folder):
+    iceberg = '[iceberg]\ntable = "lake.orders"\nproperties.s3.endpoint = "http://h:1"\n'
+    pipeline = folder.read(SOURCE + OUTPUT + "[delta]\n" + iceberg)
+    assert [str(table) for table in pipeline.tables] == [
+        "Delta, in the folder of the sink",
+        "Iceberg lake.orders, in the catalog default",
+    ]
+    assert job_of(pipeline).operation is None
+    assert folder.read(SOURCE + OUTPUT).tables == ()
+
+
+def test_folders_are_of_columns_that_the_step_gives(folder: Folder):
+    def by(step: str, column: str) -> str:
+        return SOURCE + step + OUTPUT + f'partition_by = "{column}"\n'
+
+    assert job_of(folder.read(by(AGGREGATE, "orders"))).output.partition_by == ("orders",)
+    assert job_of(folder.read(by(TIMERS, "deadline"))).output.partition_by == ("deadline",)
+    assert "there are key, orders, newest, _entry" in folder.refusal(by(AGGREGATE, "topic"))
+    diverted = AGGREGATE + 'event_time = "timestamp"\nforget_after = "1 day"\nlate = "divert"\n'
+    assert "there are key. " in folder.refusal(by(diverted, "orders"))
 
 
 def test_defaults_are_safe_for_a_first_run_over_a_large_topic(folder: Folder):
@@ -259,6 +338,54 @@ def pipeline(frame):
         (SOURCE + DEDUP + "window = '1 day'\n" + OUTPUT, ["line 8", "'window'", "within"]),
         (SOURCE + DEDUP + "buckets = 0\n" + OUTPUT, ["[dedup]", "buckets"]),
         (SOURCE + DEDUP + "trigger = 'once'\n" + OUTPUT, ["line 8", "belongs below [output]"]),
+        (SOURCE + DEDUP + AGGREGATE + OUTPUT, ["line 9: [aggregate]", "[dedup]", "one stateful"]),
+        (SOURCE + TIMERS + "[aggregate]\n" + OUTPUT, ["[timers]", "[aggregate]", "one stateful"]),
+        (SOURCE + "[aggregates]\n" + OUTPUT, ["did you mean [aggregate]?"]),
+        (SOURCE + "[timer]\nby = 'key'\n" + OUTPUT, ["did you mean [timers]?"]),
+        (SOURCE + AGGREGATE + "forget = '1 day'\n" + OUTPUT, ["line 9", "'forget'"]),
+        (SOURCE + AGGREGATE.replace("by", "key") + OUTPUT, ["line 7", "'key'"]),
+        (SOURCE + AGGREGATE.replace('"key"', '"kye"') + OUTPUT, ["line 7", "did you mean 'key'?"]),
+        (
+            SOURCE + AGGREGATE.replace('"key"', '"value.$.id"') + OUTPUT,
+            ["line 7", "[aggregate] by", "JSON", "[transform]"],
+        ),
+        (
+            SOURCE + AGGREGATE.replace("max(offset)", "summ(offset)") + OUTPUT,
+            ["[aggregate]", "no 'summ'", "did you mean 'sum'?"],
+        ),
+        (
+            SOURCE + AGGREGATE.replace("max(offset)", "max offset") + OUTPUT,
+            ["line 8", "columns.newest", '"sum(amount)"'],
+        ),
+        (SOURCE + AGGREGATE.replace("(offset)", "") + OUTPUT, ["'newest'", "max needs a column"]),
+        (
+            SOURCE + AGGREGATE.replace("max(offset)", "max(ofset)") + OUTPUT,
+            ["line 8", "columns.newest", "did you mean 'offset'?"],
+        ),
+        (
+            SOURCE + AGGREGATE.replace("max(offset)", "sum(value)") + OUTPUT,
+            ["line 8", "columns.newest", "binary", "sum is of numbers"],
+        ),
+        (SOURCE + AGGREGATE.replace("newest", "key") + OUTPUT, ["[aggregate]", "must differ"]),
+        (SOURCE + AGGREGATE.replace("newest", "_entry") + OUTPUT, ["'_entry'", "rename yours"]),
+        (SOURCE + AGGREGATE + "forget_after = '1 day'\n" + OUTPUT, ["[aggregate]", "event_time"]),
+        (
+            SOURCE + AGGREGATE + "forget_after = 'soon'\n" + OUTPUT,
+            ["line 9", "forget_after", "duration"],
+        ),
+        (
+            SOURCE + "includeHeaders = true\n" + TIMERS.replace('"key"', '"headers"') + OUTPUT,
+            ["[timers] by", "plain column"],
+        ),
+        (SOURCE + TIMERS.replace("1 minute", "0s") + OUTPUT, ["[timers]", "after_ms is 0"]),
+        (SOURCE + TIMERS.replace("1 minute", "1") + OUTPUT, ["line 8", "[timers] after"]),
+        (SOURCE + "[timers]\nby = 'key'\n" + OUTPUT, ["line 5", "the key 'after' is missing"]),
+        (SOURCE + AGGREGATE + OUTPUT + "mode = 'chain'\n", ["[aggregate] needs", '"ledger"']),
+        (SOURCE + OUTPUT + "mode = 'chain'\n[delta]\n", ["needs mode"]),
+        (SOURCE + OUTPUT + "format = 'jsonl.zst'\n[delta]\n", ["line 9", "Parquet"]),
+        (SOURCE + OUTPUT + "[iceberg]\n", ["line 9", "the key 'table' is missing"]),
+        (SOURCE + OUTPUT + "[iceberg]\ntable = 'orders'\n", ["line 10", "namespace.table"]),
+        (SOURCE + OUTPUT + "[iceberg]\ntabel = 'a.b'\n", ["line 10", "did you mean 'table'?"]),
         (SOURCE + OUTPUT + "partition_by = ['day']\n", ["line 9", "'day'", "transform"]),
         (SOURCE + OUTPUT + "trigger = 'often'\n", ["line 9", "trigger", "once"]),
         (SOURCE + OUTPUT + "format = 'csv'\n", ["line 9", "format", "parquet"]),

@@ -7,13 +7,12 @@ import click
 import pytest
 
 from holdfast.cli import backfill, run
+from holdfast.spark.operations import FUNCTIONS
 from holdfast.spark.options import NAMES
 from holdfast.spark.pipeline_tables import TABLES, keys_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "pipeline.md"
-NOT_FOR_FILES = {
-    *("rows", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "tickInterval")
-}
+NOT_FOR_FILES = {"rows", "where", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"}
 
 
 def sections() -> dict[str, str]:
@@ -30,6 +29,12 @@ def names_in(section: str) -> set[str]:
 @pytest.mark.parametrize("table", [table for table in TABLES if table != "source"])
 def test_every_key_is_on_the_page_and_no_other(table: str):
     assert names_in(sections()[f"`[{table}]`"]) == set(keys_of(table))
+
+
+def test_every_function_of_aggregates_is_on_the_page():
+    found = re.search(r"the functions are ([^.]+)\.", sections()["`[aggregate]`"])
+    assert found is not None
+    assert set(re.findall(r"`(\w+)`", found[1])) == set(FUNCTIONS)
 
 
 def test_every_option_of_the_source_is_on_the_page_and_no_other():

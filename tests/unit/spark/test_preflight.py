@@ -8,23 +8,28 @@ import pytest
 from tests.peers.process import free_port
 from tests.unit.spark.stores import TOPIC, change, made
 
+from holdfast.columnar.schema import SCHEMA_WITH_HEADERS
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError, RetryError
+from holdfast.keyed_state.pinned import encode_pinned, nothing_pinned
 from holdfast.landing.ledger import Committed, Ledger
 from holdfast.landing.ledger_entry import Effects, MicroBatch, SourceRange
 from holdfast.spark import offsets
 from holdfast.spark.checkpoint_folder import local_folder
+from holdfast.spark.job import Job
 from holdfast.spark.offsets import SourceOffset
 from holdfast.spark.pipeline_file import PipelineFile, read_pipeline
 from holdfast.spark.preflight import Ready, check_pipeline, resume
 from holdfast.store.directory import DirectoryStore
 
 
-def pipeline(folder: Path, *overrides: str, store: str = "log", sink_id: str = "s") -> PipelineFile:
+def pipeline(
+    folder: Path, *overrides: str, store: str = "log", sink_id: str = "s", more: str = ""
+) -> PipelineFile:
     file = folder / "p.toml"
     sink = f'sink_id = "{sink_id}"\n' if sink_id else ""
     file.write_text(
-        f'[source]\nstore = "{store}"\nsubscribe = "{TOPIC}"\n[output]\nto = "lake"\n{sink}'
+        f'[source]\nstore = "{store}"\nsubscribe = "{TOPIC}"\n[output]\nto = "lake"\n{sink}{more}'
     )
     return read_pipeline(file, overrides)
 
@@ -90,6 +95,46 @@ def test_without_a_checkpoint_a_run_goes_on_at_the_ledgers_position(tmp_path: Pa
     # What the ledger does not know begins at its earliest offset.
     assert json.loads(found.starting_offsets()) == {TOPIC: {"0": 20, "1": -2}}
     assert "entry 0" in found.by
+
+
+DEDUP = '[dedup]\nby = "key"\n'
+AGGREGATE = '[aggregate]\nby = "key"\ncolumns = { orders = "count" }\n'
+
+
+def state_of(wanted: PipelineFile) -> bytes:
+    """What the first micro-batch of a pipeline pins."""
+    assert isinstance(wanted.sink, Job)
+    assert wanted.sink.operation is not None
+    operator = wanted.sink.operation.operator(SCHEMA_WITH_HEADERS)
+    return encode_pinned(nothing_pinned(operator, buckets=2, hash_seed=1))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        (DEDUP, AGGREGATE, r"was made by 'dedup', and the pipeline now has 'aggregate'"),
+        (AGGREGATE, AGGREGATE.replace("count", "max(offset)"), "made by another 'aggregate'"),
+        (DEDUP, "", "pins state, and the job now keeps none"),
+        ("", DEDUP, "1 micro-batches were committed without state"),
+    ],
+)
+def test_a_step_that_is_not_the_one_that_made_the_state_is_refused_before_a_spark_starts(
+    tmp_path: Path, before: str, now: str, words: str
+):
+    made(tmp_path / "log", lambda b: b.fill(2))
+    first = pipeline(tmp_path, more=before)
+    state = state_of(first) if before else b""
+    commit(tmp_path, check_pipeline(first), 20, state=state)
+    assert check_pipeline(first).head is not None
+    with pytest.raises(ConfigurationError, match=words):
+        check_pipeline(pipeline(tmp_path, more=now))
+
+
+def test_a_catalog_that_nobody_described_is_told_before_a_spark_starts(tmp_path: Path):
+    made(tmp_path / "log")
+    wanted = pipeline(tmp_path, more='[iceberg]\ntable = "a.b"\ncatalog = "nowhere"\n')
+    with pytest.raises(ConfigurationError, match="the catalog 'nowhere' cannot be loaded"):
+        check_pipeline(wanted)
 
 
 def test_a_topic_that_was_created_again_is_no_continuation(tmp_path: Path):

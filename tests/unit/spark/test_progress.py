@@ -47,6 +47,21 @@ def test_counts_add_up_and_the_state_is_the_newest():
     assert lines["lag"] == "7 records"
 
 
+def test_what_aggregates_and_timers_give_is_summed_up_too():
+    totals = Totals()
+    for batch_id in range(2):
+        counts = {"rows": 10, "updated": 3, "late": 0, "diverted": 0, "state_rows": 5}
+        aggregated = BatchDone(batch_id=batch_id, seconds=0.5, counts=counts, files=1)
+        totals.add(aggregated)
+        assert "3 keys updated" in batch_line(aggregated, totals)
+    lines = dict(summary(totals))
+    assert (lines["updated"], lines["rows in"]) == ("6", "20")
+    assert "kept" not in lines
+    totals = Totals()
+    totals.add(BatchDone(batch_id=0, seconds=0.5, counts={"rows": 0, "fired": 4}, files=1))
+    assert dict(summary(totals))["fired"] == "4"
+
+
 def test_a_line_has_rate_lag_time_state_and_duplicates():
     totals = Totals(lag=1_234)
     totals.add(done())

@@ -50,6 +50,12 @@ class DeltaTable(TableFollower):
         uri = f"{place.root}/{data_prefix(ledger.sink_id)}".rstrip("/")
         return _Delta(self._library, uri, ledger.sink_id, options)
 
+    def __str__(self) -> str:
+        return "Delta, in the folder of the sink"
+
+    def check(self, store_url: str) -> None:
+        place_of(store_url)
+
 
 def _deltalake() -> Any:
     try:

@@ -102,6 +102,10 @@ class TableFollower:
         """The table for the sink of a ledger."""
         raise NotImplementedError
 
+    def check(self, store_url: str) -> None:
+        """Raise ConfigurationError where the sinks of a store cannot be followed; reads only."""
+        raise NotImplementedError
+
     def catch_up(self, ledger: Ledger) -> None:
         """Carry over all entries that the table does not hold; to call it again does no harm."""
         head = ledger.head

@@ -25,7 +25,7 @@ from holdfast.spark.tables.follower import (
     TableRefused,
     TableUnavailable,
 )
-from holdfast.spark.tables.places import place_of
+from holdfast.spark.tables.places import Place, place_of
 
 SINK_ID, NUMBER = "holdfast.sink-id", "holdfast.n"
 POSITION = "holdfast.position."
@@ -63,23 +63,37 @@ class IcebergTable(TableFollower):
 
     def bind(self, ledger: Ledger) -> Table:
         place = place_of(ledger.store.url)
+        catalog = self._open_catalog(place)
+        default_root = f"file://{place.root}" if place.is_local else place.root
+        root = (self._files_root or default_root).rstrip("/")
+        name = follower_name("iceberg", self._catalog, self._identifier)
+        return _Iceberg(catalog, self._identifier, ledger.sink_id, root, name)
+
+    def __str__(self) -> str:
+        return f"Iceberg {self._identifier}, in the catalog {self._catalog}"
+
+    def check(self, store_url: str) -> None:
+        # A catalog in a database would make its tables when it is opened.
+        self._open_catalog(place_of(store_url), init_catalog_tables="false")
+
+    def _open_catalog(self, place: Place, **more: str) -> Any:
         if place.root.startswith("az://") and self._files_root is None:
             raise ConfigurationError(
-                f"{ledger.store.url}: pyiceberg writes Azure addresses in another way: give"
+                f"{place.root}: pyiceberg writes Azure addresses in another way: give"
                 ' files_root="abfss://container@account.dfs.core.windows.net/prefix"'
             )
-        default_root = f"file://{place.root}" if place.is_local else place.root
-        properties = {**place.iceberg_properties, **self._properties}
+        properties = {**place.iceberg_properties, **self._properties, **more}
         try:
-            catalog = _library("pyiceberg.catalog").load_catalog(self._catalog, **properties)
+            return _library("pyiceberg.catalog").load_catalog(self._catalog, **properties)
         except ValueError as error:
             raise ConfigurationError(
                 f"the catalog {self._catalog!r} cannot be loaded: {error}; describe it in"
                 " pyiceberg's configuration, or by properties"
             ) from error
-        root = (self._files_root or default_root).rstrip("/")
-        name = follower_name("iceberg", self._catalog, self._identifier)
-        return _Iceberg(catalog, self._identifier, ledger.sink_id, root, name)
+        except Exception as error:
+            raise TableUnavailable(
+                f"the catalog {self._catalog!r} does not answer: {type(error).__name__}: {error}"
+            ) from error
 
 
 def _library(module: str) -> Any:

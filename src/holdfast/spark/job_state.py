@@ -1,0 +1,47 @@
+"""The state that a job goes on from: what the newest ledger entry pins, or why it may not be had.
+
+Pure. Owns the comparison of a job with what made the state. Must never make state, nor look into a
+store.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.keyed_state.pinned import Pinned, decode_pinned, refusal
+from holdfast.landing.ledger_entry import Entry
+from holdfast.spark.job import Dedup, Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateRefused:
+    """The job and the ledger do not go together."""
+
+    message: str
+
+
+def state_before(job: Job, head: Entry | None, schema: Any) -> Pinned | StateRefused | None:
+    """The state that a head pins for a job; None where nothing is remembered yet.
+
+    `schema` is of the rows that come in, by Arrow; None where it is not known yet, and then types
+    are not compared.
+    """
+    operation, sink_id = job.operation, job.output.sink_id
+    if head is None:
+        return None
+    if operation is None:
+        if not head.state:
+            return None
+        return StateRefused(
+            message=f"sink {sink_id}: the ledger pins state, and the job now keeps none: put the"
+            " pipeline back as it was, or give it a new sink id"
+        )
+    if not head.state:
+        return StateRefused(
+            message=f"sink {sink_id}: {head.n + 1} micro-batches were committed without state, and"
+            " it does not know their keys: give the pipeline a new sink id"
+        )
+    pinned = decode_pinned(head.state)
+    if schema is None and not isinstance(operation, Dedup):
+        return pinned
+    problem = refusal(pinned, operation.operator(schema), sink_id=sink_id)
+    return pinned if problem is None else StateRefused(message=problem)
