@@ -1,6 +1,7 @@
 """Batch queries through a real Spark, on a directory store and on its broker: the same rows."""
 
 import pickle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 
 
-def read(spark: Any, where: dict[str, str], topic: str, **options: str) -> Any:
+def read(spark: Any, where: dict[str, str], topic: str, /, **options: str) -> Any:
     reader = spark.read.format("holdfast").options(**where).option("subscribe", topic)
     return reader.options(**options).load()
 
@@ -92,6 +93,77 @@ def test_a_filter_hides_no_row_from_a_later_use_of_the_same_frame(
         assert halves.count() == 7
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+MOMENT_MS = 1_700_000_000_000
+"""2023-11-14 22:13:20 in UTC."""
+
+
+def fill_with_times_up_and_down(topics: Topics, topic: str) -> None:
+    topics.create(topic, 3)
+    for partition in range(3):
+        for since_ms in (0, 60_000, 10_000, 50_000):
+            values = [f"{partition}-{since_ms}-{i}" for i in range(25)]
+            at_ms = MOMENT_MS + since_ms
+            topics.produce(topic, values, partition=partition, timestamp_ms=at_ms)
+
+
+def test_the_option_where_gives_the_rows_of_the_filter_from_less_that_is_read(
+    spark: Any, where: dict[str, str], topics: Topics, topic: str
+) -> None:
+    fill_with_times_up_and_down(topics, topic)
+    every = read(spark, where, topic)
+    for text, count in (
+        ("timestamp >= '2023-11-14 22:13:30' AND partition IN (0, 2) AND offset < 60", 70),
+        ("timestamp BETWEEN TIMESTAMP '2023-11-14 22:13:20.020' AND '2023-11-14 22:13:30.004'", 30),
+        (f"offset IN (3, 30, 99) AND partition > 0 AND topic = '{topic}'", 6),
+        ("timestamp > '2023-11-14 22:14:20.024'", 0),
+        ("partition = 7", 0),
+    ):
+        expected = rows(every.where(text))
+        assert len(expected) == count
+        assert rows(read(spark, where, topic, where=text)) == expected
+
+    text = "timestamp >= '2023-11-14T22:14:10Z' AND partition IN (0, 2)"
+    planned = read(spark, where, topic, where=text, rows="ranges").collect()
+    ranges = [pickle.loads(row["range"]) for row in planned]
+    assert sorted((r.partition, r.start_offset, r.end_offset) for r in ranges) == [
+        (0, 25, 100),
+        (2, 25, 100),
+    ]
+    whole = read(spark, where, topic, rows="ranges").collect()
+    all_bytes = sum(pickle.loads(row["range"]).size_bytes for row in whole)
+    assert sum(r.size_bytes for r in ranges) <= all_bytes * 0.4
+
+
+def test_the_option_where_stays_with_its_frame_and_hides_nothing_else_from_it(
+    spark: Any, where: dict[str, str], topics: Topics, topic: str
+) -> None:
+    fill_with_times_up_and_down(topics, topic)
+    frame = read(spark, where, topic, where="partition IN (0, 1) AND offset < 80")
+    assert frame.where("offset < 10").count() == 20
+    assert frame.count() == 160
+    assert frame.where("partition = 1 AND offset >= 50").count() == 30
+    assert frame.where("partition = 2").count() == 0
+    first, second = frame.where("partition = 0"), frame.where("partition = 1")
+    assert first.join(second, "offset").count() == 80
+    assert read(spark, where, topic).count() == 300
+
+
+def test_a_where_that_is_not_understood_is_refused_in_load(
+    spark: Any, where: dict[str, str]
+) -> None:
+    with pytest.raises(PySparkException, match=r"OR at character 12.*use DataFrame\.where"):
+        read(spark, where, "any", where="offset = 3 OR offset = 4")
+
+
+def test_a_stream_refuses_where_and_says_what_instead(
+    spark: Any, where: dict[str, str], tmp_path: Path
+) -> None:
+    frame = spark.readStream.format("holdfast").options(**where).option("subscribe", "any")
+    with pytest.raises(PySparkException, match=r"where is for batch queries.*DataFrame\.where"):
+        writer = frame.option("where", "offset < 5").load().writeStream.format("noop")
+        writer.option("checkpointLocation", str(tmp_path)).start().processAllAvailable()
 
 
 def test_bounds_by_offset_and_by_time(
