@@ -69,7 +69,7 @@ class StoreWhere:
 
     url: str
     stretches: tuple[Stretch, ...]
-    """In offset order. Empty: the task looks for them itself."""
+    """In offset order; those that can have no wanted row may be missing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,7 +133,10 @@ class RowFilter:
         for batch in batches:
             found: Any = batch
             for column, numbers in wanted:
-                found = found.filter(_mask(found.column(column).cast(pa.int64()), numbers))
+                mask = _mask(found.column(column).cast(pa.int64()), numbers)
+                # Most batches of a narrowed plan match as a whole, and need no copy.
+                if not pa.compute.all(mask).as_py():
+                    found = found.filter(mask)
             if found.num_rows:
                 yield found
 
