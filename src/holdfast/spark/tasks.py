@@ -39,7 +39,11 @@ class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_report(report: TaskReport) -> Any:
-    body = msgspec.msgpack.encode(report)
+    return as_report(msgspec.msgpack.encode(report))
+
+
+def as_report(body: bytes) -> Any:
+    """The one row that a task gives to Spark."""
     return pa.RecordBatch.from_arrays([pa.array([body], pa.binary())], schema=REPORT_SCHEMA)
 
 
@@ -56,7 +60,7 @@ class WriteTask:
 
     def run(self, batches: Iterable[Any], *, task: int) -> Iterator[Any]:
         here = worker()
-        writer = _writer(here, self.job, self.number, task)
+        writer = file_writer(here, self.job, self.number, task)
         files: list[OutputFile] = []
         rows = size = 0
         held: list[Any] = []
@@ -86,7 +90,7 @@ class StatefulTask:
 
     def run(self, batches: Iterable[Any], *, task: int) -> Iterator[Any]:
         here = worker()
-        writer = _writer(here, self.job, self.number, task)
+        writer = file_writer(here, self.job, self.number, task)
         by_bucket: dict[int, list[Piece]] = {}
         for piece in opened(batches):
             by_bucket.setdefault(piece.bucket, []).append(piece)
@@ -100,13 +104,13 @@ class StatefulTask:
         latest: int | None = None
         for bucket in sorted(by_bucket):
             pieces = sorted(by_bucket.pop(bucket), key=lambda piece: piece.origin)
-            site = self._site(here, bucket, writer.attempt)
+            site = task_site(here, self.job, bucket, number=self.number, attempt=writer.attempt)
             done = work_on(self.operation, site, self.pinned, pieces, now_ms=self.now_ms)
             output += done.output
             late += done.late
             if done.runs is not None:
                 runs[bucket] = list(done.runs)
-            latest = _later(latest, done.event_time_max_ms)
+            latest = later(latest, done.event_time_max_ms)
             for name, count in done.counts.items():
                 counts[name] = counts.get(name, 0) + count
         files: list[OutputFile] = []
@@ -118,18 +122,21 @@ class StatefulTask:
             TaskReport(files=files, runs=runs, counts=counts, event_time_max_ms=latest)
         )
 
-    def _site(self, here: Worker, bucket: int, attempt: str) -> TaskSite:
-        return TaskSite(
-            store=here.writable(self.job.output.store),
-            sink_id=self.job.output.sink_id,
-            bucket=bucket,
-            number=self.number,
-            attempt=attempt,
-            environment=here.environment,
-        )
+
+def task_site(here: Worker, job: Job, bucket: int, *, number: int, attempt: str) -> TaskSite:
+    """Where one attempt works on one bucket."""
+    return TaskSite(
+        store=here.writable(job.output.store),
+        sink_id=job.output.sink_id,
+        bucket=bucket,
+        number=number,
+        attempt=attempt,
+        environment=here.environment,
+    )
 
 
-def _writer(here: Worker, job: Job, number: int, task: int) -> FileWriter:
+def file_writer(here: Worker, job: Job, number: int, task: int) -> FileWriter:
+    """For the files of one attempt at one task."""
     return FileWriter(
         store=here.writable(job.output.store),
         output=job.output,
@@ -140,6 +147,7 @@ def _writer(here: Worker, job: Job, number: int, task: int) -> FileWriter:
     )
 
 
-def _later(left: int | None, right: int | None) -> int | None:
+def later(left: int | None, right: int | None) -> int | None:
+    """The later of two event times, where there is one at all."""
     known = [time for time in (left, right) if time is not None and time != TIME_MIN]
     return max(known, default=None)

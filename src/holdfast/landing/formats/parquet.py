@@ -18,14 +18,20 @@ EXTENSION = ".parquet"
 NAME = "parquet"
 ROWS_PER_GROUP = 1_000_000
 ROWS_PER_BATCH = 50_000
+LEVEL = 1
+"""zstd's; 3 took half as long again for files 7 % smaller."""
 REPEATED_COLUMNS = ("topic", "partition", "timestampType")
+RISING_COLUMNS = ("offset", "timestamp")
+"""Small steps between neighbours: as differences they take less room, and less work to compress."""
+OPAQUE_COLUMN = "value"
+"""Nobody looks for the least and the greatest of these bytes."""
 _FOOTER_END = 8
 
 
 class Parquet:
     """`parquet`, with the schema of the batches that it is given."""
 
-    def __init__(self, *, level: int = 3, rows_per_group: int = ROWS_PER_GROUP) -> None:
+    def __init__(self, *, level: int = LEVEL, rows_per_group: int = ROWS_PER_GROUP) -> None:
         if not 1 <= level <= 22:
             raise ConfigurationError(f"no zstd level {level}: use 1 to 22, as in 3")
         if rows_per_group < 1:
@@ -70,7 +76,7 @@ def file_of(
     table: Any,
     described: Mapping[str, str],
     *,
-    level: int = 3,
+    level: int = LEVEL,
     rows_per_group: int = ROWS_PER_GROUP,
 ) -> Any:
     """A Parquet file as a buffer; also for output that no chain holds."""
@@ -82,13 +88,23 @@ def file_of(
     return sink.getvalue()
 
 
-def writer_of(sink: Any, schema: Any, *, level: int = 3) -> Any:
+def writer_of(sink: Any, schema: Any, *, level: int = LEVEL) -> Any:
     """pyarrow's writer with the settings of our files."""
-    repeated = [name for name in REPEATED_COLUMNS if name in schema.names]
+    names: list[str] = schema.names
+    repeated = [name for name in REPEATED_COLUMNS if name in names]
+    if not repeated:
+        return pq.ParquetWriter(sink, schema, compression="zstd", compression_level=level)
+    rising = [name for name in RISING_COLUMNS if name in names and _is_number(schema.field(name))]
     return pq.ParquetWriter(
         sink,
         schema,
         compression="zstd",
         compression_level=level,
-        use_dictionary=repeated or True,
+        use_dictionary=repeated,
+        column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
+        write_statistics=[name for name in names if name != OPAQUE_COLUMN],
     )
+
+
+def _is_number(field: Any) -> bool:
+    return pa.types.is_int64(field.type) or pa.types.is_timestamp(field.type)

@@ -1,0 +1,114 @@
+"""Dedup of ranges in two passes: keys go through Spark's shuffle, rows never do.
+
+Runs on the driver. The first pass reads the ranges for their keys, sends hashes and offsets to the
+buckets, and learns which offsets do not come out. The second reads the ranges again and writes all
+others, from the worker that has read them. Two reads cost less than one way of all rows through
+the JVM and its shuffle. For stores only: a Kafka would have to send everything twice.
+
+Owns the order of the passes. Must never let a micro-batch through whose passes saw different
+records: what the first remembers and the second does not find would never come out.
+"""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from holdfast.errors import StopError
+from holdfast.keyed_state.pinned import Pinned
+from holdfast.spark.exchange import SCHEMA_TEXT, Cutter
+from holdfast.spark.inputs import Range, StoreWhere
+from holdfast.spark.job import Dedup, Job
+from holdfast.spark.picking import JudgeTask, PickTask, Verdict, decode_verdict
+from holdfast.spark.range_shares import shares
+from holdfast.spark.rows import RANGE
+from holdfast.spark.tasks import REPORT_TEXT, TaskReport, decode_report
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SENT = ("topic", "partition", "offset")
+WORK_TEXT = "task int, range binary"
+TRIES = 3
+
+
+class RecordsVanished(StopError):
+    """Records were deleted between the passes, again and again."""
+
+
+def ranges_of(frame: "DataFrame") -> list[Range]:
+    """What a micro-batch of ranges is to read."""
+    return [pickle.loads(bytes(row[0])) for row in frame.collect()]
+
+
+def can_be_read_twice(ranges: Sequence[Range]) -> bool:
+    return all(isinstance(wanted.where, StoreWhere) for wanted in ranges)
+
+
+def dedup_reports(
+    spark: "SparkSession",
+    ranges: Sequence[Range],
+    job: Job,
+    operation: Dedup,
+    *,
+    number: int,
+    pinned: Pinned,
+) -> list[TaskReport]:
+    """Both passes; what their tasks report. Again where records vanished in between."""
+    if not ranges:
+        return []
+    cores = spark.sparkContext.defaultParallelism
+    work = work_frame(spark, shares(ranges, cores))
+    judge = JudgeTask(job=job, operation=operation, number=number, pinned=pinned)
+    tasks = max(1, min(pinned.buckets, cores))
+    for _ in range(TRIES):
+        verdict = _judged(work, judge, tasks=tasks)
+        pick = PickTask(job=job, number=number, verdict=verdict)
+        picked = _mapped(work, pick.run, REPORT_TEXT).collect()
+        reports = [decode_report(bytes(row[0])) for row in picked]
+        if sum(report.counts["found"] for report in reports) == verdict.counts["rows"]:
+            return [
+                TaskReport(
+                    files=[file for report in reports for file in report.files],
+                    runs=verdict.runs,
+                    counts=verdict.counts,
+                    event_time_max_ms=verdict.event_time_max_ms,
+                )
+            ]
+    raise RecordsVanished(
+        f"sink {job.output.sink_id}: in {TRIES} tries, records were deleted after their keys were"
+        " read and before they were written. Nothing was published: start the query again when"
+        " retention has caught up, or give the topic more of it"
+    )
+
+
+def _judged(work: Any, judge: JudgeTask, *, tasks: int) -> Verdict:
+    cutter = Cutter(
+        by=judge.operation.by,
+        event_time=judge.operation.event_time,
+        buckets=judge.pinned.buckets,
+        tasks=tasks,
+        hash_seed=judge.pinned.hash_seed,
+        columns=SENT,
+    )
+    pieces = _mapped(work, cutter.pieces, SCHEMA_TEXT).repartitionById(tasks, "task")
+    judged = _mapped(pieces, judge.run, REPORT_TEXT).collect()
+    return Verdict.of([decode_verdict(bytes(row[0])) for row in judged])
+
+
+def work_frame(spark: "SparkSession", groups: Sequence[Sequence[Range]]) -> Any:
+    """A row for each range; the ranges of a group are one task's, in each query on the frame."""
+    rows = [(i, pickle.dumps(wanted)) for i, group in enumerate(groups) for wanted in group]
+    frame = cast(Any, spark).createDataFrame(rows, WORK_TEXT)
+    return frame.repartitionById(max(1, len(groups)), "task").select(RANGE)
+
+
+def _mapped(frame: Any, run: Callable[..., Iterator[Any]], schema: str) -> Any:
+    return frame.mapInArrow(partial(_in_task, run), schema)
+
+
+def _in_task(run: Callable[..., Iterator[Any]], batches: Iterable[Any]) -> Iterator[Any]:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return run(batches, task=context.partitionId() if context is not None else 0)
