@@ -11,9 +11,9 @@ comes as the nearest that does. As in Spark, no timestamp (-1) is 1969-12-31 23:
 headers of a record without any are null.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from fastcrc.crc32 import iscsi
@@ -66,7 +66,7 @@ class _Wanted:
     partition: int
     start_offset: int
     end_offset: int
-    include_headers: bool
+    schema: Any
     rows_per_batch: int
     bytes_per_batch: int
     uncompressed_bytes_max: int
@@ -98,6 +98,7 @@ def decode(
     start_offset: int,
     end_offset: int,
     include_headers: bool = False,
+    columns: Collection[str] | None = None,
     read_committed_aborted: Sequence[tuple[int, int]] | None = None,
     rows_per_batch: int = ROWS_PER_BATCH,
     bytes_per_batch: int = BYTES_PER_BATCH,
@@ -105,6 +106,7 @@ def decode(
 ) -> Iterator[RecordBatch]:
     """The records of one partition from buffers of whole batches, in the order of their offsets.
 
+    columns: those that are wanted, of the schema and in its order; all where None.
     read_committed_aborted: the (producer_id, first_offset) of aborted transactions, as a Fetch
     answer names them; None shows the records of all transactions. Nothing here knows the last
     stable offset: a reader of committed records must not ask past it. The bytes of a buffer must
@@ -120,12 +122,19 @@ def decode(
         partition=partition,
         start_offset=start_offset,
         end_offset=end_offset,
-        include_headers=include_headers,
+        schema=_schema(include_headers, columns),
         rows_per_batch=min(rows_per_batch, BYTES_PER_BATCH_MAX // (len(topic.encode()) + 1)),
         bytes_per_batch=bytes_per_batch,
         uncompressed_bytes_max=uncompressed_bytes_max,
     )
     return _decode(buffers, wanted, read_committed_aborted)
+
+
+def _schema(include_headers: bool, columns: Collection[str] | None) -> Any:
+    whole: Any = SCHEMA_WITH_HEADERS if include_headers else SCHEMA
+    if columns is None:
+        return whole
+    return pa.schema([whole.field(name) for name in whole.names if name in columns])
 
 
 def _decode(
@@ -302,18 +311,19 @@ def _columns(
 ) -> RecordBatch:
     rows = len(spans)
     offsets, timestamps, types = numbers
-    columns = [
-        _binary(source, spans, kernels.KEY, sizes[0]),
-        _binary(source, spans, kernels.VALUE, sizes[1]),
-        repeated(wanted.topic, rows),
-        number_array(pa.int32(), np.full(rows, wanted.partition, dtype=np.int32)),
-        number_array(pa.int64(), offsets),
-        number_array(TIMESTAMP, timestamps),
-        number_array(pa.int32(), types),
-    ]
-    if not wanted.include_headers:
-        return record_batch(SCHEMA, columns)
-    return record_batch(SCHEMA_WITH_HEADERS, [*columns, _headers(source, spans)])
+    made: dict[str, Callable[[], Array]] = {
+        "key": lambda: _binary(source, spans, kernels.KEY, sizes[0]),
+        "value": lambda: _binary(source, spans, kernels.VALUE, sizes[1]),
+        "topic": lambda: repeated(wanted.topic, rows),
+        "partition": lambda: number_array(
+            pa.int32(), np.full(rows, wanted.partition, dtype=np.int32)
+        ),
+        "offset": lambda: number_array(pa.int64(), offsets),
+        "timestamp": lambda: number_array(TIMESTAMP, timestamps),
+        "timestampType": lambda: number_array(pa.int32(), types),
+        "headers": lambda: _headers(source, spans),
+    }
+    return record_batch(wanted.schema, [made[name]() for name in wanted.schema.names])
 
 
 def _binary(source: NDArray[np.uint8], spans: NDArray[np.int64], column: int, size: int) -> Array:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.columnar.arrow import RecordBatch, pa
 from holdfast.keyed_state.pinned import bucket_of
-from holdfast.spark.rows import Keys, event_times, key_column, records
+from holdfast.spark.rows import Keys, columns_read, event_times, key_column, records
 
 SCHEMA_TEXT = "task int, bucket int, origin bigint, keyless boolean, piece binary"
 SCHEMA: Any = pa.schema(
@@ -48,9 +48,14 @@ class Cutter:
 
     def pieces(self, batches: Iterable[Any], *, task: int) -> Iterator[RecordBatch]:
         """The exchange rows of one task; `task` keeps the order of rows across tasks."""
-        keyed = (self._with_keys(batch) for batch in records(batches) if batch.num_rows)
+        looked_at = None if self.columns is None else columns_read(self._expressions(self.columns))
+        rows = records(batches, looked_at)
+        keyed = (self._with_keys(batch) for batch in rows if batch.num_rows)
         for number, joined in enumerate(_joined(keyed)):
             yield self._cut(joined, (task << 32) | number)
+
+    def _expressions(self, columns: tuple[str, ...]) -> list[str]:
+        return [*columns, *self.by, *((self.event_time,) if self.event_time else ())]
 
     def _with_keys(self, batch: RecordBatch) -> RecordBatch:
         """What is sent of the rows, and what they are judged by."""

@@ -5,7 +5,7 @@ is picklable and says everything by itself, so `read_range` needs neither Spark 
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -138,21 +138,23 @@ class Input(Protocol):
         ...
 
 
-def read_range(wanted: Range) -> Iterator[RecordBatch]:
+def read_range(wanted: Range, columns: Collection[str] | None = None) -> Iterator[RecordBatch]:
     """The records of a range as Spark's Kafka columns, about ROWS_PER_BATCH rows at a time.
 
-    Runs on executors. Raises DataLoss only where records are really gone.
+    Runs on executors. Raises DataLoss only where records are really gone. Where columns are named,
+    others may be missing.
     """
-    batches = _read_whole(wanted)
-    return batches if wanted.row_filter == ALL_ROWS else wanted.row_filter.matching(batches)
+    if wanted.row_filter == ALL_ROWS:
+        return _read_whole(wanted, columns)
+    return wanted.row_filter.matching(_read_whole(wanted, None))
 
 
-def _read_whole(wanted: Range) -> Iterator[RecordBatch]:
+def _read_whole(wanted: Range, columns: Collection[str] | None) -> Iterator[RecordBatch]:
     # Each worker loads the one that it needs.
     if isinstance(wanted.where, StoreWhere):
         from holdfast.spark.store_read import read_store_range
 
-        return read_store_range(wanted, wanted.where)
+        return read_store_range(wanted, wanted.where, columns)
     from holdfast.spark.kafka_read import read_kafka_range
 
     return read_kafka_range(wanted, wanted.where)

@@ -4,7 +4,7 @@ Runs on executors. Owns what a key expression means. Must never need Spark.
 """
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from holdfast.columnar.arrow import RecordBatch, pa
 from holdfast.columnar.hashing import hash_columns
+from holdfast.columnar.schema import SCHEMA_WITH_HEADERS
 from holdfast.errors import ConfigurationError
 from holdfast.keyed_state.pinned import TIME_MIN
 from holdfast.spark.inputs import read_range
@@ -21,14 +22,31 @@ JSON_MARK = ".$."
 HEADER_MARK = "headers."
 
 
-def records(batches: Iterable[Any]) -> Iterator[RecordBatch]:
-    """The rows themselves: what ranges stand for is read here, all else is passed on."""
+def records(
+    batches: Iterable[Any], columns: Collection[str] | None = None
+) -> Iterator[RecordBatch]:
+    """The rows themselves: what ranges stand for is read here, all else is passed on.
+
+    Of what is read, columns that nobody names may be missing.
+    """
     for batch in batches:
         if batch.schema.names != [RANGE]:
             yield batch
             continue
         for wanted in batch.column(0).to_pylist():
-            yield from read_range(pickle.loads(wanted))
+            yield from read_range(pickle.loads(wanted), columns)
+
+
+def columns_read(expressions: Iterable[str]) -> frozenset[str] | None:
+    """The columns of records that expressions look at; None, for all, where one is unknown."""
+    found: set[str] = set()
+    for expression in expressions:
+        column = "headers" if expression.startswith(HEADER_MARK) else expression
+        column = column.partition(JSON_MARK)[0]
+        if column not in SCHEMA_WITH_HEADERS.names:
+            return None
+        found.add(column)
+    return frozenset(found)
 
 
 def key_column(batch: RecordBatch, expression: str) -> Any:

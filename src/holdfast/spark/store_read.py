@@ -7,7 +7,7 @@ silence.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future
 
 from fastcrc.crc32 import iscsi
@@ -33,8 +33,10 @@ PLACED_ANEW_MAX = 20
 """In a row, without one byte read in between."""
 
 
-def read_store_range(wanted: Range, where: StoreWhere) -> Iterator[RecordBatch]:
-    """The records of a range of a store."""
+def read_store_range(
+    wanted: Range, where: StoreWhere, columns: Collection[str] | None = None
+) -> Iterator[RecordBatch]:
+    """The records of a range of a store; of them some columns, where these are named."""
     reading = _StoreRange(wanted, where)
     while reading.next_offset < wanted.end_offset:
         yield from decode(
@@ -44,6 +46,7 @@ def read_store_range(wanted: Range, where: StoreWhere) -> Iterator[RecordBatch]:
             start_offset=reading.next_offset,
             end_offset=wanted.end_offset,
             include_headers=wanted.include_headers,
+            columns=columns,
             rows_per_batch=ROWS_PER_BATCH,
         )
         if not reading.is_cut_off:

@@ -212,6 +212,16 @@ def test_mixed_codecs_in_several_buffers_are_one_stream():
     assert [row["value"] for row in found] == [record.value for record in records(5)] * 5
 
 
+@pytest.mark.parametrize("names", [["key"], ["offset", "partition", "topic"], ["value", "headers"]])
+def test_wanted_columns_are_those_of_the_whole(names: list[str]):
+    batch = encode_batch([Record(0, 5, b"k", b"v", (("a", b"1"),)), *records(3)])
+    wanted = {"topic": "t", "partition": 3, "start_offset": 1, "end_offset": 3}
+    (whole,) = decode([batch], **wanted, include_headers=True)
+    (some,) = decode([batch], **wanted, include_headers=True, columns=names)
+    in_order = [name for name in whole.schema.names if name in names]
+    assert some.equals(whole.select(in_order))
+
+
 def test_nothing_in_gives_nothing_out():
     assert rows() == []
     assert rows(b"", b"") == []
