@@ -59,7 +59,7 @@ class BrokerProcess:
 
 
 class DriverProcess:
-    """`holdfast run` as a child process, with its JVM; a kill takes both at once."""
+    """`holdfast run` as a child process; its JVM ends when it does."""
 
     def __init__(self, folder: Path, pipeline: Path) -> None:
         self.log = folder / "driver.log"

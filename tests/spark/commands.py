@@ -32,17 +32,20 @@ def holdfast(*arguments: str, expected: int = 0) -> str:
 
 
 class Command(Process):
-    """A command that runs."""
+    """A command that runs, in a process group of its own."""
 
     def end_by(self, number: signal.Signals) -> int:
-        """Send a signal, and wait for the end; the exit code."""
-        os.kill(self.pid, number)
+        """Send a signal to all of the group, as a terminal does; the exit code."""
+        os.killpg(self.pid, number)
         return self._child.wait(RUN_S_MAX)
+
+
+LEADS = "import os, sys; os.setsid(); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 def started(*arguments: str, log: Path) -> Command:
     """Begin a command."""
-    return Command([str(HOLDFAST), *arguments], log=log)
+    return Command([sys.executable, "-c", LEADS, str(HOLDFAST), *arguments], log=log)
 
 
 def landed(store: Path) -> Mapping[str, Any]:

@@ -118,8 +118,13 @@ def test_dedup_into_parquet_is_exactly_once_and_a_deleted_checkpoint_is_recovere
     assert ids(tmp_path / "lake") == once("a", "b", "c", "d", "e")
 
 
-def test_chains_are_landed_until_a_signal_and_the_run_ends_cleanly(
-    holdfast_broker: HoldfastBroker, topics: Topics, topic: str, tmp_path: Path
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_chains_are_landed_until_a_signal_to_the_whole_group_and_the_run_ends_cleanly(
+    holdfast_broker: HoldfastBroker,
+    topics: Topics,
+    topic: str,
+    tmp_path: Path,
+    number: signal.Signals,
 ):
     topics.create(topic, 2)
     topics.produce(topic, [f"a{i}" for i in range(50)], partition=0)
@@ -137,10 +142,14 @@ def test_chains_are_landed_until_a_signal_and_the_run_ends_cleanly(
         process.wait_until(
             lambda: "total 80" in process.log_text(), seconds_max=RUN_S_MAX, what="all rows"
         )
-        assert process.end_by(signal.SIGTERM) == 0, process.log_text()
+        assert process.end_by(number) == 0, process.log_text()
     finally:
         process.kill()
-    assert "stopped after a micro-batch" in process.log_text()
+    said = process.log_text()
+    assert "stopped after a micro-batch" in said
+    assert "rows in     80" in said
+    for noise in ("py4j", "Py4J", "KeyboardInterrupt", "Task was destroyed"):
+        assert noise not in said
     found = [
         (row["partition"], row["offset"], row["value"]) for row in chain_rows(tmp_path / "lake")
     ]
@@ -148,6 +157,25 @@ def test_chains_are_landed_until_a_signal_and_the_run_ends_cleanly(
         *((0, i, b"a%d" % i) for i in range(50)),
         *((1, i, b"b%d" % i) for i in range(30)),
     ]
+
+
+def test_a_dry_run_says_what_would_be_done_and_leaves_nothing_behind(
+    holdfast_broker: HoldfastBroker, topics: Topics, topic: str, tmp_path: Path
+):
+    topics.create(topic, 2)
+    topics.produce(topic, ["a", "b"])
+    file = written(
+        tmp_path,
+        f'[source]\nkafka.bootstrap.servers = "{holdfast_broker.bootstrap}"\n'
+        f'subscribe = "{topic}"\n[timers]\nby = "key"\nafter = "1 hour"\n'
+        '[output]\nto = "lake"\nsink_id = "silent"\n[delta]\n',
+    )
+    said = holdfast("run", str(file), "--dry-run").splitlines()
+    assert said[0].endswith("2 partitions, 2 records")
+    assert said[1] == "timers      a row for each key without events for 3,600 s"
+    assert said[-1] == "all is well, and nothing was started"
+    assert len(said) == 8, "nothing but what was asked for"
+    assert [path.name for path in tmp_path.iterdir()] == ["p.toml"]
 
 
 def test_a_python_file_transforms_and_its_columns_make_folders(

@@ -80,15 +80,15 @@ def exit_code(work: Callable[[], int]) -> int:
 
 
 def stop_on_signals(stop: threading.Event) -> None:
-    """The first signal asks for an end; the next one has its usual effect."""
+    """The first signal asks for an end; the next one ends the process, and its JVM with it."""
 
     def ask(number: int, frame: object) -> None:
         stop.set()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for again in SIGNALS:
+            signal.signal(again, signal.SIG_DFL)
 
     for number in SIGNALS:
-        signal.signal(number, ask)
+        signal.signal(number, signal.SIG_DFL if stop.is_set() else ask)
 
 
 def _run(
@@ -121,10 +121,11 @@ def _run(
         click.echo("all is well, and nothing was started")
         return 0
     environment = SystemEnvironment()
+    stop = threading.Event()
+    stop_on_signals(stop)
     spark = start_session(pipeline, verbose=verbose)
     try:
-        stop = threading.Event()
-        stop_on_signals(stop)
+        stop_on_signals(stop)  # Spark has put a handler of its own for SIGINT in their place
         if folder is None:
             folder = spark_folder(spark, pipeline.checkpoint)
         if reset_checkpoint:

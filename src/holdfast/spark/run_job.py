@@ -122,11 +122,11 @@ def start_session(pipeline: PipelineFile, *, verbose: bool = False) -> "SparkSes
 def job_session(
     master: str, name: str, conf: Mapping[str, str], *, verbose: bool = False
 ) -> "SparkSession":
-    """A Spark for a command: quiet, and with this package on its executors."""
+    """A Spark for a command: quiet, out of its signals' reach, with this package on executors."""
     wanted = {**({} if verbose else QUIET), **conf}
     if not is_local(master) and "spark.submit.pyFiles" not in wanted:
         wanted["spark.submit.pyFiles"] = str(package_zip())
-    return session(master, app_name=name, config=wanted)
+    return session(master, app_name=name, config=wanted, apart=True)
 
 
 def where_to_begin(pipeline: PipelineFile, ready: Ready, folder: CheckpointFolder) -> Resume | None:
@@ -174,7 +174,7 @@ def described(
         lines.append(("output", f"{output.store}: sink {output.sink_id}, {output.format}{folders}"))
     lines += [("table", str(table)) for table in pipeline.tables]
     interval = pipeline.trigger.interval_ms
-    when = "once" if interval is None else f"each {interval / 1000:,.3g} s"
+    when = "once" if interval is None else f"each {_seconds(interval)}"
     lines.append(("trigger", f"{when}, at most {options.offsets_per_trigger_max:,} records"))
     lines.append(("spark", pipeline.master))
     begin = "Spark has to look" if folder is None else ""
@@ -190,14 +190,18 @@ def step_text(operation: Operation) -> str:
     match operation:
         case Dedup(settings=settings):
             span = settings.within_ms
-            return f"by {by}, {'for ever' if span is None else f'within {span / 1000:,.0f} s'}"
+            return f"by {by}, {'for ever' if span is None else f'within {_seconds(span)}'}"
         case Aggregation(settings=settings):
             names = ", ".join(each.name for each in settings.aggregates)
             span = settings.idle_ms
-            kept = "for ever" if span is None else f"forgotten after {span / 1000:,.0f} s"
+            kept = "for ever" if span is None else f"forgotten after {_seconds(span)}"
             return f"{names} by {by}, {kept}"
         case Timers(settings=settings):
-            return f"a row for each {by} without events for {settings.after_ms / 1000:,.3g} s"
+            return f"a row for each {by} without events for {_seconds(settings.after_ms)}"
+
+
+def _seconds(ms: int) -> str:
+    return f"{ms / 1000:,.0f} s" if ms >= 10_000 else f"{ms / 1000:,.3g} s"
 
 
 def offsets_text(ready: Ready) -> str:

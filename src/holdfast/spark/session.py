@@ -11,7 +11,7 @@ import tempfile
 import zipfile
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.environment import process_variables
 from holdfast.errors import ConfigurationError
@@ -52,11 +52,14 @@ def session(
     master: str = "local[*]",
     app_name: str = "holdfast",
     config: Mapping[str, str] | None = None,
+    *,
+    apart: bool = False,
 ) -> "SparkSession":
     """A SparkSession with the source "holdfast"; `config` wins over every setting of ours.
 
     Where a session is already there, it is that one, as with Spark's getOrCreate: only settings
-    that can change at run time reach it.
+    that can change at run time reach it. With `apart`, a JVM that is started here gets no signals
+    of this process's group, as by Ctrl-C; it ends when this process does.
 
     On a cluster, the executors must be able to import this package and what it needs (pyarrow,
     numpy, numba, msgspec, cramjam, fastcrc, obstore). Either they have the same environment
@@ -68,6 +71,8 @@ def session(
     wanted = {**SETTINGS, **(LOCAL_SETTINGS if is_local(master) else {}), **(config or {})}
     if not context:
         _prepare_process(cast(MutableMapping[str, str], process_variables()), master)
+        if apart:
+            _start_apart({**wanted, "spark.master": master, "spark.app.name": app_name})
     builder = builder_class.master(master).appName(app_name)
     for name, value in wanted.items():
         builder = builder.config(name, value)
@@ -118,6 +123,24 @@ def _prepare_process(variables: MutableMapping[str, str], master: str) -> None:
     if is_local(master):
         variables.setdefault("SPARK_LOCAL_IP", LOOPBACK)
         variables.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def _start_apart(settings: Mapping[str, str]) -> None:
+    """Start the JVM in a session of its own; the SparkContext that comes next takes it.
+
+    A micro-batch that runs must end before the query does, and the JVM runs it: a signal to the
+    whole group (a terminal's Ctrl-C, most process managers) would take it away.
+    """
+    from pyspark import SparkConf, SparkContext, java_gateway
+
+    context = cast(Any, SparkContext)
+    if context._gateway is not None:
+        return
+    conf = SparkConf()
+    for name, value in settings.items():
+        conf.set(name, value)
+    gateway = cast(Any, java_gateway).launch_gateway(conf, {"start_new_session": True})
+    context._ensure_initialized(gateway=gateway)
 
 
 def _pyspark() -> "tuple[SparkSession.Builder, bool]":

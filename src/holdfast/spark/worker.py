@@ -5,6 +5,8 @@ Python workers. Must never be shared over a fork: a forked child makes its own.
 """
 
 import asyncio
+import atexit
+import contextlib
 import os
 import threading
 from collections.abc import Coroutine
@@ -23,6 +25,7 @@ T = TypeVar("T")
 
 STORE_SILENCE_S_MAX = 60.0
 """After so long without an answer a task fails, and Spark tries it again."""
+CLOSE_S_MAX = 2.0
 
 
 class Worker:
@@ -35,8 +38,10 @@ class Worker:
         self._writable: dict[str, Store] = {}
         self._followers: dict[str, Follower] = {}
         self._clusters: dict[ClientOptions, Cluster] = {}
-        thread = threading.Thread(target=self._loop.run_forever, name="holdfast-io", daemon=True)
-        thread.start()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="holdfast-io", daemon=True
+        )
+        self._thread.start()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         """Start something on the loop."""
@@ -50,6 +55,21 @@ class Worker:
         except BaseException:
             future.cancel()
             raise
+
+    def close(self) -> None:
+        """Close what is open, and end the loop; it waits for nobody who does not answer."""
+        with contextlib.suppress(Exception):
+            self.submit(self._close_all()).result(CLOSE_S_MAX)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CLOSE_S_MAX)
+
+    async def _close_all(self) -> None:
+        opened = [*self._clusters.values(), *self._stores.values(), *self._writable.values()]
+        await asyncio.gather(*(one.close() for one in opened), return_exceptions=True)
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     def store(self, url: str) -> Store:
         """The store at an address, for reading."""
@@ -105,7 +125,15 @@ def worker() -> Worker:
         found = _workers.get(os.getpid())
         if found is None:
             found = _workers[os.getpid()] = Worker()
+            # Else connections that are still open are told of as lost tasks when Python ends.
+            atexit.register(_close_at_exit, os.getpid())
         return found
+
+
+def _close_at_exit(process_id: int) -> None:
+    found = _workers.get(process_id)
+    if found is not None and process_id == os.getpid():
+        found.close()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
