@@ -1,24 +1,58 @@
-"""Reading the files that a ledger names: whole and proved, or their footers alone.
+"""The files that a ledger names: written once, read whole and proved, or their footers alone.
 
 Owns the checks against what the entry says. Must never give out bytes that are not those that were
-committed, and must name the file in every error.
+committed, nor write over a file, and must name the file in every error.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from holdfast.environment import Environment
-from holdfast.errors import CorruptObject, ObjectNotFound
+from holdfast.errors import CorruptObject, InvariantViolation, ObjectNotFound
 from holdfast.landing.arrow import pa, pq
 from holdfast.landing.data_files import checksum_of
-from holdfast.landing.ledger_entry import OutputFile
-from holdfast.store.interface import Store
+from holdfast.landing.ledger_entry import FileRole, OutputFile
+from holdfast.store.interface import Buffer, Store
 from holdfast.store.patience import patiently
+from holdfast.store.put_if_absent import Lost, put_if_absent, same_bytes
 
 TAIL_BYTES = 64 * 1024
 """Enough for the footer of nearly every file: one read."""
 GIVE_UP_AFTER_S = 120.0
 _FOOTER_END = 8
 _MAGIC = b"PAR1"
+
+
+async def write_output(
+    store: Store,
+    path: str,
+    body: Buffer,
+    *,
+    rows: int,
+    partition_values: Mapping[str, str | None],
+    role: FileRole,
+    environment: Environment,
+) -> OutputFile:
+    """Write a file whose name is new; what is given back goes into the entry that names it."""
+    outcome = await put_if_absent(
+        store,
+        path,
+        (body,),
+        is_ours=same_bytes((body,)),
+        identify_bytes=None,
+        environment=environment,
+        deadline_seconds=GIVE_UP_AFTER_S,
+    )
+    if isinstance(outcome, Lost):
+        raise InvariantViolation(f"{path}: another file has this name")
+    return OutputFile(
+        path=path,
+        rows=rows,
+        bytes=len(body),
+        checksum=checksum_of(body),
+        partition_values=dict(partition_values),
+        role=role,
+    )
 
 
 async def read_output(store: Store, file: OutputFile, *, environment: Environment) -> bytes:

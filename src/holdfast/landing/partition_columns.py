@@ -1,8 +1,8 @@
 """Partition columns, which files do not hold: their types in the footer, their values as text.
 
 Pure. Owns how a Parquet file says which types the columns of its path had, and how the texts that
-a ledger keeps become values again. A column of bytes comes back as text. Must never guess a type:
-without a word in the footer a partition column is a string.
+a ledger keeps become values again. A column of bytes, or of anything nested, comes back as text.
+Must never guess a type: without a word in the footer a partition column is a string.
 """
 
 import base64
@@ -51,12 +51,16 @@ def partition_value(text: str | None, kind: Any, *, path: str) -> Any:
 
 
 def _kept_type(kind: Any) -> Any:
+    """The type itself where its values come back from their texts; a string for all others."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    is_text = (
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-        or pa.types.is_large_string(kind)
+    is_kept = (
+        pa.types.is_boolean(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_date(kind)
+        or pa.types.is_time(kind)
+        or pa.types.is_timestamp(kind)
     )
-    return pa.string() if is_text else kind
+    return kind if is_kept else pa.string()

@@ -21,16 +21,15 @@ from holdfast.environment import Environment
 from holdfast.errors import ConfigurationError, InvariantViolation, RetryError
 from holdfast.keyed_state.pinned import decode_pinned, unpinned
 from holdfast.landing.arrow import pq
-from holdfast.landing.data_files import checksum_of, data_key
+from holdfast.landing.data_files import data_key
 from holdfast.landing.formats.parquet import writer_of
 from holdfast.landing.landed import committed_files
 from holdfast.landing.ledger import Committed, Ledger
 from holdfast.landing.ledger_entry import FileRole, OutputFile
-from holdfast.landing.output_files import read_output
+from holdfast.landing.output_files import read_output, write_output
 from holdfast.spark.worker import Worker, worker
 from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
-from holdfast.store.put_if_absent import Lost, put_if_absent, same_bytes
 
 LOGGER = logging.getLogger("holdfast.spark.compact")
 
@@ -40,7 +39,6 @@ FULL_SHARE = 0.75
 """A file of this share of the target is left as it is: to merge it would gain little."""
 TRIES = 8
 DELETE_AT_ONCE = 500
-GIVE_UP_AFTER_S = 120.0
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 """Of Arrow memory: what a task holds beside the files themselves."""
 EXTENSIONS = (".parquet", ".jsonl.zst")
@@ -264,29 +262,17 @@ async def merge_group(
             partition_values=first.partition_values,
             is_late=first.role is FileRole.LATE,
         )
-        body = merger.finish()
-        outcome = await put_if_absent(
+        written = await write_output(
             store,
             key,
-            (body,),
-            is_ours=same_bytes((body,)),
-            identify_bytes=None,
+            merger.finish(),
+            rows=sum(file.rows for file in merger.taken),
+            partition_values=first.partition_values,
+            role=first.role,
             environment=here.environment,
-            deadline_seconds=GIVE_UP_AFTER_S,
         )
-        if isinstance(outcome, Lost):
-            raise InvariantViolation(f"{key}: another file has this name")
         removed += [file.path for file in merger.taken]
-        files.append(
-            OutputFile(
-                path=key,
-                rows=sum(file.rows for file in merger.taken),
-                bytes=len(body),
-                checksum=checksum_of(body),
-                partition_values=first.partition_values,
-                role=first.role,
-            )
-        )
+        files.append(written)
     return Merged(removed=removed, files=files)
 
 

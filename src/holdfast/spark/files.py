@@ -8,7 +8,7 @@ import base64
 import datetime
 import decimal
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,16 +18,16 @@ import numpy as np
 
 from holdfast.columnar.arrow import pa
 from holdfast.environment import Environment
-from holdfast.errors import ConfigurationError, InvariantViolation
-from holdfast.landing.data_files import checksum_of, data_key
+from holdfast.errors import ConfigurationError
+from holdfast.landing.data_files import data_key
 from holdfast.landing.formats.parquet import file_of
 from holdfast.landing.ledger_entry import FileRole, OutputFile
+from holdfast.landing.output_files import write_output
+from holdfast.landing.partition_columns import described
 from holdfast.spark.job import Output
 from holdfast.store.interface import Store
-from holdfast.store.put_if_absent import Lost, put_if_absent, same_bytes
 
 EXTENSIONS = {"parquet": ".parquet", "jsonl.zst": ".jsonl.zst"}
-GIVE_UP_AFTER_S = 120.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,13 +44,14 @@ class FileWriter:
 
     async def write(self, table: Any, *, role: FileRole = FileRole.ROWS) -> list[OutputFile]:
         """One file for each combination of partition values; none for no rows."""
+        footer = described(folder_fields(table.schema, self.output.partition_by))
         return [
-            await self._write_one(rows, values, role)
+            await self._write_one(rows, values, role, footer)
             for values, rows in by_partition(table, self.output.partition_by)
         ]
 
     async def _write_one(
-        self, rows: Any, values: dict[str, str | None], role: FileRole
+        self, rows: Any, values: dict[str, str | None], role: FileRole, footer: dict[str, str]
     ) -> OutputFile:
         key = data_key(
             self.output.sink_id,
@@ -60,36 +61,36 @@ class FileWriter:
             part=self.parts,
             extension=EXTENSIONS[self.output.format],
             partition_values=values,
+            is_late=role is FileRole.LATE,
         )
         self.parts += 1
-        body = encode(rows, self.output)
-        outcome = await put_if_absent(
+        return await write_output(
             self.store,
             key,
-            (body,),
-            is_ours=same_bytes((body,)),
-            identify_bytes=None,
-            environment=self.environment,
-            deadline_seconds=GIVE_UP_AFTER_S,
-        )
-        if isinstance(outcome, Lost):
-            raise InvariantViolation(f"{key}: another file has this name")
-        return OutputFile(
-            path=key,
+            encode(rows, self.output, footer),
             rows=rows.num_rows,
-            bytes=len(body),
-            checksum=checksum_of(body),
             partition_values=values,
             role=role,
+            environment=self.environment,
         )
 
 
-def encode(rows: Any, output: Output) -> memoryview:
-    """The bytes of a file."""
+def encode(rows: Any, output: Output, footer: Mapping[str, str] | None = None) -> memoryview:
+    """The bytes of a file; lines have no place for a footer."""
     if output.format == "parquet":
         # Arrow's buffers are of signed bytes, which the client of remote stores refuses.
-        return memoryview(file_of(rows, {}, level=output.compression_level)).cast("B")
+        return memoryview(file_of(rows, footer or {}, level=output.compression_level)).cast("B")
     return memoryview(bytes(cramjam.zstd.compress(_lines(rows), level=output.compression_level)))
+
+
+def folder_fields(schema: Any, columns: tuple[str, ...]) -> list[Any]:
+    """The fields of the columns that become folders; ConfigurationError where one is missing."""
+    for name in columns:
+        if name not in schema.names:
+            raise ConfigurationError(
+                f"there is no column {name!r} to partition by; there are {', '.join(schema.names)}"
+            )
+    return [schema.field(name) for name in columns]
 
 
 def by_partition(
@@ -101,12 +102,6 @@ def by_partition(
     if not columns:
         yield {}, table
         return
-    missing = [name for name in columns if name not in table.schema.names]
-    if missing:
-        raise ConfigurationError(
-            f"there is no column {missing[0]!r} to partition by; there are"
-            f" {', '.join(table.schema.names)}"
-        )
     codes = np.zeros(table.num_rows, np.int64)
     for name in columns:
         encoded = table.column(name).combine_chunks().dictionary_encode(null_encoding="encode")
