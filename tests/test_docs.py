@@ -174,6 +174,23 @@ def test_every_relative_link_in_the_docs_leads_somewhere():
     assert not broken
 
 
+def test_every_page_is_on_the_list_of_pages():
+    listed = (ROOT / "docs" / "README.md").read_text()
+    found = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+    pages = [path.as_posix() for path in found if path.parts[0] not in ("adr", "README.md")]
+    assert len(pages) > 20
+    assert not [page for page in pages if f"]({page})" not in listed]
+
+
+def test_every_target_of_make_that_people_call_is_in_the_table_of_commands():
+    table = (ROOT / "CONTRIBUTING.md").read_text()
+    targets = re.findall(
+        r"^([a-z-]+): \$\(STAMP\) ##", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
+    assert len(targets) > 5
+    assert not [name for name in targets if f"`make {name}" not in table]
+
+
 def test_every_file_that_the_architecture_names_is_there():
     page = (ROOT / "ARCHITECTURE.md").read_text()
     named = set(re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", page))
