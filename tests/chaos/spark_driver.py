@@ -2,9 +2,11 @@
 
 `python -m tests.chaos.spark_driver PLAN.json`. It starts Spark, says that it is warm, waits until
 it is told to go, and then runs until it is killed or its query ends by itself; then it writes why.
+Told to rest, it stops its query, and waits for another one.
 What goes wrong on purpose comes from tests.chaos.spark_variants, never from the product.
 """
 
+import itertools
 import json
 import os
 import sys
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 EXIT_REFUSED = 3
+REST_LOOK_S = 0.5
 BUCKETS = 4
 TIMER_AFTER_MS = 2000
 TICK_MS = 500
@@ -30,7 +33,7 @@ class Plan:
     """What a driver program is to run; it travels as JSON."""
 
     control: str
-    """A folder of this driver alone: ready, go, result."""
+    """A folder of this driver alone: ready, go-1, rest-1, go-2, ..., result."""
     store: str
     topic: str
     lake: str
@@ -143,6 +146,20 @@ def _imported(batches: Iterable[Any]) -> Iterator[Any]:
     yield from batches
 
 
+def is_at_rest_again(spark: Any, plan: Plan, number: int) -> bool:
+    """Run the query of a number; False where it ended without having been told to."""
+    go, rest = (Path(plan.control) / f"{word}-{number}" for word in ("go", "rest"))
+    while not go.exists():
+        time.sleep(0.002)
+    query = start_query(spark, replace(plan, **json.loads(go.read_text())))
+    while not query.awaitTermination(REST_LOOK_S):
+        if rest.exists():
+            query.stop()
+            tell(plan, f"rested-{number}")
+            return True
+    return False
+
+
 def main() -> None:
     plan = Plan(**json.loads(Path(sys.argv[1]).read_text()))
     spark = start_spark(plan)
@@ -155,12 +172,10 @@ def main() -> None:
         spark.sparkContext._gateway.proc.stdin.close()
         spark.sparkContext._gateway.proc.wait(60)
         return
-    go = Path(plan.control) / "go"
-    while not go.exists():
-        time.sleep(0.002)
-    plan = replace(plan, **json.loads(go.read_text()))
     try:
-        start_query(spark, plan).awaitTermination()
+        for number in itertools.count(1):
+            if not is_at_rest_again(spark, plan, number):
+                break
         tell(plan, "result", error=None)
     except BaseException as error:
         tell(plan, "result", error=f"{type(error).__name__}: {error}")

@@ -32,7 +32,7 @@ def variables(mark: str) -> dict[str, str]:
     """What every process of a run finds in its environment."""
     return {
         MARK: mark,
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}",
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "OMP_NUM_THREADS": "1",
@@ -103,6 +103,11 @@ class Spares:
         self._order()
         return driver
 
+    def give_back(self, driver: "Driver") -> None:
+        """Stop the query of a driver, and keep the driver for another."""
+        driver.rest()
+        self._waiting.append(driver)
+
     def _order(self) -> None:
         while len(self._waiting) < self._ahead and self._started < self._most:
             self._waiting.append(self._start())
@@ -153,6 +158,7 @@ class Driver:
         self.went_at = 0.0
         self.went_wall = 0.0
         self.pids: dict[str, int] = {}
+        self._round = 0
         path = plan.save()
         self.process = Process(
             [sys.executable, "-m", "tests.chaos.spark_driver", str(path)],
@@ -175,8 +181,17 @@ class Driver:
         """Start the query, with a plan that may have changed since Spark was started."""
         if not self.pids:
             self.wait_warm()
-        tell(self.plan, "go", **changes)
+        self._round += 1
+        tell(self.plan, f"go-{self._round}", **changes)
         self.went_at, self.went_wall = time.monotonic(), time.time()
+
+    def rest(self) -> None:
+        """Have it stop its query; it is warm then, and can be told to go again."""
+        tell(self.plan, f"rest-{self._round}")
+        rested = self.control / f"rested-{self._round}"
+        self.process.wait_until(
+            rested.exists, seconds_max=END_SECONDS_MAX, what=f"{self.name} is at rest"
+        )
 
     def is_running(self) -> bool:
         return self.process.is_running()

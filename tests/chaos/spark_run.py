@@ -123,6 +123,7 @@ class Run:
         feed = KeyedFeed if mode in KEYED_MODES else Feed
         self.feed = feed(broker.bootstrap, topic, PARTITIONS, per_second=per_second, seed=seed)
         self._spares = spares
+        self._is_given_back = False
         self._java_options = f"-XX:SharedArchiveFile={archive}" if archive is not None else ""
         self._standby: Driver | None = None
         self._lingering: list[Driver] = []
@@ -324,6 +325,9 @@ class Run:
         self.go_on_until(lambda: self.position() == ends, FINISH_SECONDS_MAX)
         if self.mode == "timers":
             self._wait_for_timers()
+        if self._spares is not None:
+            self._spares.give_back(self.driver)
+            self._is_given_back = True
         self.stop()
 
     def _wait_for_timers(self) -> None:
@@ -338,7 +342,8 @@ class Run:
         self.feed.stopping.set()
         self._sweep_lingering()
         self._stop_standby()
-        self.driver.sweep()
+        if not self._is_given_back:
+            self.driver.sweep()
 
     def _stop_standby(self) -> None:
         if self._standby is not None:

@@ -24,7 +24,7 @@ MICRO_BATCHES = 3
 END_SECONDS_MAX = 180.0
 
 
-def zombie(run: Run, who: str, point: Point) -> str:
+def zombie(run: Run, who: str, point: Point, *, micro_batches: int = MICRO_BATCHES) -> str:
     """Stop a driver in mid-batch, let another go on, wake the first; how the first ended."""
     first = run.driver
     if point is Point.ENTRY:
@@ -35,7 +35,7 @@ def zombie(run: Run, who: str, point: Point) -> str:
     try:
         run.restart()
         before = run.watch.entries()
-        run.go_on_until(lambda: run.watch.entries() >= before + MICRO_BATCHES)
+        run.go_on_until(lambda: run.watch.entries() >= before + micro_batches)
     finally:
         first.signal(signal.SIGCONT, who)
     ended = _first_to_end(run, first, f"zombie {who} {point.value}")

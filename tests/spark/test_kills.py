@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.chaos import spark_zombies
 from tests.chaos.spark_keyed_oracle import (
     Fired,
     Total,
@@ -37,7 +38,7 @@ KILLS = (
     ("jvm", Point.ENTRY),
 )
 DRIVERS = 5
-"""What both tests with kills need: each begins with one, and takes another after each driver."""
+"""Three for the kills; each test after it takes one that is at rest, and one more."""
 ACKED = {(0, 0): ("a", 0), (0, 1): ("b", 0), (1, 0): ("a", 1)}
 
 
@@ -67,6 +68,24 @@ def test_each_id_comes_out_once_whatever_is_killed_when(
     assert figures.micro_batches > figures.kills
     assert figures.leftover_runs > 0, "no kill left state behind: this run proves nothing"
     assert figures.ids < figures.records
+
+
+@pytest.mark.timeout(600)
+def test_an_overtaken_driver_ends_with_a_message_and_changes_nothing(
+    tmp_path: Path, holdfast_broker: HoldfastBroker, topic: str, spares: Spares
+):
+    """Two drivers that start at once are in the long form."""
+    run = Run(tmp_path, holdfast_broker, topic=topic, seed=2, spares=spares)
+    try:
+        run.begin()
+        # Of one micro-batch alone the ledger would say that it has it already.
+        ended = spark_zombies.zombie(run, "family", Point.STATE, micro_batches=2)
+        run.finish()
+    finally:
+        run.stop()
+    figures = run.check()
+    assert figures.problems == []
+    assert ended == "the ledger refused"
 
 
 @pytest.mark.timeout(600)
