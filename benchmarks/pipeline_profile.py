@@ -63,20 +63,19 @@ def read(url: str, topic: str, rows: int) -> list[Any]:
 def stage_one(clock: Clock, batches: list[Any], buckets: int) -> list[tuple[int, bytes]]:
     cutter = exchange.Cutter(by=("key",), event_time=None, buckets=buckets, tasks=2, hash_seed=1)
     pieces: list[tuple[int, bytes]] = []
-    with clock.step("1 join small batches"):
-        joined = list(exchange._joined(batches))
-    for batch in joined:
+    for batch in batches:
         with clock.step("1 of the cut: hash"):
             low, _ = hash_columns([batch.column("key")], 1)
         found = bucket_of(low, buckets)
         with clock.step("1 of the cut: argsort"):
             np.argsort(found, kind="stable")
-        with clock.step("1 cut: all of it"):
-            cut = cutter._cut(batch, 0)
-        names = cut.schema.names
+    with clock.step("1 cut: all of it"):
+        cut = list(cutter.pieces(batches, task=0))
+    for batch in cut:
+        names = batch.schema.names
         pieces += zip(
-            cut.column(names.index("bucket")).to_pylist(),
-            cut.column(names.index("piece")).to_pylist(),
+            batch.column(names.index("bucket")).to_pylist(),
+            batch.column(names.index("piece")).to_pylist(),
             strict=True,
         )
     return pieces

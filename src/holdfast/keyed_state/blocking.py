@@ -8,6 +8,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -17,9 +18,14 @@ _loops: dict[int, asyncio.AbstractEventLoop] = {}
 """By process id: after a fork the parent's thread is not there."""
 
 
+def start_blocking(coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
+    """Start the coroutine in the private loop; its result is waited for later."""
+    return asyncio.run_coroutine_threadsafe(coroutine, _private_loop())
+
+
 def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run the coroutine in the private loop, and wait for its result."""
-    future = asyncio.run_coroutine_threadsafe(coroutine, _private_loop())
+    future = start_blocking(coroutine)
     try:
         return future.result()
     except BaseException:

@@ -25,7 +25,7 @@ from holdfast.keyed_state.dedup import (
     merge_runs,
 )
 from holdfast.keyed_state.pinned import Hashes, Pinned, RunInfo, Times
-from holdfast.keyed_state.run_store import read_runs, write_run
+from holdfast.keyed_state.run_store import read_runs
 from holdfast.keyed_state.task_site import TaskSite
 from holdfast.keyed_state.tiers import MERGE_ROWS_MAX, plan_hash_merge
 
@@ -62,9 +62,9 @@ def load_bucket(site: TaskSite, pinned: Pinned, cache: StateCache[Bucket]) -> Bu
 
 
 def save_run(site: TaskSite, run: HashRun, *, hash_seed: int) -> RunInfo:
-    """Write the one new run of this attempt; durable when it returns."""
+    """Write the one new run of this attempt."""
     info, body = encode_hash_run(run, name=site.run_name, hash_seed=hash_seed)
-    run_blocking(write_run(site.store, info, body, environment=site.environment))
+    site.write(info, body)
     return info
 
 

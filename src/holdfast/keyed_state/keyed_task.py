@@ -22,7 +22,7 @@ from holdfast.keyed_state.keyed_rows import (
     overlay,
 )
 from holdfast.keyed_state.pinned import TIME_MIN, Hashes, Pinned, RunInfo, Times
-from holdfast.keyed_state.run_store import read_runs, write_run
+from holdfast.keyed_state.run_store import read_runs
 from holdfast.keyed_state.task_site import TaskSite
 from holdfast.keyed_state.tiers import plan_keyed_merge
 from holdfast.keyed_state.timers import TimerSettings, TimersFired, fire_timers
@@ -125,9 +125,9 @@ def run_timer_task(
 
 
 def save_keyed_run(site: TaskSite, run: KeyedRun, *, hash_seed: int) -> RunInfo:
-    """Write the one new run of this attempt; durable when it returns."""
+    """Write the one new run of this attempt."""
     info, body = encode_keyed_run(run, name=site.run_name, hash_seed=hash_seed)
-    run_blocking(write_run(site.store, info, body, environment=site.environment))
+    site.write(info, body)
     return info
 
 

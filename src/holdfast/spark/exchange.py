@@ -144,14 +144,32 @@ def opened(batches: Iterable[Any]) -> Iterator[Piece]:
         for row in range(batch.num_rows):
             if batch.column(1)[row].as_py() == TICK:
                 continue
-            with pa.ipc.open_stream(batch.column(4)[row].as_buffer()) as reader:
-                table = reader.read_all()
-            yield Piece(
-                bucket=batch.column(1)[row].as_py(),
-                origin=batch.column(2)[row].as_py(),
-                keyless=batch.column(3)[row].as_py(),
-                rows=table,
+            yield _piece(
+                batch.column(1)[row].as_py(),
+                batch.column(2)[row].as_py(),
+                batch.column(3)[row].as_py(),
+                batch.column(4)[row].as_buffer(),
             )
+
+
+def _piece(bucket: int, origin: int, keyless: bool, body: Any) -> Piece:
+    with pa.ipc.open_stream(body) as reader:
+        table = reader.read_all()
+    return Piece(bucket=bucket, origin=origin, keyless=keyless, rows=table)
+
+
+Sent = tuple[int, tuple[int, int, bool, bytes]]
+"""A row of the exchange as a pair of an RDD: its task, and all the rest."""
+
+
+def sent(batches: Iterable[Any]) -> Iterator[Sent]:
+    for batch in batches:
+        for task, *rest in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            yield task, tuple(rest)
+
+
+def received(rest: tuple[int, int, bool, bytes]) -> Piece:
+    return _piece(*rest)
 
 
 def halves(table: Any) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:

@@ -10,19 +10,19 @@ records: what the first remembers and the second does not find would never come 
 """
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.errors import StopError
 from holdfast.keyed_state.pinned import Pinned
-from holdfast.spark.exchange import SCHEMA_TEXT, Cutter
+from holdfast.spark.exchange import Cutter, Sent, received, sent
 from holdfast.spark.inputs import Range, StoreWhere
 from holdfast.spark.job import Dedup, Job
-from holdfast.spark.picking import JudgeTask, PickTask, Verdict, decode_verdict
+from holdfast.spark.picking import JudgeTask, PickTask, Verdict
 from holdfast.spark.range_shares import shares
-from holdfast.spark.rows import RANGE
-from holdfast.spark.tasks import REPORT_TEXT, TaskReport, decode_report
+from holdfast.spark.rows import RANGE, range_batch
+from holdfast.spark.tasks import TaskReport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,15 +57,15 @@ def dedup_reports(
     """Both passes; what their tasks report. Again where records vanished in between."""
     if not ranges:
         return []
-    cores = spark.sparkContext.defaultParallelism
-    work = work_frame(spark, shares(ranges, cores))
+    context: Any = spark.sparkContext
+    groups = shares(ranges, context.defaultParallelism)
+    work = context.parallelize(groups, len(groups))
     judge = JudgeTask(job=job, operation=operation, number=number, pinned=pinned)
-    tasks = max(1, min(pinned.buckets, cores))
+    tasks = max(1, min(pinned.buckets, context.defaultParallelism))
     for _ in range(TRIES):
         verdict = _judged(work, judge, tasks=tasks)
         pick = PickTask(job=job, number=number, verdict=verdict)
-        picked = _mapped(work, pick.run, REPORT_TEXT).collect()
-        reports = [decode_report(bytes(row[0])) for row in picked]
+        reports: list[TaskReport] = work.mapPartitionsWithIndex(partial(_pick, pick)).collect()
         if sum(report.counts["found"] for report in reports) == verdict.counts["rows"]:
             return [
                 TaskReport(
@@ -91,9 +91,23 @@ def _judged(work: Any, judge: JudgeTask, *, tasks: int) -> Verdict:
         hash_seed=judge.pinned.hash_seed,
         columns=SENT,
     )
-    pieces = _mapped(work, cutter.pieces, SCHEMA_TEXT).repartitionById(tasks, "task")
-    judged = _mapped(pieces, judge.run, REPORT_TEXT).collect()
-    return Verdict.of([decode_verdict(bytes(row[0])) for row in judged])
+    pieces = work.mapPartitionsWithIndex(partial(_cut, cutter))
+    by_task = pieces.partitionBy(tasks, partitionFunc=int)
+    return Verdict.of(by_task.mapPartitions(partial(_judge, judge)).collect())
+
+
+def _cut(cutter: Cutter, task: int, groups: Iterable[Sequence[Range]]) -> Iterator[Sent]:
+    for group in groups:
+        yield from sent(cutter.pieces([range_batch(group)], task=task))
+
+
+def _judge(judge: JudgeTask, pieces: Iterable[Sent]) -> Iterator[Verdict]:
+    yield judge.run(received(piece) for _, piece in pieces)
+
+
+def _pick(pick: PickTask, task: int, groups: Iterable[Sequence[Range]]) -> Iterator[TaskReport]:
+    for group in groups:
+        yield pick.run([range_batch(group)], task=task)
 
 
 def work_frame(spark: "SparkSession", groups: Sequence[Sequence[Range]]) -> Any:
@@ -101,14 +115,3 @@ def work_frame(spark: "SparkSession", groups: Sequence[Sequence[Range]]) -> Any:
     rows = [(i, pickle.dumps(wanted)) for i, group in enumerate(groups) for wanted in group]
     frame = cast(Any, spark).createDataFrame(rows, WORK_TEXT)
     return frame.repartitionById(max(1, len(groups)), "task").select(RANGE)
-
-
-def _mapped(frame: Any, run: Callable[..., Iterator[Any]], schema: str) -> Any:
-    return frame.mapInArrow(partial(_in_task, run), schema)
-
-
-def _in_task(run: Callable[..., Iterator[Any]], batches: Iterable[Any]) -> Iterator[Any]:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return run(batches, task=context.partitionId() if context is not None else 0)

@@ -14,16 +14,15 @@ from numpy.typing import NDArray
 
 from holdfast.columnar.arrow import RecordBatch, pa
 from holdfast.keyed_state.pinned import Pinned, RunInfo
+from holdfast.keyed_state.run_writes import RunWrites
 from holdfast.landing.ledger_entry import FileRole, OutputFile
 from holdfast.spark.buckets import judge
-from holdfast.spark.exchange import Piece, opened
+from holdfast.spark.exchange import Piece
 from holdfast.spark.job import Dedup, Job
 from holdfast.spark.rows import records
 from holdfast.spark.tasks import (
     BYTES_PER_FILE,
     TaskReport,
-    as_report,
-    encode_report,
     file_writer,
     later,
     task_site,
@@ -91,10 +90,6 @@ def _numbers(data: bytes) -> Offsets:
     return np.frombuffer(data, np.int64)
 
 
-def decode_verdict(body: bytes) -> Verdict:
-    return msgspec.msgpack.decode(body, type=Verdict)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeTask:
     """The keys of some buckets against what is remembered of them."""
@@ -104,18 +99,20 @@ class JudgeTask:
     number: int
     pinned: Pinned
 
-    def run(self, batches: Iterable[Any], *, task: int) -> Iterator[Any]:
-        del task
+    def run(self, pieces: Iterable[Piece]) -> Verdict:
         here = worker()
         attempt = here.environment.new_uuid().hex
         by_bucket: dict[int, list[Piece]] = {}
-        for piece in opened(batches):
+        for piece in pieces:
             by_bucket.setdefault(piece.bucket, []).append(piece)
         parts: list[Verdict] = []
+        writes = RunWrites()
         for bucket in sorted(by_bucket):
-            pieces = sorted(by_bucket.pop(bucket), key=lambda piece: piece.origin)
-            site = task_site(here, self.job, bucket, number=self.number, attempt=attempt)
-            judged = judge(self.operation, site, self.pinned, pieces)
+            mine = sorted(by_bucket.pop(bucket), key=lambda piece: piece.origin)
+            site = task_site(
+                here, self.job, bucket, number=self.number, attempt=attempt, writes=writes
+            )
+            judged = judge(self.operation, site, self.pinned, mine)
             parts.append(
                 Verdict(
                     hidden=_hidden(judged.dropped, judged.diverted),
@@ -124,7 +121,8 @@ class JudgeTask:
                     event_time_max_ms=judged.event_time_max_ms,
                 )
             )
-        yield as_report(msgspec.msgpack.encode(Verdict.of(parts)))
+        writes.wait()
+        return Verdict.of(parts)
 
 
 def _hidden(dropped: Any, diverted: Any) -> list[_Hidden]:
@@ -159,7 +157,7 @@ class PickTask:
     number: int
     verdict: Verdict
 
-    def run(self, batches: Iterable[Any], *, task: int) -> Iterator[Any]:
+    def run(self, batches: Iterable[Any], *, task: int) -> TaskReport:
         here = worker()
         writer = file_writer(here, self.job, self.number, task)
         hidden = {(h.topic, h.partition): h for h in self.verdict.hidden}
@@ -183,7 +181,7 @@ class PickTask:
         if diverted:
             late = pa.Table.from_batches(diverted)
             files += here.run(writer.write(late, role=FileRole.LATE))
-        yield encode_report(TaskReport(files=files, counts={"found": found}))
+        return TaskReport(files=files, counts={"found": found})
 
 
 def picked(batch: Any, hidden: _Hidden | None) -> tuple[Any, Any | None]:

@@ -15,7 +15,7 @@ from holdfast.columnar.hashing import hash_columns
 from holdfast.columnar.schema import SCHEMA_WITH_HEADERS
 from holdfast.errors import ConfigurationError
 from holdfast.keyed_state.pinned import TIME_MIN
-from holdfast.spark.inputs import read_range
+from holdfast.spark.inputs import Range, read_range
 
 RANGE = "range"
 JSON_MARK = ".$."
@@ -35,6 +35,12 @@ def records(
             continue
         for wanted in batch.column(0).to_pylist():
             yield from read_range(pickle.loads(wanted), columns)
+
+
+def range_batch(ranges: Iterable[Range]) -> RecordBatch:
+    """Ranges as the rows that stand for them."""
+    rows = pa.array([pickle.dumps(wanted) for wanted in ranges], pa.binary())
+    return pa.RecordBatch.from_arrays([rows], names=[RANGE])
 
 
 def columns_read(expressions: Iterable[str]) -> frozenset[str] | None:

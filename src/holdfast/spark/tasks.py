@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.columnar.arrow import pa
 from holdfast.keyed_state.pinned import TIME_MIN, Pinned, RunInfo
+from holdfast.keyed_state.run_writes import RunWrites
 from holdfast.keyed_state.task_site import TaskSite
 from holdfast.landing.ledger_entry import FileRole, OutputFile
 from holdfast.spark.buckets import work_on
@@ -102,9 +103,17 @@ class StatefulTask:
         runs: dict[int, list[RunInfo]] = {}
         counts: dict[str, int] = {}
         latest: int | None = None
+        writes = RunWrites()
         for bucket in sorted(by_bucket):
             pieces = sorted(by_bucket.pop(bucket), key=lambda piece: piece.origin)
-            site = task_site(here, self.job, bucket, number=self.number, attempt=writer.attempt)
+            site = task_site(
+                here,
+                self.job,
+                bucket,
+                number=self.number,
+                attempt=writer.attempt,
+                writes=writes,
+            )
             done = work_on(self.operation, site, self.pinned, pieces, now_ms=self.now_ms)
             output += done.output
             late += done.late
@@ -118,12 +127,15 @@ class StatefulTask:
             files += here.run(writer.write(pa.concat_tables(output)))
         if late:
             files += here.run(writer.write(pa.concat_tables(late), role=FileRole.LATE))
+        writes.wait()
         yield encode_report(
             TaskReport(files=files, runs=runs, counts=counts, event_time_max_ms=latest)
         )
 
 
-def task_site(here: Worker, job: Job, bucket: int, *, number: int, attempt: str) -> TaskSite:
+def task_site(
+    here: Worker, job: Job, bucket: int, *, number: int, attempt: str, writes: RunWrites
+) -> TaskSite:
     """Where one attempt works on one bucket."""
     return TaskSite(
         store=here.writable(job.output.store),
@@ -132,6 +144,7 @@ def task_site(here: Worker, job: Job, bucket: int, *, number: int, attempt: str)
         number=number,
         attempt=attempt,
         environment=here.environment,
+        writes=writes,
     )
 
 

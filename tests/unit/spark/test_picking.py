@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from holdfast.keyed_state.dedup import DedupSettings, LatePolicy
 from holdfast.keyed_state.pinned import Pinned, next_watermark, nothing_pinned
 from holdfast.landing.ledger_entry import FileRole, OutputFile
-from holdfast.spark.exchange import Cutter
+from holdfast.spark.exchange import Cutter, received, sent
 from holdfast.spark.job import Dedup, Job, Output
 from holdfast.spark.keys_first import SENT
-from holdfast.spark.picking import JudgeTask, PickTask, Verdict, decode_verdict
-from holdfast.spark.tasks import decode_report
+from holdfast.spark.picking import JudgeTask, PickTask, Verdict
 
 Record = tuple[str, int, int, bytes | None, int]
 """Topic, partition, offset, key, time."""
@@ -59,13 +58,13 @@ class Passes:
         task = JudgeTask(
             job=self.job, operation=self.operation, number=self.number, pinned=self.pinned
         )
-        reports = task.run(cutter.pieces(batches, task=0), task=0)
-        return Verdict.of([decode_verdict(row.column(0)[0].as_py()) for row in reports])
+        pieces = [received(rest) for _, rest in sent(cutter.pieces(batches, task=0))]
+        return Verdict.of([task.run(pieces)])
 
     def run(self, batches: list[Any]) -> tuple[Verdict, list[OutputFile]]:
         verdict = self.judged(batches)
         task = PickTask(job=self.job, number=self.number, verdict=verdict)
-        (report,) = [decode_report(row.column(0)[0].as_py()) for row in task.run(batches, task=0)]
+        report = task.run(batches, task=0)
         assert report.counts == {"found": sum(b.num_rows for b in batches)}
         watermark = next_watermark(
             self.pinned.event_time_watermark_ms,
@@ -133,7 +132,7 @@ def test_a_record_that_is_gone_in_the_second_pass_shows_in_the_count(tmp_path: P
     verdict = passes.judged([whole])
     task = PickTask(job=passes.job, number=0, verdict=verdict)
     rest = whole.take(pa.array([0, 1, 3]))
-    (report,) = [decode_report(row.column(0)[0].as_py()) for row in task.run([rest], task=0)]
+    report = task.run([rest], task=0)
     assert report.counts == {"found": 3}
     assert [row[2] for row in passes.rows(report.files)] == [0]
     assert verdict.counts["rows"] == 4

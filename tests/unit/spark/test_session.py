@@ -40,3 +40,23 @@ def test_the_zip_can_be_imported_and_is_the_same_each_time(tmp_path: Path):
 def test_the_package_does_not_load_pyspark_by_itself():
     program = "import sys, holdfast.spark; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "worker_module", ["pyspark.worker", "pyspark.sql.worker.create_data_source"]
+)
+def test_the_daemon_has_loaded_what_workers_need_and_started_no_thread(worker_module: str):
+    script = (
+        "import sys, threading\n"
+        "from holdfast.spark.daemon import load\n"
+        f"load({worker_module!r})\n"
+        "assert 'holdfast.spark.source' in sys.modules\n"
+        "print(threading.active_count(), 'numba' in sys.modules)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120
+    )
+    assert (done.stdout.split(), done.stderr) == (
+        ["1", str(worker_module == "pyspark.worker")],
+        "",
+    )
