@@ -131,6 +131,13 @@ def _source_options(given: dict[str, Any]) -> Any:
     from holdfast.spark.options import parse_options
 
     options = _pairs(given["options"], "--option")
+    foreign = [name for name in options if not name.lower().startswith("kafka.")]
+    if foreign:
+        raise ConfigurationError(
+            f"--option {foreign[0]} would have no effect: it takes settings of the Kafka client"
+            " (kafka.*). What is read is chosen by --topic, --from-offset, --to-offset, --from-time"
+            " and --to-time"
+        )
     if given["store"] is not None:
         options["store"] = given["store"]
     if given["bootstrap"] is not None:
