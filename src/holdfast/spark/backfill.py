@@ -6,7 +6,6 @@ again it goes on after the newest entry. Must never publish a slice that does no
 """
 
 import concurrent.futures
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +27,7 @@ from holdfast.spark.backfill_plan import (
 )
 from holdfast.spark.inputs import Input, PlanOptions, Range
 from holdfast.spark.job import Job, Output
+from holdfast.spark.keys_first import work_frame
 from holdfast.spark.ledger_sink import SinkRefused
 from holdfast.spark.query_failure import failure_of
 from holdfast.spark.tasks import REPORT_TEXT, TaskReport, WriteTask, decode_report
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 POLL_S = 0.5
 TASKS_PER_CORE = 3
 """So that the last tasks of a slice do not leave cores idle for long."""
-WORK_TEXT = "task int, range binary"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,9 +195,7 @@ class Backfill:
 
 def run_tasks(spark: "SparkSession", task: WriteTask, ranges: Sequence[Range]) -> list[TaskReport]:
     """One task for each range; what they report."""
-    rows = [(i, pickle.dumps(wanted)) for i, wanted in enumerate(ranges)]
-    work = cast(Any, spark).createDataFrame(rows, WORK_TEXT)
-    work = work.repartitionById(len(rows), "task").select("range")
+    work = work_frame(spark, [[wanted] for wanted in ranges])
     done = work.mapInArrow(partial(_in_task, task), REPORT_TEXT).collect()
     return [decode_report(bytes(row[0])) for row in done]
 
