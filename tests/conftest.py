@@ -3,6 +3,7 @@
 Apache Kafka is skipped, with the reason, where Java or Maven is missing; nothing else skips.
 """
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from hypothesis import settings
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+# Every JVM of the tests lives for seconds: compiling for a long life would take half of them.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.jars import PeerUnavailable
@@ -25,7 +28,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that start a Spark can be chosen, or left out, with -m."""
     for item in items:
         group = item.get_closest_marker("xdist_group")
-        if group is not None and "spark" in (*group.args, *group.kwargs.values()):
+        names = (*group.args, *group.kwargs.values()) if group is not None else ()
+        if any(str(name).startswith("spark") for name in names):
             item.add_marker(pytest.mark.spark)
 
 

@@ -177,8 +177,8 @@ class Part:
 
 
 def local_part(part: Part) -> Figures:
-    """Dedup on local Spark: incidents, then kills."""
-    run = part.run("local")
+    """Dedup on local Spark, in two passes over ranges: incidents, then kills."""
+    run = part.run("local", rows="ranges")
     try:
         run.begin()
         incidents(run, rounds=max(1, part.kills // KILLS_PER_ROUND))

@@ -118,7 +118,7 @@ def test_dedup_into_parquet_is_exactly_once_and_a_deleted_checkpoint_is_recovere
     assert ids(tmp_path / "lake") == once("a", "b", "c", "d", "e")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM])
 def test_chains_are_landed_until_a_signal_to_the_whole_group_and_the_run_ends_cleanly(
     holdfast_broker: HoldfastBroker,
     topics: Topics,
