@@ -7,6 +7,7 @@ keeps what it saw; none of them judges.
 import json
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -94,7 +95,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     admin.create_topics([NewTopic(topic, num_partitions=partitions)])[topic].result(30)
 
 
-class Worker(threading.Thread):
+class Worker(threading.Thread, ABC):
     """A thread that steps until it is stopped."""
 
     def __init__(self) -> None:
@@ -106,8 +107,9 @@ class Worker(threading.Thread):
             self.step()
         self.finish()
 
+    @abstractmethod
     def step(self) -> None:
-        raise NotImplementedError
+        """What is done again and again."""
 
     def finish(self) -> None:
         """After the last step, in the thread."""

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable
 
@@ -39,7 +40,7 @@ class Pace:
         return max(count, 0)
 
 
-class Family(threading.Thread):
+class Family(threading.Thread, ABC):
     """One producer on all partitions, until it is told to stop; then it waits for its acks."""
 
     def __init__(self, ledger: Ledger, producer: int, bootstrap: str, per_second: float) -> None:
@@ -58,8 +59,9 @@ class Family(threading.Thread):
         except Exception as error:
             self.ledger.problems.append(f"{self.name} ended: {error!r}")
 
+    @abstractmethod
     def produce(self) -> None:
-        raise NotImplementedError
+        """Send until told to stop, then wait for what is under way."""
 
     def next_record(self) -> tuple[int, int, bytes]:
         partition = self._next = (self._next + 1) % self.ledger.partitions

@@ -11,7 +11,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tests.chaos.asking import fetch_all_at, fetch_at, list_all_at, list_at, produce_at
 from tests.chaos.ledger import NUMBER_BITS, value_of
@@ -62,7 +62,7 @@ class OutageProxy:
     def __init__(self, upstream_port: int) -> None:
         self._proxy = BadProxy(upstream_port)
         self._plan = _Always()
-        self._proxy.plan = self._plan  # type: ignore[assignment]
+        self._proxy.plan = cast(Any, self._plan)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 EXIT_REFUSED = 3
+GO_SECONDS_MAX = 1800.0
+"""Whoever started this driver may have been killed."""
 REST_LOOK_S = 0.5
 BUCKETS = 4
 TIMER_AFTER_MS = 2000
@@ -149,7 +151,10 @@ def _imported(batches: Iterable[Any]) -> Iterator[Any]:
 def is_at_rest_again(spark: Any, plan: Plan, number: int) -> bool:
     """Run the query of a number; False where it ended without having been told to."""
     go, rest = (Path(plan.control) / f"{word}-{number}" for word in ("go", "rest"))
+    deadline = time.monotonic() + GO_SECONDS_MAX
     while not go.exists():
+        if time.monotonic() > deadline:
+            return False
         time.sleep(0.002)
     query = start_query(spark, replace(plan, **json.loads(go.read_text())))
     while not query.awaitTermination(REST_LOOK_S):

@@ -12,6 +12,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from confluent_kafka import Producer
 
@@ -92,12 +93,12 @@ class Feed(threading.Thread):
     def _send(self, identity: str, copy: int, partition: int) -> None:
         self.sent += 1
 
-        def delivered(error: object, message: object) -> None:
+        def delivered(error: object, message: Any) -> None:
             if error is not None:
                 self.problems.append(f"{identity} copy {copy}: {error}")
                 return
-            where = message.partition(), message.offset()  # type: ignore[attr-defined]
-            self.times_ms[where] = message.timestamp()[1]  # type: ignore[attr-defined]
+            where = message.partition(), message.offset()
+            self.times_ms[where] = message.timestamp()[1]
             self.acked[where] = (identity, copy)
 
         value = json.dumps({"id": identity, "copy": copy}).encode()

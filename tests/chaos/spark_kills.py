@@ -17,7 +17,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -175,67 +175,49 @@ class Part:
             run.kill(target, point)
             say(f"{run.topic} {run.figures.kills}/{self.kills} {target} {point.value}")
 
+    def killed(
+        self, run: Run, schedule: Schedule, first: Callable[[], None] = lambda: None
+    ) -> Figures:
+        """From its begin to its check; it is stopped whatever happens."""
+        try:
+            run.begin()
+            first()
+            self.kill_often(run, schedule)
+            run.finish()
+        finally:
+            run.stop()
+        return run.check()
+
 
 def local_part(part: Part) -> Figures:
     """Dedup on local Spark, in two passes over ranges: incidents, then kills."""
+    rounds = max(1, part.kills // KILLS_PER_ROUND)
     run = part.run("local", rows="ranges")
-    try:
-        run.begin()
-        incidents(run, rounds=max(1, part.kills // KILLS_PER_ROUND))
-        part.kill_often(run, LOCAL)
-        run.finish()
-    finally:
-        run.stop()
-    return run.check()
+    return part.killed(run, LOCAL, first=lambda: incidents(run, rounds=rounds))
 
 
 def chain_part(part: Part) -> Figures:
     """Topics onto landing chains, on local Spark."""
-    run = part.run("chain", mode="chain", rows="ranges")
-    try:
-        run.begin()
-        part.kill_often(run, CHAIN)
-        run.finish()
-    finally:
-        run.stop()
-    return run.check()
+    return part.killed(part.run("chain", mode="chain", rows="ranges"), CHAIN)
 
 
 def aggregate_part(part: Part) -> Figures:
     """Running totals by key, on local Spark."""
-    return _stateful(part, "aggregate")
+    return part.killed(part.run("aggregate", mode="aggregate"), STATEFUL)
 
 
 def timers_part(part: Part) -> Figures:
     """Timers by key on the wall clock, on local Spark."""
-    return _stateful(part, "timers")
-
-
-def _stateful(part: Part, mode: str) -> Figures:
-    run = part.run(mode, mode=mode)
-    try:
-        run.begin()
-        part.kill_often(run, STATEFUL)
-        run.finish()
-    finally:
-        run.stop()
-    return run.check()
+    return part.killed(part.run("timers", mode="timers"), STATEFUL)
 
 
 def cluster_part(part: Part) -> Figures:
     """Dedup on a standalone cluster: executors, Workers and drivers."""
     cluster = StandaloneCluster(part.folder / "nodes").start()
     try:
-        run = part.run("cluster", cluster=cluster)
-        try:
-            run.begin()
-            part.kill_often(run, CLUSTER)
-            run.finish()
-        finally:
-            run.stop()
+        return part.killed(part.run("cluster", cluster=cluster, rows="ranges"), CLUSTER)
     finally:
         cluster.stop()
-    return run.check()
 
 
 def planted_part(part: Part) -> Figures:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -184,12 +185,12 @@ def read_chain_rows(lake: Path, topic: str) -> list[Row]:
     return asyncio.run(read())
 
 
-def _rows(columns: Mapping[str, Sequence[object]]) -> list[Row]:
+def _rows(columns: Mapping[str, Sequence[Any]]) -> list[Row]:
     found: list[Row] = []
     for partition, offset, value in zip(
         columns["partition"], columns["offset"], columns["value"], strict=True
     ):
-        record = json.loads(value)  # type: ignore[arg-type]
+        record = json.loads(value)
         found.append(Row(int(str(partition)), int(str(offset)), record["id"], record["copy"]))
     return found
 

@@ -54,7 +54,7 @@ def test_each_id_comes_out_once_whatever_is_killed_when(
     tmp_path: Path, holdfast_broker: HoldfastBroker, topic: str, spares: Spares
 ):
     """Seed 002 by kills: state that was never committed is on disk, and swallows nothing."""
-    run = Run(tmp_path, holdfast_broker, topic=topic, seed=20261116, spares=spares)
+    run = Run(tmp_path, holdfast_broker, topic=topic, seed=20261116, rows="ranges", spares=spares)
     try:
         run.begin()
         for target, point in KILLS:

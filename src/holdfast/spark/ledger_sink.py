@@ -107,8 +107,8 @@ class LedgerSink:
         return self._ledger
 
     def catch_up(self) -> None:
-        """Before the first micro-batch: a driver may have died between ledger and table, and no
-        record may come for long.
+        """Have the tables follow. Before the first micro-batch, too: a driver may have died between
+        ledger and table, and no record may come for long.
         """
         for follower in self._followers:
             follower.catch_up(self.ledger())

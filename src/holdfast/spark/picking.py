@@ -12,16 +12,16 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columnar.arrow import RecordBatch, pa
+from holdfast.columnar.arrow import pa
 from holdfast.keyed_state.pinned import Pinned, RunInfo
 from holdfast.keyed_state.run_writes import RunWrites
-from holdfast.landing.ledger_entry import FileRole, OutputFile
+from holdfast.landing.ledger_entry import FileRole
 from holdfast.spark.buckets import judge
 from holdfast.spark.exchange import Piece
 from holdfast.spark.job import Dedup, Job
 from holdfast.spark.rows import records
 from holdfast.spark.tasks import (
-    BYTES_PER_FILE,
+    RowsToFiles,
     TaskReport,
     file_writer,
     later,
@@ -161,26 +161,16 @@ class PickTask:
         here = worker()
         writer = file_writer(here, self.job, self.number, task)
         hidden = {(h.topic, h.partition): h for h in self.verdict.hidden}
-        files: list[OutputFile] = []
-        kept: list[RecordBatch] = []
-        diverted: list[RecordBatch] = []
-        found = size = 0
+        kept, diverted = RowsToFiles(here, writer), RowsToFiles(here, writer, FileRole.LATE)
+        found = 0
         for batch in records(batches):
             found += batch.num_rows
             where = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
             rest, away = picked(batch, hidden.get(where))
+            kept.add(rest)
             if away is not None:
-                diverted.append(away)
-            kept.append(rest)
-            size += rest.nbytes
-            if size >= BYTES_PER_FILE:
-                files += here.run(writer.write(pa.Table.from_batches(kept)))
-                kept, size = [], 0
-        if kept:
-            files += here.run(writer.write(pa.Table.from_batches(kept)))
-        if diverted:
-            late = pa.Table.from_batches(diverted)
-            files += here.run(writer.write(late, role=FileRole.LATE))
+                diverted.add(away)
+        files = kept.finished() + diverted.finished()
         return TaskReport(files=files, counts={"found": found})
 
 

@@ -5,6 +5,7 @@ anything, not even the folder of the output.
 """
 
 import difflib
+import importlib
 import json
 import os
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -73,7 +74,7 @@ class Ready:
 def check_machine() -> None:
     """Spark and a Java for it; ConfigurationError where one is missing."""
     try:
-        import pyspark  # noqa: F401  # pyright: ignore[reportUnusedImport]
+        importlib.import_module("pyspark")
     except ImportError as missing:
         raise ConfigurationError(
             f'pyspark is not installed ({missing}): pip install "holdfast[spark]"'

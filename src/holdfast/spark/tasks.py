@@ -52,6 +52,35 @@ def decode_report(body: bytes) -> TaskReport:
     return msgspec.msgpack.decode(body, type=TaskReport)
 
 
+class RowsToFiles:
+    """Rows that are gathered, and written when there are enough of them."""
+
+    def __init__(self, here: Worker, writer: FileWriter, role: FileRole = FileRole.ROWS) -> None:
+        self.rows = 0
+        self._here, self._writer, self._role = here, writer, role
+        self._files: list[OutputFile] = []
+        self._held: list[Any] = []
+        self._held_bytes = 0
+
+    def add(self, batch: Any) -> None:
+        self._held.append(batch)
+        self._held_bytes += batch.nbytes
+        self.rows += batch.num_rows
+        if self._held_bytes >= BYTES_PER_FILE:
+            self._write()
+
+    def finished(self) -> list[OutputFile]:
+        """All files, once the rest is written, too."""
+        if self._held:
+            self._write()
+        return self._files
+
+    def _write(self) -> None:
+        table = pa.Table.from_batches(self._held)
+        self._files += self._here.run(self._writer.write(table, role=self._role))
+        self._held, self._held_bytes = [], 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteTask:
     """Rows straight into files."""
@@ -62,19 +91,11 @@ class WriteTask:
     def run(self, batches: Iterable[Any], *, task: int) -> Iterator[Any]:
         here = worker()
         writer = file_writer(here, self.job, self.number, task)
-        files: list[OutputFile] = []
-        rows = size = 0
-        held: list[Any] = []
+        output = RowsToFiles(here, writer)
         for batch in records(batches):
-            held.append(batch)
-            rows += batch.num_rows
-            size += batch.nbytes
-            if size >= BYTES_PER_FILE:
-                files += here.run(writer.write(pa.Table.from_batches(held)))
-                held, size = [], 0
-        if held:
-            files += here.run(writer.write(pa.Table.from_batches(held)))
-        yield encode_report(TaskReport(files=files, counts={"rows": rows, "kept": rows}))
+            output.add(batch)
+        counts = {"rows": output.rows, "kept": output.rows}
+        yield encode_report(TaskReport(files=output.finished(), counts=counts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,6 +73,9 @@ class Crashing(TableFollower):
     def bind(self, ledger: Ledger) -> Table:
         return _CrashingTable(self._inner.bind(ledger), self._step, self._action)
 
+    def check(self, store_url: str) -> None:
+        self._inner.check(store_url)
+
 
 class _CrashingTable:
     def __init__(self, inner: Table, step: str, action: Callable[[], None]) -> None:

@@ -58,13 +58,16 @@ class DeltaTable(TableFollower):
 
 
 def _deltalake() -> Any:
+    install = 'pip install "holdfast[delta]"'
     try:
         library = importlib.import_module("deltalake")
-        importlib.import_module("deltalake.transaction").RemoveAction  # noqa: B018
-    except (ImportError, AttributeError) as missing:
+        transaction = importlib.import_module("deltalake.transaction")
+    except ImportError as missing:
+        raise ConfigurationError(f"Delta tables need deltalake ({missing}): {install}") from missing
+    if not hasattr(transaction, "RemoveAction"):
         raise ConfigurationError(
-            f'Delta tables need a newer deltalake ({missing}): pip install "holdfast[delta]"'
-        ) from missing
+            f"Delta tables need a newer deltalake than {library.__version__}: {install}"
+        )
     return library
 
 

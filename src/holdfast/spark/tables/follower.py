@@ -8,6 +8,7 @@ for anything but to skip a look.
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -91,20 +92,20 @@ class Table(Protocol):
         ...
 
 
-class TableFollower:
+class TableFollower(ABC):
     """The follower that LedgerSink tells of committed entries; see spark.ledger_sink.Follower."""
 
     def __init__(self) -> None:
         self._table: Table | None = None
         self._carried: int | None = None
 
+    @abstractmethod
     def bind(self, ledger: Ledger) -> Table:
         """The table for the sink of a ledger."""
-        raise NotImplementedError
 
+    @abstractmethod
     def check(self, store_url: str) -> None:
         """Raise ConfigurationError where the sinks of a store cannot be followed; reads only."""
-        raise NotImplementedError
 
     def catch_up(self, ledger: Ledger) -> None:
         """Carry over all entries that the table does not hold; to call it again does no harm."""
