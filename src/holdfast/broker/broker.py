@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from holdfast.broker.fetch_sessions import FetchSessions
+from holdfast.broker.groups import LaneGroups, lane_of
 from holdfast.broker.settings import BrokerSettings
 from holdfast.cluster.configs import TopicSettings, topic_settings
 from holdfast.cluster.facts import (
@@ -70,6 +71,7 @@ class Broker:
         self.tail = Tail(settings.tail_bytes)
         self.cache = ReadCache(settings.cache_bytes)
         self.lanes: dict[LaneId, DataLane] = {}
+        self.groups: dict[LaneId, LaneGroups] = {}
         self.fetch_sessions = FetchSessions(settings.fetch_sessions_max)
         self.served_apis: list[ApiVersion] = []
         """What an ApiVersions request is answered with."""
@@ -122,6 +124,8 @@ class Broker:
         await self.flush_control()
         await self._prove_control()
         await self._wait_out_owners(control, *claimed)
+        for lane_id, lane in self.lanes.items():
+            self.groups[lane_id] = LaneGroups(lane, self.environment, self.settings.groups)
         self._serves = True
 
     async def _prove_control(self) -> None:
@@ -200,6 +204,8 @@ class Broker:
         """
         lanes = [*self.lanes.values(), *([self._control] if self._control is not None else [])]
         release = release and self._serves
+        for groups in self.groups.values():
+            groups.end()
         await asyncio.gather(*(lane.close(release=release) for lane in lanes))
 
     def _lost(self, error: HoldfastError) -> None:
@@ -219,6 +225,10 @@ class Broker:
         if lane is None:
             return None
         return Led(topic, PartitionId(topic.topic_id, partition), lane)
+
+    def groups_of(self, group_id: str) -> LaneGroups:
+        """The coordinator of a group."""
+        return self.groups[lane_of(group_id, self.state.lanes)]
 
     def settings_of(self, topic: Topic) -> TopicSettings:
         """A topic's configurations, read once for each change of them."""

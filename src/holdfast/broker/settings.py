@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from holdfast.groups.outbox import GroupRules
 from holdfast.identifiers import BrokerId
 from holdfast.lane.appender import GroupSettings
 from holdfast.log.rewriter import RewriteSettings
@@ -24,6 +25,7 @@ class BrokerSettings:
     auto_create_topics_enable: bool = True
     num_partitions: int = 1
     group: GroupSettings = dataclasses.field(default_factory=GroupSettings)
+    groups: GroupRules = dataclasses.field(default_factory=GroupRules)
     rewrite: RewriteSettings = dataclasses.field(default_factory=RewriteSettings)
     snapshot_every: int = 500
     tail_bytes: int = 512 * 1024 * 1024

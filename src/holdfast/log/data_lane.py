@@ -13,7 +13,7 @@ from holdfast.lane.appender import GroupSettings
 from holdfast.lane.claim import ClaimedLane
 from holdfast.lane.entry import Buffer, EntryHeader
 from holdfast.lane.owned import SNAPSHOT_EVERY, OwnedLane
-from holdfast.log.facts import Appended, LogFact, PartitionRemoved
+from holdfast.log.facts import Appended, DataFact, PartitionRemoved
 from holdfast.log.memory import ReadCache, Tail
 from holdfast.log.partition import PartitionLog
 from holdfast.log.reader import LogReader
@@ -21,7 +21,7 @@ from holdfast.log.state import LogState, LogStateKind
 from holdfast.store.interface import Store
 
 
-class DataLane(OwnedLane[LogState, LogFact]):
+class DataLane(OwnedLane[LogState, DataFact]):
     """The partitions of one lane."""
 
     def __init__(
@@ -38,6 +38,7 @@ class DataLane(OwnedLane[LogState, LogFact]):
     ) -> None:
         self.tail = tail
         self._watchers: dict[PartitionId, set[asyncio.Event]] = {}
+        self._when_fenced: list[Callable[[HoldfastError], None]] = []
         self.entries_published = 0
         self.bytes_published = 0
         super().__init__(
@@ -61,7 +62,7 @@ class DataLane(OwnedLane[LogState, LogFact]):
         return self.state.log_of(partition)
 
     def published(
-        self, header: EntryHeader, facts: Sequence[LogFact], payload: list[Buffer]
+        self, header: EntryHeader, facts: Sequence[DataFact], payload: list[Buffer]
     ) -> None:
         super().published(header, facts, payload)
         self.entries_published += 1
@@ -78,6 +79,12 @@ class DataLane(OwnedLane[LogState, LogFact]):
         super().fenced(error)
         for partition in list(self._watchers):
             self._wake(partition)
+        for told in self._when_fenced:
+            told(error)
+
+    def when_fenced(self, told: Callable[[HoldfastError], None]) -> None:
+        """Have somebody told when the lane is no longer ours."""
+        self._when_fenced.append(told)
 
     def watch(self, partition: PartitionId, event: asyncio.Event) -> None:
         """Set the event when the partition has more records, or this broker has it no longer."""

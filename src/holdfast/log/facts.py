@@ -1,4 +1,4 @@
-"""The facts of a data lane: all that ever changes the logs of its partitions.
+"""The facts of a data lane: all that ever changes its partitions' logs, and its groups.
 
 Pure. Owns their encoding. A fact is decided once, stored once, and applied by the same code on
 the live path and in recovery. Fields are positional: new ones go last, with a default.
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from holdfast.groups.facts import GroupFact
 from holdfast.identifiers import PartitionId
 
 
@@ -85,14 +86,16 @@ class ProducersExpired(msgspec.Struct, frozen=True, array_like=True, tag="e"):
 LogFact = (
     Appended | LogStartMoved | PartitionRemoved | PartitionPurged | Rewritten | ProducersExpired
 )
+DataFact = LogFact | GroupFact
+"""All that an object of a data lane may say."""
 
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
-_decoder = msgspec.msgpack.Decoder(list[LogFact])
+_decoder = msgspec.msgpack.Decoder(list[DataFact])
 
 
-def encode_facts(facts: Sequence[LogFact]) -> bytes:
+def encode_facts(facts: Sequence[DataFact]) -> bytes:
     return _encoder.encode(facts)
 
 
-def decode_facts(data: bytes) -> list[LogFact]:
+def decode_facts(data: bytes) -> list[DataFact]:
     return _decoder.decode(data)

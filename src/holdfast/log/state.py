@@ -1,4 +1,4 @@
-"""The state of one data lane: the logs of all its partitions.
+"""The state of one data lane: the logs of all its partitions, and its consumer groups.
 
 Pure. Owns how facts change them, how an object's payload is laid out (grouped by partition, so
 that each partition's batches are one stretch), and the snapshot's encoding.
@@ -10,12 +10,19 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.groups.facts import GroupFact
+from holdfast.groups.state import (
+    GroupsState,
+    StoredGroups,
+    restored_groups,
+    stored_groups,
+)
 from holdfast.identifiers import PartitionId
 from holdfast.lane.entry import Buffer, EntryHeader
 from holdfast.log.columns import column_bytes, fill_column
 from holdfast.log.facts import (
     Appended,
-    LogFact,
+    DataFact,
     LogStartMoved,
     PartitionPurged,
     PartitionRemoved,
@@ -38,9 +45,10 @@ def partition_prefix(partition: PartitionId) -> str:
 
 
 class LogState:
-    """All partitions of a lane."""
+    """All partitions and groups of a lane."""
 
     def __init__(self) -> None:
+        self.groups = GroupsState()
         self.partitions: dict[PartitionId, PartitionLog] = {}
         self.removed: dict[PartitionId, None] = {}
         """Partitions of deleted topics whose segments may still be in the store."""
@@ -62,7 +70,7 @@ class LogState:
         """The log of a partition that a fact is about."""
         return self.partitions.setdefault(partition, PartitionLog(partition))
 
-    def apply(self, fact: LogFact) -> None:
+    def apply(self, fact: DataFact) -> None:
         match fact:
             case Appended():
                 self._made(fact.partition).append(fact, self.leader_epoch)
@@ -80,6 +88,8 @@ class LogState:
                     stale = [i for i, p in log.producers.items() if p.last_ms < fact.before_ms]
                     for producer_id in stale:
                         del log.producers[producer_id]
+            case _:
+                self.groups.apply(fact)
 
     def _rewrite(self, fact: Rewritten) -> None:
         self.rewritten_up_to = max(self.rewritten_up_to, fact.up_to)
@@ -89,7 +99,7 @@ class LogState:
                 gone = log.replace(fact.up_to, part.replaced, part.segments)
                 self._drop(fact, part.partition, gone)
 
-    def _drop(self, fact: LogFact, partition: PartitionId, gone: Sequence[SegmentRef]) -> None:
+    def _drop(self, fact: DataFact, partition: PartitionId, gone: Sequence[SegmentRef]) -> None:
         if gone:
             keys = self._dropped.setdefault(id(fact), [])
             keys.extend(segment_key(partition, segment.name) for segment in gone)
@@ -99,14 +109,14 @@ class LogState:
         for keys in self._dropped.values():
             yield from keys
 
-    def layout(self, facts: Sequence[LogFact], payloads: Sequence[Buffer | None]) -> list[Buffer]:
+    def layout(self, facts: Sequence[DataFact], payloads: Sequence[Buffer | None]) -> list[Buffer]:
         grouped: dict[PartitionId, list[Buffer]] = {}
         for fact, payload in zip(facts, payloads, strict=True):
             if isinstance(fact, Appended) and payload is not None:
                 grouped.setdefault(fact.partition, []).append(payload)
         return [payload for group in grouped.values() for payload in group]
 
-    def index(self, header: EntryHeader, facts: Sequence[LogFact]) -> None:
+    def index(self, header: EntryHeader, facts: Sequence[DataFact]) -> None:
         grouped: dict[PartitionId, list[Appended]] = {}
         removed: dict[PartitionId, int] = {}
         for fact in facts:
@@ -135,12 +145,15 @@ class LogState:
                 )
             position += size
 
-    def publish(self, facts: Sequence[LogFact]) -> None:
+    def publish(self, facts: Sequence[DataFact]) -> None:
         for fact in facts:
             if isinstance(fact, Appended):
                 log = self.partitions.get(fact.partition)
                 if log is not None:
                     log.high_watermark = fact.last_offset + 1
+                continue
+            if isinstance(fact, GroupFact):
+                self.groups.publish(fact)
                 continue
             self.collectable.extend(self._dropped.pop(id(fact), ()))
             if isinstance(fact, LogStartMoved):
@@ -170,10 +183,10 @@ class LogStateKind:
     def decode(self, data: bytes) -> LogState:
         return _decode_state(data)
 
-    def encode_facts(self, facts: Sequence[LogFact]) -> bytes:
+    def encode_facts(self, facts: Sequence[DataFact]) -> bytes:
         return encode_facts(facts)
 
-    def decode_facts(self, data: bytes) -> Sequence[LogFact]:
+    def decode_facts(self, data: bytes) -> Sequence[DataFact]:
         return decode_facts(data)
 
 
@@ -201,6 +214,7 @@ class _StoredState(msgspec.Struct, array_like=True):
     rewritten_up_to: int
     partitions: list[_StoredPartition]
     removed: list[PartitionId]
+    groups: StoredGroups = StoredGroups()
 
 
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
@@ -216,6 +230,7 @@ def _encode_state(state: LogState) -> bytes:
             state.rewritten_up_to,
             [_stored_partition(log) for log in state.partitions.values()],
             list(state.removed),
+            stored_groups(state.groups),
         )
     )
 
@@ -248,6 +263,7 @@ def _decode_state(data: bytes) -> LogState:
     fill_column(state.claims, stored.claims)
     state.rewritten_up_to = stored.rewritten_up_to
     state.removed = dict.fromkeys(stored.removed)
+    state.groups = restored_groups(stored.groups)
     for part in stored.partitions:
         partition = PartitionId(part.topic_id, part.partition)
         log = state.partitions[partition] = PartitionLog(partition)

@@ -1,0 +1,31 @@
+"""DeleteGroups (42), versions 0 to 2: groups that nobody is in."""
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+
+async def handle(
+    broker: Broker, request: DeleteGroupsRequest, context: RequestContext
+) -> DeleteGroupsResponse:
+    del context
+    return DeleteGroupsResponse(
+        results=[
+            DeletableGroupResult(group_id=name, error_code=await _delete(broker, name))
+            for name in request.groups_names
+        ]
+    )
+
+
+async def _delete(broker: Broker, group_id: str) -> ErrorCode:
+    groups = broker.groups_of(group_id)
+    problem = groups.problem()
+    if problem is not None:
+        return problem
+    error = groups.coordinator.delete(group_id)
+    return await groups.settled(group_id) or error

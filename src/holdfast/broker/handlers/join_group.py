@@ -1,0 +1,22 @@
+"""JoinGroup (11), versions 0 to 9.
+
+The answer waits until the generation is formed, and until that is durable: a coordinator that
+takes over goes on with the same generation. Kafka keeps it in memory until the leader has synced.
+"""
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.groups.coordinator import Caller
+from holdfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+
+async def handle(
+    broker: Broker, request: JoinGroupRequest, context: RequestContext
+) -> JoinGroupResponse:
+    groups = broker.groups_of(request.group_id)
+    caller = Caller(context.client_id or "", f"/{context.client_host}", context.api_version)
+    return await groups.ask(
+        request.group_id,
+        lambda token: groups.coordinator.join(request, caller, token, groups.now()),
+        lambda error: JoinGroupResponse(error_code=error, member_id=request.member_id),
+    )

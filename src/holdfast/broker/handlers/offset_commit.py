@@ -1,0 +1,96 @@
+"""OffsetCommit (8), versions 2 to 10.
+
+Deviations: a partition that is assigned to another member of the group now is refused with
+STALE_MEMBER_EPOCH, alone, whatever the member's generation; Kafka accepts it. So a late ack cannot
+move the offset of a partition that its consumer has lost.
+"""
+
+from uuid import UUID
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.groups.commits import Asked
+from holdfast.groups.consumer_protocol import TopicPartition
+from holdfast.groups.coordinator import Committer
+from holdfast.identifiers import PartitionId
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+TOPIC_IDS_SINCE = 10
+
+
+async def handle(
+    broker: Broker, request: OffsetCommitRequest, context: RequestContext
+) -> OffsetCommitResponse:
+    groups = broker.groups_of(request.group_id)
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    problem = groups.problem()
+    errors: list[ErrorCode] = []
+    if problem is None:
+        judged = groups.coordinator.commit(
+            request.group_id,
+            Committer(
+                request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
+            ),
+            [item for topic in request.topics for item in _asked(broker, topic, by_id=by_id)],
+            groups.now(),
+            retention_ms=request.retention_time_ms,
+        )
+        if isinstance(judged, ErrorCode):
+            problem = judged
+        else:
+            errors = judged.errors
+            problem = await groups.settled(request.group_id) if judged.accepted else None
+    return _response(request, errors, problem, by_id=by_id)
+
+
+def _asked(broker: Broker, topic: OffsetCommitRequestTopic, *, by_id: bool) -> list[Asked]:
+    state = broker.state
+    known = state.usable(topic.topic_id) if by_id else state.topic_named(topic.name)
+    name = known.name if known is not None else topic.name
+    return [
+        Asked(
+            TopicPartition(name, part.partition_index),
+            PartitionId(known.topic_id, part.partition_index)
+            if known is not None and known.lane_of(part.partition_index) is not None
+            else None,
+            part.committed_offset,
+            part.committed_leader_epoch,
+            part.committed_metadata,
+        )
+        for part in topic.partitions
+    ]
+
+
+def _response(
+    request: OffsetCommitRequest,
+    errors: list[ErrorCode],
+    problem: ErrorCode | None,
+    *,
+    by_id: bool,
+) -> OffsetCommitResponse:
+    each = iter(errors)
+    topics: list[OffsetCommitResponseTopic] = []
+    for topic in request.topics:
+        partitions: list[OffsetCommitResponsePartition] = []
+        for part in topic.partitions:
+            error = problem if problem is not None else next(each)
+            if by_id and error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                error = ErrorCode.UNKNOWN_TOPIC_ID
+            partitions.append(
+                OffsetCommitResponsePartition(
+                    partition_index=part.partition_index, error_code=error
+                )
+            )
+        name = "" if by_id else topic.name
+        topic_id = topic.topic_id if by_id else UUID(int=0)
+        topics.append(
+            OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
+        )
+    return OffsetCommitResponse(topics=topics)

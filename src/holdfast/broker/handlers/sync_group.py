@@ -1,0 +1,17 @@
+"""SyncGroup (14), versions 0 to 5. The answer leaves when the assignment is durable."""
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+async def handle(
+    broker: Broker, request: SyncGroupRequest, context: RequestContext
+) -> SyncGroupResponse:
+    del context
+    groups = broker.groups_of(request.group_id)
+    return await groups.ask(
+        request.group_id,
+        lambda token: groups.coordinator.sync(request, token, groups.now()),
+        lambda error: SyncGroupResponse(error_code=error),
+    )

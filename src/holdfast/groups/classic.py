@@ -1,0 +1,440 @@
+"""One classic group: join, sync, heartbeat and leave, and what time does to them.
+
+Pure: time is handed in, seconds on a clock that never goes back. Owns what is not durable: who
+waits to join or to sync, when sessions end, who has left since the generation was formed. A new
+coordinator starts from the durable generation, with sessions that begin anew.
+"""
+
+import enum
+from collections.abc import Callable
+from typing import NamedTuple
+
+from holdfast.groups.deadlines import NEVER
+from holdfast.groups.facts import (
+    ClassicMember,
+    GenerationAssigned,
+    GenerationFormed,
+    StaticMemberReplaced,
+)
+from holdfast.groups.generation import (
+    chosen_protocol,
+    common_protocols,
+    join_response,
+    metadata_of,
+)
+from holdfast.groups.outbox import GroupRules, Outbox, Token
+from holdfast.groups.state import Generation, GroupsState
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.join_group import JoinGroupResponse
+from holdfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+
+class Phase(enum.Enum):
+    """Where a group is; the names are Kafka's."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+class Joining(NamedTuple):
+    """A member that waits for the next generation."""
+
+    token: Token
+    member: ClassicMember
+    protocol_type: str
+
+
+class _Window(NamedTuple):
+    """How long the next generation gathers."""
+
+    opened_at: float
+    ends_at: float
+    is_first: bool
+    """Of a group that was empty: more members are likely to come, so it lasts its whole time."""
+
+
+class ClassicGroup:
+    """The soft state of one group, over its durable generation."""
+
+    def __init__(
+        self,
+        group_id: str,
+        state: GroupsState,
+        outbox: Outbox,
+        rules: GroupRules,
+        now: float,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.group_id = group_id
+        self._state = state
+        self._outbox = outbox
+        self._rules = rules
+        self._now_ms = now_ms
+        self._joining: dict[str, Joining] = {}
+        self._syncing: dict[str, Token] = {}
+        self._sessions: dict[str, float] = {}
+        self._promised: dict[str, float] = {}
+        """Member ids that were given out, until when they are waited for (KIP-394)."""
+        self._gone: set[str] = set()
+        """Members of the generation that left, or were silent for too long."""
+        self._window: _Window | None = None
+        self._sync_ends_at = NEVER
+        for member in self.members().values():
+            self._sessions[member.member_id] = now + member.session_timeout_ms / 1000
+
+    @property
+    def generation(self) -> Generation | None:
+        """The durable part; None where the group never had one."""
+        group = self._state.groups.get(self.group_id)
+        return group.generation if group is not None else None
+
+    @property
+    def phase(self) -> Phase:
+        if self._window is not None:
+            return Phase.PREPARING_REBALANCE
+        generation = self.generation
+        if generation is None or not generation.members:
+            return Phase.EMPTY
+        is_assigned = generation.assignments is not None
+        return Phase.STABLE if is_assigned else Phase.COMPLETING_REBALANCE
+
+    def members(self) -> dict[str, ClassicMember]:
+        """The members of the durable generation that are still here."""
+        generation = self.generation
+        if generation is None:
+            return {}
+        return {i: m for i, m in generation.members.items() if i not in self._gone}
+
+    def _is_member(self, member_id: str) -> bool:
+        generation = self.generation
+        return (
+            generation is not None
+            and member_id in generation.members
+            and member_id not in self._gone
+        )
+
+    def knows(self, member_id: str) -> bool:
+        return self._is_member(member_id) or member_id in self._joining
+
+    def has_promised(self, member_id: str) -> bool:
+        return member_id in self._promised
+
+    def member_problem(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
+        """Why a request does not come from a member of this group."""
+        if instance_id is not None:
+            holder = self._holder(instance_id)
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            return None if holder == member_id else ErrorCode.FENCED_INSTANCE_ID
+        return None if self.knows(member_id) else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def _holder(self, instance_id: str) -> str | None:
+        """Which member id a group.instance.id has now."""
+        for joining in self._joining.values():
+            if joining.member.instance_id == instance_id:
+                return joining.member.member_id
+        for member in self.members().values():
+            if member.instance_id == instance_id:
+                return member.member_id
+        return None
+
+    def promise(self, member_id: str, session_timeout_ms: int, now: float) -> None:
+        """A new member was told its id, and is to join with it."""
+        self._promised[member_id] = now + session_timeout_ms / 1000
+
+    def join_problem(self, member: ClassicMember, protocol_type: str) -> ErrorCode | None:
+        """Why a member cannot be in one generation with the others."""
+        others = {i: m for i, m in self.members().items() if i != member.member_id}
+        others |= {i: j.member for i, j in self._joining.items() if i != member.member_id}
+        holder = self._holder(member.instance_id) if member.instance_id is not None else None
+        others.pop(holder or "", None)
+        if not member.protocols or not protocol_type:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if not others:
+            return None
+        if len(others) >= self._rules.group_max_size and not self.knows(member.member_id):
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
+        types = {j.protocol_type for j in self._joining.values()}
+        if self.generation is not None and self.members():
+            types.add(self.generation.protocol_type)
+        if types != {protocol_type}:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if not common_protocols([member, *others.values()]):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        return None
+
+    def join(self, joining: Joining, now: float, *, version: int) -> None:
+        """A member whose id and protocols have been checked."""
+        member = joining.member
+        holder = self._holder(member.instance_id) if member.instance_id is not None else None
+        if holder is not None and holder != member.member_id:
+            self._replace_static(holder, joining, now, version=version)
+            return
+        generation = self.generation
+        known = self.members().get(member.member_id)
+        is_unchanged = known is not None and known.protocols == member.protocols
+        if generation is not None and is_unchanged:
+            if self.phase is Phase.COMPLETING_REBALANCE:  # its answer was lost
+                self._answer_join(joining.token, generation, member.member_id, now)
+                return
+            if self.phase is Phase.STABLE and member.member_id != generation.leader:
+                self._answer_join(joining.token, generation, member.member_id, now)
+                return
+        self._enter(joining, now)
+
+    def _answer_join(
+        self, token: Token, generation: Generation, member_id: str, now: float
+    ) -> None:
+        self.touch(member_id, now)
+        self._outbox.answer(token, join_response(generation, member_id))
+
+    def _enter(self, joining: Joining, now: float) -> None:
+        """Wait for the next generation, and open it where it is not open yet."""
+        member_id = joining.member.member_id
+        self._promised.pop(member_id, None)
+        before = self._joining.get(member_id)
+        if before is not None:
+            self._refuse_join(before, ErrorCode.REBALANCE_IN_PROGRESS)
+        self._joining[member_id] = joining
+        self._gather(now, extends=before is None)
+        self._complete_if_all_here(now)
+
+    def _gather(self, now: float, *, extends: bool = False) -> None:
+        """Open the window of the next generation, or let it last for one who just came."""
+        window = self._window
+        if window is None:
+            for token in self._syncing.values():
+                error = ErrorCode.REBALANCE_IN_PROGRESS
+                self._outbox.answer(token, SyncGroupResponse(error_code=error))
+            self._syncing.clear()
+            self._sync_ends_at = NEVER
+            is_first = not self.members()
+            delay_s = self._rules.group_initial_rebalance_delay_ms / 1000
+            lasts_s = min(delay_s, self._rebalance_s()) if is_first else self._rebalance_s()
+            self._window = _Window(now, now + lasts_s, is_first)
+        elif extends and window.is_first:
+            delay_s = self._rules.group_initial_rebalance_delay_ms / 1000
+            latest = window.opened_at + self._rebalance_s()
+            self._window = window._replace(ends_at=min(now + delay_s, latest))
+
+    def _rebalance_s(self) -> float:
+        members = [*self.members().values(), *(j.member for j in self._joining.values())]
+        return max((m.rebalance_timeout_ms for m in members), default=0) / 1000
+
+    def _complete_if_all_here(self, now: float) -> None:
+        window = self._window
+        if window is None or (window.is_first and self._joining):
+            return
+        if not self._promised and all(i in self._joining for i in self.members()):
+            self._complete(now)
+
+    def _complete(self, now: float) -> None:
+        """Form the next generation of those who are here; static members may be late."""
+        kept = {
+            i: m
+            for i, m in self.members().items()
+            if i not in self._joining and m.instance_id is not None and now < self._sessions[i]
+        }
+        if kept and not self._joining and self._window is not None:
+            # Nobody who could lead is here: wait as long again.
+            self._window = self._window._replace(ends_at=now + self._rebalance_s())
+            return
+        members = kept | {i: joining.member for i, joining in self._joining.items()}
+        before = self.generation
+        if not members and (before is None or not before.members):
+            self._window = None  # whoever came has left again
+            return
+        leader = before.leader if before is not None and before.leader in self._joining else None
+        types = [j.protocol_type for j in self._joining.values()]
+        self._outbox.decide(
+            GenerationFormed(
+                self.group_id,
+                before.number + 1 if before is not None else 1,
+                types[0] if types else before.protocol_type if before is not None else "",
+                chosen_protocol(members),
+                leader or next(iter(self._joining), None),
+                list(members.values()),
+                self._now_ms(),
+            )
+        )
+        self._begin_generation(now)
+
+    def _begin_generation(self, now: float) -> None:
+        generation = self.generation
+        waiting, self._joining = self._joining, {}
+        self._window = None
+        self._gone.clear()
+        self._sessions = {}
+        self._sync_ends_at = NEVER
+        if generation is None or not generation.members:
+            return
+        for member in generation.members.values():
+            self._sessions[member.member_id] = now + member.session_timeout_ms / 1000
+        self._sync_ends_at = now + self._rebalance_s()
+        for member_id, joining in waiting.items():
+            self._outbox.answer(joining.token, join_response(generation, member_id))
+
+    def _replace_static(self, holder: str, joining: Joining, now: float, *, version: int) -> None:
+        """The process of a static member came back: it takes over from its former self."""
+        before = self._joining.pop(holder, None)
+        if before is not None:
+            self._refuse_join(before, ErrorCode.FENCED_INSTANCE_ID)
+        token = self._syncing.pop(holder, None)
+        if token is not None:
+            error = ErrorCode.FENCED_INSTANCE_ID
+            self._outbox.answer(token, SyncGroupResponse(error_code=error))
+        generation, old = self.generation, self.members().get(holder)
+        if generation is None or old is None:
+            self._enter(joining, now)
+            return
+        was_leader = generation.leader == holder
+        member = joining.member
+        self._outbox.decide(StaticMemberReplaced(self.group_id, holder, member))
+        self._sessions.pop(holder, None)
+        self.touch(member.member_id, now)
+        protocol = generation.protocol_name
+        is_same = metadata_of(old, protocol) == metadata_of(member, protocol)
+        still_chosen = chosen_protocol(self.members()) == protocol
+        if self.phase is not Phase.STABLE or not (is_same and still_chosen):
+            self._enter(joining, now)
+            return
+        response = join_response(generation, member.member_id, skip_assignment=True)
+        if was_leader and version < 9:
+            # Its assignment stands: it must not take itself for the one who makes a new one.
+            response.leader, response.members = holder, []
+        self._outbox.answer(joining.token, response)
+
+    def _refuse_join(self, joining: Joining, error: ErrorCode) -> None:
+        member_id = joining.member.member_id
+        self._outbox.answer(joining.token, JoinGroupResponse(error_code=error, member_id=member_id))
+
+    def sync(self, request: SyncGroupRequest, token: Token, now: float) -> None:
+        """The leader brings the assignment; everybody gets theirs."""
+        problem = self._sync_problem(request)
+        generation = self.generation
+        if problem is not None or generation is None:
+            error = problem or ErrorCode.UNKNOWN_MEMBER_ID
+            self._outbox.answer(token, SyncGroupResponse(error_code=error))
+            return
+        member_id = request.member_id
+        self.touch(member_id, now)
+        before = self._syncing.pop(member_id, None)
+        if before is not None:
+            error = ErrorCode.REBALANCE_IN_PROGRESS
+            self._outbox.answer(before, SyncGroupResponse(error_code=error))
+        self._syncing[member_id] = token
+        if generation.assignments is None and member_id == generation.leader:
+            given = {item.member_id: bytes(item.assignment) for item in request.assignments}
+            assignments = [(i, given.get(i, b"")) for i in generation.members]
+            self._outbox.decide(GenerationAssigned(self.group_id, generation.number, assignments))
+        self._answer_syncs()
+
+    def _sync_problem(self, request: SyncGroupRequest) -> ErrorCode | None:
+        problem = self.member_problem(request.member_id, request.group_instance_id)
+        generation = self.generation
+        if problem is not None or generation is None:
+            return problem or ErrorCode.UNKNOWN_MEMBER_ID
+        if request.member_id not in generation.members:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if request.generation_id != generation.number:
+            return ErrorCode.ILLEGAL_GENERATION
+        for said, known in (
+            (request.protocol_type, generation.protocol_type),
+            (request.protocol_name, generation.protocol_name),
+        ):
+            if said is not None and said != known:
+                return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if self.phase is Phase.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return None
+
+    def _answer_syncs(self) -> None:
+        generation = self.generation
+        if generation is None or generation.assignments is None:
+            return
+        for member_id, token in self._syncing.items():
+            self._outbox.answer(
+                token,
+                SyncGroupResponse(
+                    protocol_type=generation.protocol_type,
+                    protocol_name=generation.protocol_name,
+                    assignment=generation.assignments.get(member_id, b""),
+                ),
+            )
+        self._syncing.clear()
+        self._sync_ends_at = NEVER
+
+    def heartbeat(self, member_id: str, generation: int, now: float) -> ErrorCode:
+        """A member that was found in the group says that it is alive."""
+        current = self.generation
+        if current is None or not self._is_member(member_id):
+            # It waits for its first generation, and has none to be alive in.
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        if generation != current.number:
+            return ErrorCode.ILLEGAL_GENERATION
+        self.touch(member_id, now)
+        if self.phase is Phase.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def touch(self, member_id: str, now: float) -> None:
+        """A member is alive: its session begins anew."""
+        generation = self.generation
+        if generation is not None and self._is_member(member_id):
+            session_ms = generation.members[member_id].session_timeout_ms
+            self._sessions[member_id] = now + session_ms / 1000
+
+    def leave(self, member_id: str, instance_id: str | None, now: float) -> ErrorCode:
+        """A member says goodbye; a static one may be sent away by its instance id alone."""
+        if instance_id is not None and not member_id:
+            member_id = self._holder(instance_id) or ""
+        if self._promised.pop(member_id, None) is not None:
+            self._complete_if_all_here(now)
+            return ErrorCode.NONE
+        problem = self.member_problem(member_id, instance_id)
+        if problem is not None:
+            return problem
+        self._expel(member_id, ErrorCode.UNKNOWN_MEMBER_ID, now)
+        return ErrorCode.NONE
+
+    def _expel(self, member_id: str, error: ErrorCode, now: float) -> None:
+        joining = self._joining.pop(member_id, None)
+        if joining is not None:
+            self._refuse_join(joining, error)
+        token = self._syncing.pop(member_id, None)
+        if token is not None:
+            self._outbox.answer(token, SyncGroupResponse(error_code=error))
+        self._sessions.pop(member_id, None)
+        if self._is_member(member_id):
+            self._gone.add(member_id)
+            self._gather(now)
+        self._complete_if_all_here(now)
+
+    def next_deadline(self) -> float:
+        """When `tick` may have something to do."""
+        waits = [self._window.ends_at] if self._window is not None else []
+        idle = [at for i, at in self._sessions.items() if not self._is_waiting(i)]
+        return min([*waits, *idle, *self._promised.values(), self._sync_ends_at], default=NEVER)
+
+    def _is_waiting(self, member_id: str) -> bool:
+        """Whoever waits for our answer is not silent."""
+        return member_id in self._joining or member_id in self._syncing
+
+    def tick(self, now: float) -> None:
+        """Let what is due happen: sessions end, windows close."""
+        for member_id in [i for i, at in self._promised.items() if at <= now]:
+            del self._promised[member_id]
+        for member_id, at in list(self._sessions.items()):
+            if at <= now and not self._is_waiting(member_id) and member_id in self._sessions:
+                self._expel(member_id, ErrorCode.UNKNOWN_MEMBER_ID, now)
+        if self._sync_ends_at <= now:
+            self._sync_ends_at = NEVER
+            for member_id in [i for i in self.members() if i not in self._syncing]:
+                self._expel(member_id, ErrorCode.UNKNOWN_MEMBER_ID, now)
+        window = self._window
+        if window is not None and window.ends_at <= now:
+            self._complete(now)
+        else:
+            self._complete_if_all_here(now)

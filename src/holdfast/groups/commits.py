@@ -1,0 +1,73 @@
+"""Decide on committed offsets: who may move them, and where to.
+
+Pure. Owns the rule of the late ack: a member may move the offset of a partition that is its own
+or nobody's, never of one that is assigned to another member now. So what a consumer does with a
+partition that it lost, whatever its generation, cannot be skipped by the one who has it now.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from holdfast.groups.consumer_protocol import TopicPartition
+from holdfast.groups.facts import CommittedOffset
+from holdfast.groups.outbox import GroupRules
+from holdfast.groups.state import Group
+from holdfast.identifiers import PartitionId
+from holdfast.protocol.api import ErrorCode
+
+NOT_OWNED = ErrorCode.STALE_MEMBER_EPOCH
+"""What a late ack is answered with: clients report it and go on. ILLEGAL_GENERATION, which Kafka
+has for whole requests, makes librdkafka give up all its partitions."""
+
+
+class Asked(NamedTuple):
+    """One partition of a request to commit."""
+
+    name: TopicPartition
+    partition: PartitionId | None
+    """None where there is no such partition."""
+    offset: int
+    leader_epoch: int
+    metadata: str | None
+
+
+class Judged(NamedTuple):
+    """What may be committed, and the answer for each partition that was asked about."""
+
+    accepted: list[CommittedOffset]
+    errors: list[ErrorCode]
+    refused_as_not_owned: int
+
+
+def judge_commit(
+    group: Group | None,
+    member_id: str,
+    asked: Sequence[Asked],
+    rules: GroupRules,
+    *,
+    now_ms: int,
+    retention_ms: int = -1,
+) -> Judged:
+    """Partition by partition; that the member is one of the group has been checked."""
+    accepted: list[CommittedOffset] = []
+    errors: list[ErrorCode] = []
+    not_owned = 0
+    owners = group.owners if group is not None else {}
+    expires_ms = now_ms + retention_ms if retention_ms >= 0 else -1
+    for item in asked:
+        metadata = item.metadata or ""
+        if item.partition is None:
+            errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        elif len(metadata) > rules.offset_metadata_max_bytes:
+            errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+        elif owners.get(item.name, member_id) != member_id:
+            errors.append(NOT_OWNED)
+            not_owned += 1
+        else:
+            errors.append(ErrorCode.NONE)
+            accepted.append(
+                CommittedOffset(
+                    item.partition, item.offset, item.leader_epoch, metadata, now_ms, expires_ms
+                )
+            )
+    return Judged(accepted, errors, not_owned)

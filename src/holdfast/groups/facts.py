@@ -1,0 +1,114 @@
+"""The facts about consumer groups: all that outlives the process that coordinates them.
+
+Pure. Owns their encoding. Who is just joining, and when a session ends, is no fact: a new
+coordinator asks the members again. Fields are positional: new ones go last, with a default.
+"""
+
+from uuid import UUID
+
+import msgspec
+
+from holdfast.identifiers import PartitionId
+
+
+class ClassicMember(msgspec.Struct, frozen=True, array_like=True):
+    """A member of a generation of a classic group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: list[tuple[str, bytes]]
+    """What it can do, the best first; the bytes are for the leader of the group."""
+
+
+class GenerationFormed(msgspec.Struct, frozen=True, array_like=True, tag="gf"):
+    """The members of a classic group's next generation are known; who owns what is not, yet."""
+
+    group_id: str
+    generation: int
+    protocol_type: str
+    protocol_name: str | None
+    leader: str | None
+    members: list[ClassicMember]
+    """None where the last one left."""
+    formed_ms: int
+
+
+class GenerationAssigned(msgspec.Struct, frozen=True, array_like=True, tag="ga"):
+    """The leader of a generation has said who owns what."""
+
+    group_id: str
+    generation: int
+    assignments: list[tuple[str, bytes]]
+
+
+class StaticMemberReplaced(msgspec.Struct, frozen=True, array_like=True, tag="gs"):
+    """A process with a known group.instance.id came back under a new member id (KIP-345)."""
+
+    group_id: str
+    old_member_id: str
+    member: ClassicMember
+
+
+class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
+    """How far a group has come in one partition."""
+
+    partition: PartitionId
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+    expires_ms: int = -1
+    """Where the client asked for a retention of its own (before version 5 of OffsetCommit)."""
+
+
+class OffsetsCommitted(msgspec.Struct, frozen=True, array_like=True, tag="go"):
+    """A group has come so far; within a transaction not before that one is committed."""
+
+    group_id: str
+    offsets: list[CommittedOffset]
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+
+class TransactionalOffsetsEnded(msgspec.Struct, frozen=True, array_like=True, tag="gt"):
+    """The transaction in which a producer committed offsets of this group has ended."""
+
+    group_id: str
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+
+
+class OffsetsRemoved(msgspec.Struct, frozen=True, array_like=True, tag="gr"):
+    """Committed offsets that were deleted, are too old, or belong to a deleted topic."""
+
+    group_id: str
+    partitions: list[PartitionId]
+
+
+class GroupDeleted(msgspec.Struct, frozen=True, array_like=True, tag="gd"):
+    """Nothing of the group is left."""
+
+    group_id: str
+
+
+class OwnedPartitions(msgspec.Struct, frozen=True, array_like=True):
+    """Partitions of one topic."""
+
+    topic_id: UUID
+    partitions: list[int]
+
+
+GroupFact = (
+    GenerationFormed
+    | GenerationAssigned
+    | StaticMemberReplaced
+    | OffsetsCommitted
+    | TransactionalOffsetsEnded
+    | OffsetsRemoved
+    | GroupDeleted
+)

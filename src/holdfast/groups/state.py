@@ -1,0 +1,226 @@
+"""The consumer groups of one lane, as its facts have built them.
+
+Pure. Owns how facts change a group, who owns which partition in its current generation, and
+which groups have facts that are not durable yet: an answer about those has to wait.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.groups.consumer_protocol import PROTOCOL_TYPE, TopicPartition, assigned_partitions
+from holdfast.groups.facts import (
+    ClassicMember,
+    CommittedOffset,
+    GenerationAssigned,
+    GenerationFormed,
+    GroupDeleted,
+    GroupFact,
+    OffsetsCommitted,
+    OffsetsRemoved,
+    StaticMemberReplaced,
+    TransactionalOffsetsEnded,
+)
+from holdfast.identifiers import PartitionId
+
+
+class Generation(msgspec.Struct, kw_only=True):
+    """A generation of a classic group. Mutable: its assignment comes later."""
+
+    number: int
+    protocol_type: str
+    protocol_name: str | None
+    leader: str | None
+    members: dict[str, ClassicMember]
+    formed_ms: int
+    assignments: dict[str, bytes] | None = None
+    """None until the leader has said who owns what."""
+
+    def owners(self) -> dict[TopicPartition, str]:
+        """Who owns each partition, where the members are consumers."""
+        if self.protocol_type != PROTOCOL_TYPE:
+            return {}
+        return {
+            partition: member_id
+            for member_id, assignment in (self.assignments or {}).items()
+            for partition in assigned_partitions(assignment) or ()
+        }
+
+    def static_member(self, instance_id: str) -> str | None:
+        """The id of the member that has a group.instance.id now."""
+        for member in self.members.values():
+            if member.instance_id == instance_id:
+                return member.member_id
+        return None
+
+
+class PendingOffsets(NamedTuple):
+    """What an open transaction will commit."""
+
+    producer_epoch: int
+    offsets: dict[PartitionId, CommittedOffset]
+
+
+class Group:
+    """One group: its members, where it has any, and its committed offsets."""
+
+    __slots__ = ("generation", "group_id", "offsets", "owners", "pending")
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.generation: Generation | None = None
+        """None for a group that never had members: somebody only commits offsets."""
+        self.owners: dict[TopicPartition, str] = {}
+        self.offsets: dict[PartitionId, CommittedOffset] = {}
+        self.pending: dict[int, PendingOffsets] = {}
+        """By producer id."""
+
+    @property
+    def is_empty(self) -> bool:
+        return self.generation is None or not self.generation.members
+
+    def commit(self, fact: OffsetsCommitted) -> None:
+        if fact.producer_id < 0:
+            self.offsets.update((item.partition, item) for item in fact.offsets)
+            return
+        pending = self.pending.get(fact.producer_id)
+        if pending is None or pending.producer_epoch != fact.producer_epoch:
+            pending = PendingOffsets(fact.producer_epoch, {})
+            self.pending[fact.producer_id] = pending
+        pending.offsets.update((item.partition, item) for item in fact.offsets)
+
+    def end_transaction(self, fact: TransactionalOffsetsEnded) -> None:
+        pending = self.pending.pop(fact.producer_id, None)
+        if pending is not None and fact.committed:
+            self.offsets.update(pending.offsets)
+
+    def remove_offsets(self, partitions: Sequence[PartitionId]) -> None:
+        for partition in partitions:
+            self.offsets.pop(partition, None)
+            for pending in self.pending.values():
+                pending.offsets.pop(partition, None)
+
+
+class GroupsState:
+    """All groups of a lane."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, Group] = {}
+        self._unpublished: dict[str, int] = {}
+        """How many facts about a group are decided and not durable, also about one deleted."""
+
+    def is_settled(self, group_id: str) -> bool:
+        """Whether all that was decided about a group is durable."""
+        return group_id not in self._unpublished
+
+    def _made(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id)
+        return group
+
+    def apply(self, fact: GroupFact) -> None:
+        self._unpublished[fact.group_id] = self._unpublished.get(fact.group_id, 0) + 1
+        if isinstance(fact, GroupDeleted):
+            self.groups.pop(fact.group_id, None)
+            return
+        group = self._made(fact.group_id)
+        match fact:
+            case GenerationFormed():
+                group.generation = Generation(
+                    number=fact.generation,
+                    protocol_type=fact.protocol_type,
+                    protocol_name=fact.protocol_name,
+                    leader=fact.leader,
+                    members={member.member_id: member for member in fact.members},
+                    formed_ms=fact.formed_ms,
+                )
+                group.owners = {}
+            case GenerationAssigned():
+                generation = group.generation
+                if generation is not None and generation.number == fact.generation:
+                    generation.assignments = dict(fact.assignments)
+                    group.owners = generation.owners()
+            case StaticMemberReplaced():
+                _replace(group, fact)
+            case OffsetsCommitted():
+                group.commit(fact)
+            case TransactionalOffsetsEnded():
+                group.end_transaction(fact)
+            case OffsetsRemoved():
+                group.remove_offsets(fact.partitions)
+
+    def publish(self, fact: GroupFact) -> None:
+        """The object of the fact is durable."""
+        left = self._unpublished.get(fact.group_id, 1) - 1
+        if left:
+            self._unpublished[fact.group_id] = left
+        else:
+            self._unpublished.pop(fact.group_id, None)
+
+
+def _replace(group: Group, fact: StaticMemberReplaced) -> None:
+    """The new id takes the place of the old one, assignment and leadership included."""
+    generation = group.generation
+    if generation is None:
+        return
+    old, new = fact.old_member_id, fact.member.member_id
+    generation.members = {
+        (new if member_id == old else member_id): (fact.member if member_id == old else member)
+        for member_id, member in generation.members.items()
+    }
+    if generation.leader == old:
+        generation.leader = new
+    if generation.assignments is not None and old in generation.assignments:
+        generation.assignments[new] = generation.assignments.pop(old)
+        group.owners = generation.owners()
+
+
+class _StoredPending(msgspec.Struct, array_like=True):
+    producer_id: int
+    producer_epoch: int
+    offsets: list[CommittedOffset]
+
+
+class _StoredGroup(msgspec.Struct, frozen=True, array_like=True):
+    group_id: str
+    generation: Generation | None
+    offsets: list[CommittedOffset]
+    pending: list[_StoredPending]
+
+
+class StoredGroups(msgspec.Struct, frozen=True, array_like=True):
+    """The groups of a lane in its snapshot."""
+
+    groups: list[_StoredGroup] = []
+
+
+def stored_groups(state: GroupsState) -> StoredGroups:
+    return StoredGroups(
+        [
+            _StoredGroup(
+                group.group_id,
+                group.generation,
+                list(group.offsets.values()),
+                [
+                    _StoredPending(producer_id, pending.producer_epoch, [*pending.offsets.values()])
+                    for producer_id, pending in group.pending.items()
+                ],
+            )
+            for group in state.groups.values()
+        ]
+    )
+
+
+def restored_groups(stored: StoredGroups) -> GroupsState:
+    state = GroupsState()
+    for item in stored.groups:
+        group = state.groups[item.group_id] = Group(item.group_id)
+        group.generation = item.generation
+        group.owners = item.generation.owners() if item.generation is not None else {}
+        group.offsets = {offset.partition: offset for offset in item.offsets}
+        for pending in item.pending:
+            offsets = {offset.partition: offset for offset in pending.offsets}
+            group.pending[pending.producer_id] = PendingOffsets(pending.producer_epoch, offsets)
+    return state
