@@ -14,6 +14,8 @@ from pathlib import Path
 READY_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 30.0
 HOLDFAST = str(Path(sys.executable).parent / "holdfast")
+FOR_A_SHORT_LIFE = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""A driver lives here for half a minute: compiling well would take longer than it saves."""
 
 
 class BrokerProcess:
@@ -74,6 +76,7 @@ class DriverProcess:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                env=FOR_A_SHORT_LIFE | os.environ,
             )
 
     def ended_with(self) -> int | None:

@@ -30,7 +30,15 @@ from holdfast.protocol.messages.list_offsets import (
 from holdfast.protocol.messages.produce import PartitionProduceResponse
 from holdfast.protocol.schemas import SCHEMAS
 
-VERSIONS = {ApiKey.PRODUCE: 9, ApiKey.FETCH: 11, ApiKey.LIST_OFFSETS: 7}
+VERSIONS = {
+    ApiKey.PRODUCE: 9,
+    ApiKey.FETCH: 11,
+    ApiKey.LIST_OFFSETS: 7,
+    ApiKey.JOIN_GROUP: 9,
+    ApiKey.SYNC_GROUP: 5,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 7,
+}
 
 
 class Peer:

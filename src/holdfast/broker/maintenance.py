@@ -11,7 +11,7 @@ from holdfast.broker.broker import Broker
 from holdfast.cluster.facts import TopicPurged
 from holdfast.cluster.state import Topic
 from holdfast.errors import HoldfastError, StopError
-from holdfast.identifiers import LaneNumber
+from holdfast.identifiers import LaneNumber, PartitionId
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import PartitionRemoved, ProducersExpired
 from holdfast.log.retention import decide_retention
@@ -90,6 +90,13 @@ class Maintenance:
         )
         if stale and lane.appender.is_open:
             lane.appender.add(ProducersExpired(before_ms))
+        groups = self._broker.groups[lane.lane]
+        if groups.problem() is None:
+            groups.coordinator.expire_offsets(self._topic_name)
+
+    def _topic_name(self, partition: PartitionId) -> str | None:
+        topic = self._broker.state.usable(partition.topic_id)
+        return topic.name if topic is not None else None
 
     def _remove_deleted(self, lane: DataLane) -> None:
         """Drop the partitions of topics that are known to be deleted.
@@ -102,6 +109,10 @@ class Maintenance:
             for partition in topic.partition_ids():
                 if partition in lane.state.partitions and lane.appender.is_open:
                     lane.appender.add(PartitionRemoved(partition))
+            groups = self._broker.groups[lane.lane]
+            for group_id in list(lane.state.groups.groups):
+                if groups.problem() is None:
+                    groups.coordinator.remove_offsets(group_id, topic.partition_ids())
 
     async def _purge_topics(self) -> None:
         """Forget a deleted topic when no lane has anything of it left."""
@@ -126,7 +137,9 @@ class Maintenance:
 
     def _is_left(self, topic: Topic, lanes: list[DataLane]) -> bool:
         return any(
-            partition in lane.state.partitions or partition in lane.state.removed
+            partition in lane.state.partitions
+            or partition in lane.state.removed
+            or lane.state.groups.mentions(partition)
             for partition in topic.partition_ids()
             for lane in lanes
         )

@@ -19,6 +19,7 @@ from holdfast.groups.facts import (
 )
 from holdfast.groups.generation import metadata_of
 from holdfast.groups.outbox import GroupRules, Outbox, Token
+from holdfast.groups.retention import Held, expired_offsets
 from holdfast.groups.state import GroupsState
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
@@ -276,9 +277,33 @@ class GroupCoordinator:
     def remove_offsets(self, group_id: str, partitions: list[PartitionId]) -> None:
         """Forget committed offsets, by request or because their topic is gone."""
         group = self.state.groups.get(group_id)
-        found = [p for p in partitions if group is not None and p in group.offsets]
+        found = [p for p in partitions if group is not None and group.mentions(p)]
         if found:
             self._outbox.decide(OffsetsRemoved(group_id, found))
+
+    def expire_offsets(self, name_of: Callable[[PartitionId], str | None]) -> None:
+        """Forget committed offsets that are too old, and groups of which nothing is left.
+
+        `name_of` says the topic of a partition, None where that is not known: such are kept.
+        """
+        for group_id, group in list(self.state.groups.items()):
+            live = self._classic.get(group_id)
+            has_members = live is not None and live.phase is not Phase.EMPTY
+            wanted = self.subscribed_topics(group_id)
+            kept = [
+                partition
+                for partition in group.offsets
+                if wanted is None or (name := name_of(partition)) is None or name in wanted
+            ]
+            expired = expired_offsets(
+                group,
+                Held(set(kept), has_members),
+                retention_ms=self._rules.offsets_retention_ms,
+                now_ms=self._now_ms(),
+            )
+            self.remove_offsets(group_id, expired)
+            if expired and not (has_members or group.offsets or group.pending):
+                self.delete(group_id)
 
     def next_deadline(self) -> float:
         """When `tick` has something to do, or a little earlier."""

@@ -95,6 +95,11 @@ class Group:
         if pending is not None and fact.committed:
             self.offsets.update(pending.offsets)
 
+    def mentions(self, partition: PartitionId) -> bool:
+        return partition in self.offsets or any(
+            partition in pending.offsets for pending in self.pending.values()
+        )
+
     def remove_offsets(self, partitions: Sequence[PartitionId]) -> None:
         for partition in partitions:
             self.offsets.pop(partition, None)
@@ -113,6 +118,10 @@ class GroupsState:
     def is_settled(self, group_id: str) -> bool:
         """Whether all that was decided about a group is durable."""
         return group_id not in self._unpublished
+
+    def mentions(self, partition: PartitionId) -> bool:
+        """Whether a group has a committed offset in a partition, or will have."""
+        return any(group.mentions(partition) for group in self.groups.values())
 
     def _made(self, group_id: str) -> Group:
         group = self.groups.get(group_id)

@@ -1,4 +1,4 @@
-"""The facts of a data lane: all that ever changes its partitions' logs, and its groups.
+"""The facts of a data lane: all that ever changes its logs, groups and transactions.
 
 Pure. Owns their encoding. A fact is decided once, stored once, and applied by the same code on
 the live path and in recovery. Fields are positional: new ones go last, with a default.
@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.groups.facts import GroupFact
 from holdfast.identifiers import PartitionId
+from holdfast.transactions.facts import TransactionFact
 
 
 class SegmentRef(msgspec.Struct, frozen=True, array_like=True):
@@ -86,7 +87,7 @@ class ProducersExpired(msgspec.Struct, frozen=True, array_like=True, tag="e"):
 LogFact = (
     Appended | LogStartMoved | PartitionRemoved | PartitionPurged | Rewritten | ProducersExpired
 )
-DataFact = LogFact | GroupFact
+DataFact = LogFact | GroupFact | TransactionFact
 """All that an object of a data lane may say."""
 
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")

@@ -1,4 +1,4 @@
-"""The state of one data lane: the logs of all its partitions, and its consumer groups.
+"""The state of one data lane: the logs of its partitions, its groups and its transactions.
 
 Pure. Owns how facts change them, how an object's payload is laid out (grouped by partition, so
 that each partition's batches are one stretch), and the snapshot's encoding.
@@ -34,6 +34,13 @@ from holdfast.log.facts import (
 )
 from holdfast.log.partition import EpochStart, PartitionLog, Run
 from holdfast.log.producers import ProducerState, RememberedBatch
+from holdfast.transactions.facts import TransactionFact
+from holdfast.transactions.state import (
+    StoredTransactions,
+    TransactionsState,
+    restored_transactions,
+    stored_transactions,
+)
 
 
 def segment_key(partition: PartitionId, name: str) -> str:
@@ -45,10 +52,11 @@ def partition_prefix(partition: PartitionId) -> str:
 
 
 class LogState:
-    """All partitions and groups of a lane."""
+    """All partitions, groups and transactions of a lane."""
 
     def __init__(self) -> None:
         self.groups = GroupsState()
+        self.transactions = TransactionsState()
         self.partitions: dict[PartitionId, PartitionLog] = {}
         self.removed: dict[PartitionId, None] = {}
         """Partitions of deleted topics whose segments may still be in the store."""
@@ -89,7 +97,10 @@ class LogState:
                     for producer_id in stale:
                         del log.producers[producer_id]
             case _:
-                self.groups.apply(fact)
+                if isinstance(fact, TransactionFact):
+                    self.transactions.apply(fact)
+                else:
+                    self.groups.apply(fact)
 
     def _rewrite(self, fact: Rewritten) -> None:
         self.rewritten_up_to = max(self.rewritten_up_to, fact.up_to)
@@ -155,6 +166,9 @@ class LogState:
             if isinstance(fact, GroupFact):
                 self.groups.publish(fact)
                 continue
+            if isinstance(fact, TransactionFact):
+                self.transactions.publish(fact)
+                continue
             self.collectable.extend(self._dropped.pop(id(fact), ()))
             if isinstance(fact, LogStartMoved):
                 log = self.partitions.get(fact.partition)
@@ -215,6 +229,7 @@ class _StoredState(msgspec.Struct, array_like=True):
     partitions: list[_StoredPartition]
     removed: list[PartitionId]
     groups: StoredGroups = StoredGroups()
+    transactions: StoredTransactions = StoredTransactions()
 
 
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
@@ -231,6 +246,7 @@ def _encode_state(state: LogState) -> bytes:
             [_stored_partition(log) for log in state.partitions.values()],
             list(state.removed),
             stored_groups(state.groups),
+            stored_transactions(state.transactions),
         )
     )
 
@@ -264,6 +280,7 @@ def _decode_state(data: bytes) -> LogState:
     state.rewritten_up_to = stored.rewritten_up_to
     state.removed = dict.fromkeys(stored.removed)
     state.groups = restored_groups(stored.groups)
+    state.transactions = restored_transactions(stored.transactions)
     for part in stored.partitions:
         partition = PartitionId(part.topic_id, part.partition)
         log = state.partitions[partition] = PartitionLog(partition)

@@ -1,10 +1,13 @@
 """Who may move a committed offset: the rule of the late ack, and Kafka's own."""
 
 import pytest
-from tests.unit.groups.world import GROUP, World, assignment
+from tests.unit.groups.world import GROUP, TOPIC, TOPIC_ID, World, assignment
 
 from holdfast.groups.commits import NOT_OWNED, Judged
+from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
+
+RETENTION_S = 7 * 24 * 3600
 
 
 @pytest.fixture
@@ -84,3 +87,41 @@ def test_a_group_with_members_is_not_deleted_and_an_empty_one_is(world: World):
     assert world.coordinator.delete(GROUP) is ErrorCode.GROUP_ID_NOT_FOUND
     world.crash()
     assert GROUP not in world.state.groups
+
+
+def test_offsets_outlive_the_retention_while_a_member_wants_the_topic(world: World):
+    (a,) = world.stable([assignment(0)])
+    world.commit(a, 1, {0: 1})
+    world.keep_alive(a, RETENTION_S + 1)
+    world.coordinator.expire_offsets(lambda _: TOPIC)
+    assert world.committed(0) == 1
+
+
+def test_offsets_of_topics_that_no_member_wants_go_after_the_retention(world: World):
+    (a,) = world.stable([assignment(0)])
+    world.commit(a, 1, {0: 1})
+    world.keep_alive(a, RETENTION_S + 1)
+    world.coordinator.expire_offsets(lambda _: "another")
+    assert world.committed(0) is None
+    assert world.phase() == "Stable"
+
+
+def test_the_offsets_of_an_empty_group_are_kept_from_when_it_became_empty(world: World):
+    (a,) = world.stable([assignment(0)])
+    world.commit(a, 1, {0: 1})
+    world.keep_alive(a, RETENTION_S)
+    world.leave(a)
+    world.wait(RETENTION_S - 1)
+    world.coordinator.expire_offsets(lambda _: TOPIC)
+    assert world.committed(0) == 1
+    world.wait(1)
+    world.coordinator.expire_offsets(lambda _: TOPIC)
+    assert GROUP not in world.state.groups
+    assert world.phase() == "Dead"
+
+
+def test_the_offsets_of_a_deleted_topic_are_forgotten(world: World):
+    world.commit("", -1, {0: 1, 1: 2})
+    world.coordinator.remove_offsets(GROUP, [PartitionId(TOPIC_ID, 0)])
+    assert (world.committed(0), world.committed(1)) == (None, 2)
+    assert not world.state.mentions(PartitionId(TOPIC_ID, 0))

@@ -101,12 +101,17 @@ class World:
             self.coordinator.tick(self.now)
         self.now = until
 
+    def keep_alive(self, member_id: str, seconds: float) -> None:
+        """Let a long time pass at once for a member that never falls silent."""
+        self.now += seconds
+        self.heartbeat(member_id, self.generation())
+
     def join(
         self,
         member_id: str = "",
         *,
         instance: str | None = None,
-        protocols: Sequence[tuple[str, bytes]] = (("range", b"any"),),
+        protocols: Sequence[tuple[str, bytes]] = (("range", subscription(TOPIC)),),
         protocol_type: str = "consumer",
         version: int = 9,
         session_ms: int = SESSION_MS,

@@ -1,0 +1,45 @@
+"""Which committed offsets are too old, by Kafka's rules.
+
+Pure. An offset is never too old while a member of its group wants its topic. Without members the
+time counts from when the last one left; without a group protocol, from the commit itself.
+"""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from holdfast.groups.facts import CommittedOffset
+from holdfast.groups.state import Group
+from holdfast.identifiers import PartitionId
+
+
+class Held(NamedTuple):
+    """What the living members of a group want."""
+
+    partitions: Collection[PartitionId]
+    """Of all that the group has committed."""
+    has_members: bool
+
+
+def expired_offsets(
+    group: Group, held: Held, *, retention_ms: int, now_ms: int
+) -> list[PartitionId]:
+    """The partitions whose committed offsets are to be forgotten."""
+    in_transactions = {p for pending in group.pending.values() for p in pending.offsets}
+    return [
+        partition
+        for partition, committed in group.offsets.items()
+        if partition not in held.partitions
+        and partition not in in_transactions
+        and _is_too_old(group, committed, held, retention_ms=retention_ms, now_ms=now_ms)
+    ]
+
+
+def _is_too_old(
+    group: Group, committed: CommittedOffset, held: Held, *, retention_ms: int, now_ms: int
+) -> bool:
+    if committed.expires_ms >= 0:
+        return now_ms >= committed.expires_ms
+    since_ms = committed.committed_ms
+    if group.generation is not None and not held.has_members:
+        since_ms = max(since_ms, group.generation.formed_ms)
+    return now_ms - since_ms >= retention_ms
