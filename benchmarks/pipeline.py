@@ -292,6 +292,8 @@ def main() -> int:
         measured=tuple(session.measured),
         failures=tuple(session.failures),
     )
+    for earlier in arguments.join:
+        run = pipeline_report.joined(run, earlier.read_text())
     page = pipeline_report.markdown(run)
     print(page)
     complete = not (arguments.quick or arguments.rows or arguments.only)
@@ -312,6 +314,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", default="", help="variants whose name contains this")
     parser.add_argument("--folder", help="where brokers and outputs go; default: the temp folder")
     parser.add_argument("--data", help="a folder for the filled brokers, kept for the next run")
+    parser.add_argument(
+        "--join",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="JSON",
+        help="add the values of an earlier run of this machine, from benchmarks/results",
+    )
     parser.add_argument("--write", action="store_true", help="write the page of a partial run too")
     return parser
 

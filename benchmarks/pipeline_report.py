@@ -112,6 +112,39 @@ def as_json(run: Run) -> str:
     return msgspec.json.format(msgspec.json.encode(whole), indent=1).decode()
 
 
+class _StoredValue(Result, frozen=True, kw_only=True):
+    variant: str
+
+
+class _StoredRun(msgspec.Struct, frozen=True, kw_only=True):
+    records: int
+    per_trigger: int
+    repeats: int
+    measured: list[_StoredValue]
+
+
+def joined(run: Run, earlier: str) -> Run:
+    """A run and the JSON of an earlier one of the same sizes, as if they had been one."""
+    stored = msgspec.json.decode(earlier, type=_StoredRun)
+    if (stored.records, stored.per_trigger) != (run.records, run.per_trigger):
+        raise ValueError(f"the earlier run had {stored.records} records, not {run.records}")
+    before = tuple(
+        Measured(
+            variant=value.variant,
+            result=Result(
+                row=value.row,
+                metric=value.metric,
+                value=value.value,
+                other_cores=value.other_cores,
+            ),
+        )
+        for value in stored.measured
+    )
+    return dataclasses.replace(
+        run, repeats=run.repeats + stored.repeats, measured=(*before, *run.measured)
+    )
+
+
 def _machine(run: Run) -> str:
     machine = run.machine
     rows = {
