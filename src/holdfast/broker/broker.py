@@ -13,6 +13,7 @@ from uuid import UUID
 from holdfast.broker.fetch_sessions import FetchSessions
 from holdfast.broker.groups import LaneGroups, lane_of
 from holdfast.broker.settings import BrokerSettings
+from holdfast.broker.verification import VerifyTransaction, without_coordinator
 from holdfast.cluster.configs import TopicSettings, topic_settings
 from holdfast.cluster.facts import (
     BrokerRegistered,
@@ -73,6 +74,8 @@ class Broker:
         self.lanes: dict[LaneId, DataLane] = {}
         self.groups: dict[LaneId, LaneGroups] = {}
         self.fetch_sessions = FetchSessions(settings.fetch_sessions_max)
+        self.verify_transaction: VerifyTransaction = without_coordinator
+        """Asked before a transaction's first batch joins a partition (KIP-890)."""
         self.served_apis: list[ApiVersion] = []
         """What an ApiVersions request is answered with."""
         self.lost: asyncio.Future[HoldfastError] = asyncio.get_running_loop().create_future()

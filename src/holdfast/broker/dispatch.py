@@ -20,6 +20,7 @@ from holdfast.broker.handlers import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_producers,
     describe_topic_partitions,
     fetch,
     find_coordinator,
@@ -72,6 +73,7 @@ HANDLERS: Mapping[ApiKey, tuple[range, Handler]] = {
     ApiKey.CREATE_PARTITIONS: (range(4), create_partitions.handle),
     ApiKey.FIND_COORDINATOR: (range(7), find_coordinator.handle),
     ApiKey.DESCRIBE_CLUSTER: (range(3), describe_cluster.handle),
+    ApiKey.DESCRIBE_PRODUCERS: (range(1), describe_producers.handle),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (range(1), describe_topic_partitions.handle),
 }
 SERVED = ServedApis({api_key: versions for api_key, (versions, _) in HANDLERS.items()})

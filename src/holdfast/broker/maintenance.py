@@ -84,9 +84,8 @@ class Maintenance:
                 log.info("retention %s log_start_offset=%d", fact.partition, fact.offset)
         before_ms = now_ms - self._broker.settings.producer_id_expiration_ms
         stale = any(
-            producer.last_ms < before_ms
+            partition_log.expired_producers(before_ms)
             for partition_log in lane.state.partitions.values()
-            for producer in partition_log.producers.values()
         )
         if stale and lane.appender.is_open:
             lane.appender.add(ProducersExpired(before_ms))

@@ -15,7 +15,7 @@ from holdfast.environment import Environment
 from holdfast.errors import ObjectNotFound, RetryError, StopError
 from holdfast.identifiers import CONTROL_LANE, LaneId, PartitionId
 from holdfast.lane.recovery import recover
-from holdfast.log.audit import segment_problems, tile_problems
+from holdfast.log.audit import segment_problems, tile_problems, transaction_problems
 from holdfast.log.facts import SegmentRef
 from holdfast.log.partition import PartitionLog
 from holdfast.log.rewriter import claim_in
@@ -87,7 +87,7 @@ class Verification:
         replaced = 0
         if isinstance(walk.state, LogState):
             for log in walk.state.partitions.values():
-                for problem in tile_problems(log):
+                for problem in (*tile_problems(log), *transaction_problems(log)):
                     self._findings.harm(partition_prefix(log.partition), problem)
         state, checked = walk.last_known, set[str]()
         for _ in range(WALKS_MAX):

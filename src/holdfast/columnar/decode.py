@@ -43,6 +43,8 @@ BYTES_PER_BATCH = 32 * 1024 * 1024
 BYTES_PER_BATCH_MAX = 2**31 - 1
 """What the 32-bit offsets of a binary column can say."""
 OFFSET_MAX = 2**63 - 1
+Aborted = tuple[int, int] | tuple[int, int, int]
+"""Producer id, first offset and, where it is known, the offset of the marker."""
 CONTROL_TYPE_ABORT = 0
 
 _REASONS = {
@@ -99,7 +101,7 @@ def decode(
     end_offset: int,
     include_headers: bool = False,
     columns: Collection[str] | None = None,
-    read_committed_aborted: Sequence[tuple[int, int]] | None = None,
+    read_committed_aborted: Sequence[Aborted] | None = None,
     rows_per_batch: int = ROWS_PER_BATCH,
     bytes_per_batch: int = BYTES_PER_BATCH,
     uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX,
@@ -108,8 +110,10 @@ def decode(
 
     columns: those that are wanted, of the schema and in its order; all where None.
     read_committed_aborted: the (producer_id, first_offset) of aborted transactions, as a Fetch
-    answer names them; None shows the records of all transactions. Nothing here knows the last
-    stable offset: a reader of committed records must not ask past it. The bytes of a buffer must
+    answer names them: each holds up to its marker, so all batches from its first on must be among
+    the buffers. With a third number, the offset of the marker, any of them may be missing. None
+    shows the records of all transactions. Nothing here knows the last stable offset: a reader of
+    committed records must not ask past it. The bytes of a buffer must
     not change while they are read: what was checked is read again.
     """
     if rows_per_batch < 1 or not 1 <= bytes_per_batch <= BYTES_PER_BATCH_MAX:
@@ -138,7 +142,7 @@ def _schema(include_headers: bool, columns: Collection[str] | None) -> Any:
 
 
 def _decode(
-    buffers: Iterable[Buffer], wanted: _Wanted, aborted: Sequence[tuple[int, int]] | None
+    buffers: Iterable[Buffer], wanted: _Wanted, aborted: Sequence[Aborted] | None
 ) -> Iterator[RecordBatch]:
     pending = _Pending()
     for body in _visible_bodies(buffers, wanted, aborted):
@@ -160,11 +164,11 @@ def _decode(
 def _visible_bodies(
     buffers: Iterable[Buffer],
     wanted: _Wanted,
-    aborted_transactions: Sequence[tuple[int, int]] | None,
+    aborted_transactions: Sequence[Aborted] | None,
 ) -> Iterator[_Body]:
     """The batches that a consumer sees and that can have wanted offsets, uncompressed."""
     coming = sorted(aborted_transactions or (), key=lambda row: row[1], reverse=True)
-    aborted: set[int] = set()
+    aborted: dict[int, int] = {}
     last_offset = -1
     for buffer in buffers:
         view = memoryview(buffer).cast("B")
@@ -173,11 +177,14 @@ def _visible_bodies(
             _check(batch, header, last_offset, wanted)
             last_offset = max(header.base_offset, header.last_offset)
             while coming and coming[-1][1] <= last_offset:
-                aborted.add(coming.pop()[0])
+                producer_id, *offsets = coming.pop()
+                aborted[producer_id] = offsets[1] if len(offsets) > 1 else OFFSET_MAX
             if header.is_control:
                 if header.producer_id in aborted and _is_abort_marker(batch):
-                    aborted.discard(header.producer_id)
-            elif header.is_transactional and header.producer_id in aborted:
+                    del aborted[header.producer_id]
+            elif header.is_transactional and header.base_offset <= aborted.get(
+                header.producer_id, -1
+            ):
                 continue
             elif last_offset >= wanted.start_offset and header.base_offset < wanted.end_offset:
                 yield _body(view, start, header, wanted)

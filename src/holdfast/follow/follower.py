@@ -21,6 +21,7 @@ from holdfast.log.partition import PartitionLog
 from holdfast.log.reader import LogReader
 from holdfast.log.state import LogState, LogStateKind
 from holdfast.log.times import TimedOffset, offset_for_time, offset_of_max_timestamp
+from holdfast.log.transactions import AbortedTransaction
 from holdfast.store.interface import Store
 
 T = TypeVar("T")
@@ -54,12 +55,24 @@ class Placed(NamedTuple):
 
     bounds: Bounds
     stretches: list[Stretch]
+    aborted: Sequence[AbortedTransaction] = ()
+    """Those with something in the asked offsets; only where committed records were asked for."""
+
+
+class _View(NamedTuple):
+    partition: PartitionId
+    read_committed: bool
 
 
 class _Found(NamedTuple):
     lane: FollowedLane[LogState]
     reader: LogReader
     log: PartitionLog
+
+    def bounds(self, *, read_committed: bool) -> Bounds:
+        log = self.log
+        latest = log.last_stable_offset if read_committed else log.high_watermark
+        return Bounds(log.log_start_offset, latest)
 
 
 class Follower:
@@ -71,7 +84,7 @@ class Follower:
         self._control = FollowedLane(store, environment, CONTROL_LANE, ControlStateKind())
         self._lanes: dict[LaneId, FollowedLane[LogState]] = {}
         self._readers: dict[LaneId, LogReader] = {}
-        self._served: dict[PartitionId, Bounds] = {}
+        self._served: dict[_View, Bounds] = {}
         self._refreshing = asyncio.Lock()
 
     async def refresh(self) -> None:
@@ -116,14 +129,16 @@ class Follower:
             )
 
     def _check_served(self) -> None:
-        for partition, served in list(self._served.items()):
-            found = self._find(partition)
+        for view, served in list(self._served.items()):
+            found = self._find(view.partition)
             if found is None:
-                del self._served[partition]  # the topic is deleted, and its id never comes back
-            elif found.log.high_watermark < served.latest:
+                del self._served[view]  # the topic is deleted, and its id never comes back
+                continue
+            latest = found.bounds(read_committed=view.read_committed).latest
+            if latest < served.latest:
                 raise CorruptObject(
-                    f"{partition}: the latest offset is {found.log.high_watermark} now, but"
-                    f" {served.latest} was served before: was the store put back to an older state?"
+                    f"{view.partition}: the latest offset is {latest} now, but {served.latest} was"
+                    " served before: was the store put back to an older state?"
                 )
 
     @property
@@ -153,45 +168,73 @@ class Follower:
             if (topic := self._cluster.topic_named(name)) is not None
         }
 
-    def bounds(self, partition: PartitionId) -> Bounds | None:
-        """Earliest and latest; None where there is no such partition, or no longer."""
+    def bounds(self, partition: PartitionId, *, read_committed: bool = False) -> Bounds | None:
+        """Earliest and latest; None where there is no such partition, or no longer.
+
+        The latest of a reader of committed records is the last stable offset.
+        """
         found = self._find(partition)
         if found is None:
             return None
-        now = Bounds(found.log.log_start_offset, found.log.high_watermark)
-        before = self._served.get(partition, now)
+        now = found.bounds(read_committed=read_committed)
+        view = _View(partition, read_committed)
+        before = self._served.get(view, now)
         held = Bounds(max(now.earliest, before.earliest), max(now.latest, before.latest))
-        self._served[partition] = held
+        self._served[view] = held
         return held
 
-    async def offset_for_time(self, partition: PartitionId, timestamp: int) -> TimedOffset | None:
+    async def offset_for_time(
+        self, partition: PartitionId, timestamp: int, *, read_committed: bool = False
+    ) -> TimedOffset | None:
         """The first record that is not older than the timestamp; None where all are."""
-        return await self._looked_anew(
-            partition, lambda found: offset_for_time(found.reader, found.log, timestamp)
-        )
 
-    async def offset_of_max_timestamp(self, partition: PartitionId) -> TimedOffset | None:
+        def look(found: _Found) -> Awaitable[TimedOffset | None]:
+            end = found.bounds(read_committed=read_committed).latest
+            return offset_for_time(found.reader, found.log, timestamp, end)
+
+        return await self._looked_anew(partition, look)
+
+    async def offset_of_max_timestamp(
+        self, partition: PartitionId, *, read_committed: bool = False
+    ) -> TimedOffset | None:
         """The first record with the greatest timestamp."""
-        return await self._looked_anew(
-            partition, lambda found: offset_of_max_timestamp(found.reader, found.log)
-        )
+
+        def look(found: _Found) -> Awaitable[TimedOffset | None]:
+            end = found.bounds(read_committed=read_committed).latest
+            return offset_of_max_timestamp(found.reader, found.log, end)
+
+        return await self._looked_anew(partition, look)
 
     async def place(
-        self, partition: PartitionId, start: int, end: int, *, since_ms: int | None = None
+        self,
+        partition: PartitionId,
+        start: int,
+        end: int,
+        *,
+        since_ms: int | None = None,
+        read_committed: bool = False,
     ) -> Placed | None:
         """Where the records from start up to end are; None where there is no such partition.
 
         With `since_ms`, stretches in which every batch says that its records are older are left
-        out. What is left in may still hold older records.
+        out. What is left in may still hold older records. With `read_committed`, the records of
+        aborted transactions are there too, and the transactions are named.
         """
-        return await self._looked_anew(
-            partition, lambda found: self._place(found, start, end, since_ms)
-        )
 
-    async def _place(self, found: _Found, start: int, end: int, since_ms: int | None) -> Placed:
+        def look(found: _Found) -> Awaitable[Placed]:
+            bounds = found.bounds(read_committed=read_committed)
+            first, last = max(start, bounds.earliest), min(end, bounds.latest)
+            transactions = found.log.transactions
+            aborted = transactions.aborted_within(first, last) if read_committed else ()
+            return self._place(found, Placed(bounds, [], aborted), (first, last), since_ms)
+
+        return await self._looked_anew(partition, look)
+
+    async def _place(
+        self, found: _Found, placed: Placed, wanted: tuple[int, int], since_ms: int | None
+    ) -> Placed:
         log = found.log
-        bounds = Bounds(log.log_start_offset, log.high_watermark)
-        start, end = max(start, bounds.earliest), min(end, bounds.latest)
+        start, end = wanted
         # Copied before the first wait: a refresh may change the log under us.
         runs = stretches_of_runs(log, found.lane.lane, found.lane.payload_starts, start, end)
         segments = [s for s in log.segments if s.last_offset >= start and s.base_offset < end]
@@ -206,7 +249,7 @@ class Follower:
             stretches.extend(stretch for some in several for stretch in some)
         stretches.extend(runs)
         check_tiles(log.partition, stretches, start, end)
-        return Placed(bounds, _since(stretches, since_ms))
+        return placed._replace(stretches=_since(stretches, since_ms))
 
     def _find(self, partition: PartitionId) -> _Found | None:
         topic = self._cluster.usable(partition.topic_id)

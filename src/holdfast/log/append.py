@@ -1,4 +1,4 @@
-"""Decide whether a record batch joins a partition's log, and at which offset.
+"""Decide whether a record batch, or a marker, joins a partition's log, and at which offset.
 
 Pure. A refusal is a value with Kafka's own error name. Nothing is changed here: the fact that
 comes out is applied by the lane.
@@ -6,10 +6,12 @@ comes out is applied by the lane.
 
 import dataclasses
 
-from holdfast.log.facts import Appended
+from holdfast.log.facts import Appended, TransactionEnd
 from holdfast.log.partition import PartitionLog
 from holdfast.log.producers import OutOfSequence, RememberedBatch, Retry, check_sequence
-from holdfast.records.batch import BatchHeader
+from holdfast.log.transactions import NO_TRANSACTION
+from holdfast.records.batch import BatchHeader, parse_header
+from holdfast.records.control import Marker, encode_marker
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,19 @@ class Accepted:
     """The batch is next; the fact says where."""
 
     fact: Appended
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MarkerAccepted:
+    """The marker is next; its control batch still lacks the leader epoch."""
+
+    fact: Appended
+    record_batch: bytearray
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NothingToEnd:
+    """The marker is a repetition: it holds once all that was decided here is durable."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -56,6 +71,12 @@ def decide_append(
                 return Refused(problem.name, f"{log.partition}: {message}")
             case None:
                 pass
+        if not header.is_transactional and header.producer_id in log.transactions.open:
+            return Refused(
+                "INVALID_TXN_STATE",
+                f"{log.partition}: producer {header.producer_id} has an open transaction here, and"
+                " the batch is not part of it",
+            )
     max_timestamp = now_ms if rules.log_append_time else header.max_timestamp
     if not rules.log_append_time and header.max_timestamp >= 0:
         ahead = header.max_timestamp - now_ms
@@ -77,5 +98,66 @@ def decide_append(
             header.producer_epoch,
             header.base_sequence,
             now_ms,
+            header.is_transactional,
         )
     )
+
+
+def opens_transaction(log: PartitionLog, header: BatchHeader) -> bool:
+    """Whether a batch would be the first of a transaction here: the coordinator must know it."""
+    if not header.is_transactional:
+        return False
+    found = log.transactions.open.get(header.producer_id)
+    return found is None or found.producer_epoch != header.producer_epoch
+
+
+def decide_marker(
+    log: PartitionLog,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    committed: bool,
+    coordinator_epoch: int,
+    now_ms: int,
+) -> MarkerAccepted | NothingToEnd | Refused:
+    """The end of a producer's transaction against one partition.
+
+    Of a transaction that wrote nothing here the first marker is appended all the same: by its epoch
+    a late batch of that transaction is refused.
+    """
+    known = log.producers.get(producer_id)
+    found = log.transactions.open.get(producer_id)
+    if known is not None and producer_epoch < known.epoch:
+        return Refused(
+            "INVALID_PRODUCER_EPOCH",
+            f"{log.partition}: producer {producer_id} has epoch {known.epoch} here; the marker has"
+            f" {producer_epoch}",
+        )
+    if known is not None and coordinator_epoch < known.coordinator_epoch:
+        return Refused(
+            "TRANSACTION_COORDINATOR_FENCED",
+            f"{log.partition}: producer {producer_id} had a marker of coordinator epoch"
+            f" {known.coordinator_epoch}; this one has {coordinator_epoch}",
+        )
+    if found is None and known is not None and producer_epoch == known.epoch:
+        return NothingToEnd()
+    marker = Marker(producer_id, producer_epoch, committed, coordinator_epoch, now_ms)
+    offset = log.log_end_offset
+    record_batch = bytearray(encode_marker(marker, base_offset=offset))
+    header = parse_header(record_batch)
+    first_offset = found.first_offset if found is not None else NO_TRANSACTION
+    fact = Appended(
+        log.partition,
+        offset,
+        offset,
+        header.size_bytes,
+        header.max_timestamp,
+        header.crc,
+        producer_id,
+        producer_epoch,
+        header.base_sequence,
+        now_ms,
+        True,
+        TransactionEnd(committed, coordinator_epoch, first_offset),
+    )
+    return MarkerAccepted(fact, record_batch)

@@ -16,6 +16,7 @@ from holdfast.log.facts import Appended, SegmentRef
 from holdfast.log.partition import PartitionLog, leader_epoch_at
 from holdfast.log.segment import parse_index
 from holdfast.records.batch import CRC_START, BatchHeader, walk
+from holdfast.records.control import decode_marker
 
 Buffer = bytes | bytearray | memoryview
 
@@ -43,8 +44,53 @@ def payload_problems(
                 continue
             if len(headers) != 1 or headers[0].last_offset != fact.last_offset:
                 yield f"{where}: not the one batch up to {fact.last_offset} that the fact says"
+            elif problem := _transaction_problem(fact, headers[0], batch):
+                yield f"{where}: {problem}"
     if position != len(payload):
         yield f"{len(payload)} payload bytes; the facts account for {position}"
+
+
+def _transaction_problem(fact: Appended, header: BatchHeader, batch: memoryview) -> str | None:
+    if header.is_transactional != fact.is_transactional:
+        said = "transactional" if header.is_transactional else "not transactional"
+        return f"the batch is {said}, and the fact says otherwise"
+    if header.is_control != (fact.ends is not None):
+        said = "a control batch" if header.is_control else "no control batch"
+        return f"the batch is {said}, and the fact says otherwise"
+    if fact.ends is None:
+        return None
+    try:
+        marker = decode_marker(batch)
+    except CorruptObject as error:
+        return str(error)
+    said = (fact.producer_id, fact.producer_epoch, fact.ends.committed, fact.ends.coordinator_epoch)
+    if marker is None or marker[:4] != said:
+        return f"the marker is {marker}; the fact says {fact.ends} of producer {fact.producer_id}"
+    return None
+
+
+def transaction_problems(log: PartitionLog) -> Iterator[str]:
+    """Open and aborted transactions must be in the log, and in order."""
+    name = shown(log.partition)
+    if not log.log_start_offset <= log.last_stable_offset <= log.high_watermark:
+        yield (
+            f"{name}: last stable offset {log.last_stable_offset} is not between log start"
+            f" {log.log_start_offset} and high watermark {log.high_watermark}"
+        )
+    for producer_id, found in log.transactions.open.items():
+        if producer_id not in log.producers:
+            yield f"{name}: producer {producer_id} has an open transaction, and is not known"
+        if found.first_offset >= log.log_end_offset:
+            yield (
+                f"{name}: the transaction of producer {producer_id} begins at {found.first_offset},"
+                f" past the log end {log.log_end_offset}"
+            )
+    before = -1
+    for entry in log.transactions.aborted:
+        in_log = before < entry.last_offset < log.log_end_offset
+        if not (in_log and entry.first_offset < entry.last_offset):
+            yield f"{name}: {entry} cannot follow a marker at {before} in a log of this length"
+        before = entry.last_offset
 
 
 def segment_problems(

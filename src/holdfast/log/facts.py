@@ -27,6 +27,15 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True):
     """Where in the object the record batches begin; the index is before them."""
 
 
+class TransactionEnd(msgspec.Struct, frozen=True, array_like=True):
+    """What a marker says: the producer's transaction on the partition is over."""
+
+    committed: bool
+    coordinator_epoch: int
+    first_offset: int
+    """Where the transaction began on this partition; -1 where it wrote nothing there."""
+
+
 class Appended(msgspec.Struct, frozen=True, array_like=True, tag="a"):
     """One record batch joined a partition; its bytes are in the same object as this fact."""
 
@@ -41,6 +50,9 @@ class Appended(msgspec.Struct, frozen=True, array_like=True, tag="a"):
     producer_epoch: int = -1
     base_sequence: int = -1
     appended_ms: int = 0
+    is_transactional: bool = False
+    ends: TransactionEnd | None = None
+    """Only of a control batch: the marker that ends a transaction."""
 
 
 class LogStartMoved(msgspec.Struct, frozen=True, array_like=True, tag="s"):

@@ -1,8 +1,9 @@
 """The log of one partition, as the facts of its lane have built it.
 
 Pure. Owns offsets, the index of where each stretch of the log is stored, leader epochs and
-producer state. Offsets that a client may see (high_watermark, log_start_offset) move only when
-the object that moves them is durable; log_end_offset and start_decided run ahead of them.
+producer state. Offsets that a client may see (high_watermark, last_stable_offset,
+log_start_offset) move only when the object that moves them is durable; log_end_offset and
+start_decided run ahead of them.
 """
 
 from array import array
@@ -12,8 +13,9 @@ from typing import NamedTuple
 
 from holdfast.errors import InvariantViolation
 from holdfast.identifiers import PartitionId
-from holdfast.log.facts import Appended, SegmentRef
+from holdfast.log.facts import Appended, SegmentRef, TransactionEnd
 from holdfast.log.producers import ProducerState, RememberedBatch
+from holdfast.log.transactions import Transactions
 
 SEQUENCES = 1 << 31
 
@@ -95,6 +97,7 @@ class PartitionLog:
         self.segments: list[SegmentRef] = []
         self.epochs: list[EpochStart] = []
         self.producers: dict[int, ProducerState] = {}
+        self.transactions = Transactions()
 
     def append(self, fact: Appended, leader_epoch: int) -> None:
         """Take in a batch that was decided."""
@@ -106,19 +109,58 @@ class PartitionLog:
         self.log_end_offset = fact.last_offset + 1
         if not self.epochs or self.epochs[-1].leader_epoch != leader_epoch:
             self.epochs.append(EpochStart(leader_epoch, fact.base_offset))
-        if fact.producer_id >= 0:
+        if fact.ends is not None:
+            self._end_transaction(fact, fact.ends)
+        elif fact.producer_id >= 0:
             self._remember(fact)
+            if fact.is_transactional:
+                self.transactions.write(
+                    fact.producer_id, fact.producer_epoch, fact.base_offset, fact.appended_ms
+                )
 
     def _remember(self, fact: Appended) -> None:
         last = (fact.base_sequence + fact.last_offset - fact.base_offset) % SEQUENCES
         batch = RememberedBatch(
             fact.base_sequence, last, fact.base_offset, fact.crc, fact.appended_ms
         )
+        self._producer_of(fact).remember(fact.producer_epoch, batch)
+
+    def _end_transaction(self, fact: Appended, end: TransactionEnd) -> None:
+        producer = self._producer_of(fact)
+        producer.end_transaction(fact.producer_epoch, end.coordinator_epoch, fact.appended_ms)
+        self.transactions.end(
+            fact.producer_id, end.first_offset, fact.base_offset, committed=end.committed
+        )
+
+    def _producer_of(self, fact: Appended) -> ProducerState:
         state = self.producers.get(fact.producer_id)
         if state is None:
             state = ProducerState(fact.producer_epoch, [], fact.appended_ms)
             self.producers[fact.producer_id] = state
-        state.remember(fact.producer_epoch, batch)
+        return state
+
+    def publish(self, fact: Appended) -> None:
+        """The batch is durable: it may be read, and a transaction that it ends is over."""
+        self.high_watermark = fact.last_offset + 1
+        if fact.ends is not None:
+            self.transactions.publish_end(fact.ends.first_offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where a reader of committed records stops; never goes back, as what holds it does not."""
+        return self.transactions.last_stable_offset(self.log_start_offset, self.high_watermark)
+
+    def expire_producers(self, before_ms: int) -> None:
+        """Forget those that wrote nothing since then, but none whose transaction is open."""
+        for producer_id in self.expired_producers(before_ms):
+            del self.producers[producer_id]
+
+    def expired_producers(self, before_ms: int) -> list[int]:
+        return [
+            producer_id
+            for producer_id, producer in self.producers.items()
+            if producer.last_ms < before_ms and producer_id not in self.transactions.open
+        ]
 
     def add_run(self, run: Run) -> None:
         """The object of these batches has a number: remember where they are."""
@@ -143,6 +185,7 @@ class PartitionLog:
         self.runs.drop_first(self.runs.find(offset))
         while len(self.epochs) > 1 and self.epochs[1].start_offset <= offset:
             del self.epochs[0]
+        self.transactions.drop_below(offset)
         return gone
 
     def replace(

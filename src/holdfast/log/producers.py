@@ -12,6 +12,7 @@ from holdfast.records.batch import BatchHeader
 
 REMEMBERED_BATCHES = 5
 SEQUENCES = 1 << 31
+NO_COORDINATOR_EPOCH = -1
 
 
 class RememberedBatch(NamedTuple):
@@ -27,22 +28,40 @@ class RememberedBatch(NamedTuple):
 class ProducerState:
     """One producer id on one partition. Mutable: it changes with each batch."""
 
-    __slots__ = ("batches", "epoch", "last_ms")
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_ms")
 
-    def __init__(self, epoch: int, batches: list[RememberedBatch], last_ms: int) -> None:
+    def __init__(
+        self,
+        epoch: int,
+        batches: list[RememberedBatch],
+        last_ms: int,
+        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
+    ) -> None:
         self.epoch = epoch
         self.batches = batches
+        """Empty only after a marker that brought a new epoch."""
         self.last_ms = last_ms
+        self.coordinator_epoch = coordinator_epoch
+        """Of the newest marker."""
 
     def remember(self, epoch: int, batch: RememberedBatch) -> None:
         """Take in an appended batch; a new epoch forgets the sequences of the old one."""
-        if epoch != self.epoch:
-            self.epoch = epoch
-            self.batches = []
+        self._enter(epoch)
         self.batches.append(batch)
         if len(self.batches) > REMEMBERED_BATCHES:
             del self.batches[0]
         self.last_ms = max(self.last_ms, batch.appended_ms)
+
+    def end_transaction(self, epoch: int, coordinator_epoch: int, now_ms: int) -> None:
+        """Take in a marker; one of a new epoch (KIP-890) lets sequences start anew."""
+        self._enter(epoch)
+        self.coordinator_epoch = coordinator_epoch
+        self.last_ms = max(self.last_ms, now_ms)
+
+    def _enter(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches = []
 
 
 class SequenceProblem(enum.Enum):
@@ -91,9 +110,7 @@ def check_sequence(
                 header,
                 f"sequence {first} is in the log at offset {batch.base_offset} as other bytes",
             )
-    if not state.batches:
-        return None
-    expected = (state.batches[-1].last_sequence + 1) % SEQUENCES
+    expected = (state.batches[-1].last_sequence + 1) % SEQUENCES if state.batches else 0
     if first != expected:
         return _out_of_order(header, f"sequence {first} came where {expected} is next")
     return None

@@ -2,6 +2,8 @@
 
 Pure. The unit is a stored stretch (a segment, or a run in a lane object), as it is a segment in
 Kafka: a stretch goes when its newest record is too old, or when the rest is still large enough.
+Never at or past the last stable offset: the records of an open transaction stay until it has ended,
+so that a transaction is read as a whole or not at all. Kafka stops at the high watermark.
 """
 
 import dataclasses
@@ -44,7 +46,7 @@ def decide_retention(log: PartitionLog, rules: RetentionRules, now_ms: int) -> L
             rules.retention_bytes != UNLIMITED
             and remaining - stretch.size_bytes >= rules.retention_bytes
         )
-        if not (too_old or too_much) or stretch.last_offset >= log.high_watermark:
+        if not (too_old or too_much) or stretch.last_offset >= log.last_stable_offset:
             break
         remaining -= stretch.size_bytes
         # Without a timestamp nobody knows how old it is: it goes with an old one behind it.

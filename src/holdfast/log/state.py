@@ -33,7 +33,8 @@ from holdfast.log.facts import (
     encode_facts,
 )
 from holdfast.log.partition import EpochStart, PartitionLog, Run
-from holdfast.log.producers import ProducerState, RememberedBatch
+from holdfast.log.producers import NO_COORDINATOR_EPOCH, ProducerState, RememberedBatch
+from holdfast.log.transactions import AbortedTransaction, OpenTransaction, Transactions
 from holdfast.transactions.facts import TransactionFact
 from holdfast.transactions.state import (
     StoredTransactions,
@@ -93,9 +94,7 @@ class LogState:
                 self._rewrite(fact)
             case ProducersExpired():
                 for log in self.partitions.values():
-                    stale = [i for i, p in log.producers.items() if p.last_ms < fact.before_ms]
-                    for producer_id in stale:
-                        del log.producers[producer_id]
+                    log.expire_producers(fact.before_ms)
             case _:
                 if isinstance(fact, TransactionFact):
                     self.transactions.apply(fact)
@@ -161,7 +160,7 @@ class LogState:
             if isinstance(fact, Appended):
                 log = self.partitions.get(fact.partition)
                 if log is not None:
-                    log.high_watermark = fact.last_offset + 1
+                    log.publish(fact)
                 continue
             if isinstance(fact, GroupFact):
                 self.groups.publish(fact)
@@ -209,6 +208,12 @@ class _StoredProducer(msgspec.Struct, array_like=True):
     epoch: int
     last_ms: int
     batches: list[RememberedBatch]
+    coordinator_epoch: int = NO_COORDINATOR_EPOCH
+
+
+class _StoredTransaction(msgspec.Struct, array_like=True):
+    producer_id: int
+    open: OpenTransaction
 
 
 class _StoredPartition(msgspec.Struct, array_like=True):
@@ -220,6 +225,9 @@ class _StoredPartition(msgspec.Struct, array_like=True):
     segments: list[SegmentRef]
     epochs: list[EpochStart]
     producers: list[_StoredProducer]
+    transactions: list[_StoredTransaction] = []
+    """Open ones, oldest first."""
+    aborted: list[AbortedTransaction] = []
 
 
 class _StoredState(msgspec.Struct, array_like=True):
@@ -266,9 +274,17 @@ def _stored_partition(log: PartitionLog) -> _StoredPartition:
         [segment for segment in log.segments if segment.last_offset >= start],
         log.epochs[first_epoch:],
         [
-            _StoredProducer(producer_id, producer.epoch, producer.last_ms, producer.batches)
+            _StoredProducer(
+                producer_id,
+                producer.epoch,
+                producer.last_ms,
+                producer.batches,
+                producer.coordinator_epoch,
+            )
             for producer_id, producer in log.producers.items()
         ],
+        [_StoredTransaction(*item) for item in log.transactions.open.items()],
+        log.transactions.aborted_since(start),
     )
 
 
@@ -291,5 +307,10 @@ def _decode_state(data: bytes) -> LogState:
         log.segments = list(part.segments)
         log.epochs = list(part.epochs)
         for p in part.producers:
-            log.producers[p.producer_id] = ProducerState(p.epoch, list(p.batches), p.last_ms)
+            log.producers[p.producer_id] = ProducerState(
+                p.epoch, list(p.batches), p.last_ms, p.coordinator_epoch
+            )
+        log.transactions = Transactions(
+            ((t.producer_id, t.open) for t in part.transactions), part.aborted
+        )
     return state

@@ -1,7 +1,8 @@
 """Find records by their time: the first at or after a timestamp, and the newest of all.
 
 Reads only what it must: the index says which stretch, the stretch's headers which batch, and only
-that batch is decoded.
+that batch is decoded. Nothing at or past the end offset is found: the last stable offset where only
+committed records count, else the high watermark.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -9,7 +10,7 @@ from typing import NamedTuple
 
 from holdfast.errors import CorruptObject, ObjectNotFound
 from holdfast.log.partition import PartitionLog
-from holdfast.log.read_plan import Buffer, batches_of
+from holdfast.log.read_plan import NO_END, Buffer, batches_of
 from holdfast.log.reader import LogReader
 from holdfast.records.batch import parse_header
 from holdfast.records.record import first_at_or_after, max_timestamp_record
@@ -33,15 +34,17 @@ class _Candidate(NamedTuple):
 
 
 async def offset_for_time(
-    reader: LogReader, log: PartitionLog, timestamp: int
+    reader: LogReader, log: PartitionLog, timestamp: int, end_offset: int = NO_END
 ) -> TimedOffset | None:
     """The first record whose timestamp is not older than the one given."""
-    return await _planned_anew(lambda: _first_since(reader, log, timestamp))
+    return await _planned_anew(lambda: _first_since(reader, log, timestamp, end_offset))
 
 
-async def offset_of_max_timestamp(reader: LogReader, log: PartitionLog) -> TimedOffset | None:
+async def offset_of_max_timestamp(
+    reader: LogReader, log: PartitionLog, end_offset: int = NO_END
+) -> TimedOffset | None:
     """The first record with the greatest timestamp of the partition."""
-    return await _planned_anew(lambda: _newest(reader, log))
+    return await _planned_anew(lambda: _newest(reader, log, end_offset))
 
 
 async def _planned_anew(
@@ -56,13 +59,16 @@ async def _planned_anew(
     return await look()
 
 
-async def _first_since(reader: LogReader, log: PartitionLog, timestamp: int) -> TimedOffset | None:
-    async for candidate in _stretches(reader, log):
+async def _first_since(
+    reader: LogReader, log: PartitionLog, timestamp: int, end_offset: int
+) -> TimedOffset | None:
+    end_offset = min(end_offset, log.high_watermark)
+    async for candidate in _stretches(reader, log, end_offset):
         if candidate.max_timestamp < timestamp or candidate.last_offset < log.log_start_offset:
             continue
-        for batch in await _batches(reader, log, candidate):
+        for batch in await _batches(reader, log, candidate, end_offset):
             found = _first_in(batch, timestamp, log.log_start_offset)
-            if found is not None and found.offset < log.high_watermark:
+            if found is not None and found.offset < end_offset:
                 return found
     return None
 
@@ -99,15 +105,16 @@ def _newest_in(batch: memoryview, log_start_offset: int) -> TimedOffset:
         return _start_of(batch, log_start_offset)
 
 
-async def _newest(reader: LogReader, log: PartitionLog) -> TimedOffset | None:
-    candidates = [c async for c in _stretches(reader, log) if c.max_timestamp >= 0]
+async def _newest(reader: LogReader, log: PartitionLog, end_offset: int) -> TimedOffset | None:
+    end_offset = min(end_offset, log.high_watermark)
+    candidates = [c async for c in _stretches(reader, log, end_offset) if c.max_timestamp >= 0]
     best: TimedOffset | None = None
     for candidate in sorted(candidates, key=lambda c: (-c.max_timestamp, c.base_offset)):
         if best is not None and candidate.max_timestamp <= best.timestamp:
             break
         if candidate.last_offset < log.log_start_offset:
             continue
-        batches = await _batches(reader, log, candidate)
+        batches = await _batches(reader, log, candidate, end_offset)
         newest = max(batches, key=lambda b: parse_header(b).max_timestamp, default=None)
         # It may be below the log start, and the best that is left of this stretch below another's.
         if newest is not None:
@@ -117,29 +124,34 @@ async def _newest(reader: LogReader, log: PartitionLog) -> TimedOffset | None:
     return best
 
 
-async def _stretches(reader: LogReader, log: PartitionLog) -> AsyncIterator[_Candidate]:
+async def _stretches(
+    reader: LogReader, log: PartitionLog, end_offset: int
+) -> AsyncIterator[_Candidate]:
     """As of one moment: a rewriting moves runs into segments while this goes on."""
     segments = list(log.segments)
     runs = zip(log.runs.max_timestamp[:], log.runs.base[:], log.runs.last[:], strict=True)
-    high_watermark = log.high_watermark
     for segment in segments:
+        if segment.base_offset >= end_offset:
+            return
         index = await reader.segment_index(log.partition, segment)
         for i in range(len(index)):
             block = index.block(i)
+            if block.base_offset >= end_offset:
+                return
             yield _Candidate(block.max_timestamp, block.base_offset, block.last_offset)
     for run in runs:
         candidate = _Candidate(*run)
-        if candidate.base_offset < high_watermark:
+        if candidate.base_offset < end_offset:
             yield candidate
 
 
 async def _batches(
-    reader: LogReader, log: PartitionLog, candidate: _Candidate
+    reader: LogReader, log: PartitionLog, candidate: _Candidate, end_offset: int
 ) -> Sequence[memoryview]:
     found: list[memoryview] = []
     offset = max(candidate.base_offset, log.log_start_offset)
     while offset <= candidate.last_offset:
-        cut = await reader.read(log, offset, 4 * 1024 * 1024)
+        cut = await reader.read(log, offset, 4 * 1024 * 1024, end_offset)
         buffers: list[Buffer] = cut.buffers
         if not buffers:
             break

@@ -12,6 +12,7 @@ from uuid import UUID
 from holdfast.columnar.arrow import RecordBatch
 from holdfast.errors import StopError
 from holdfast.follow.stretches import Stretch
+from holdfast.log.transactions import AbortedTransaction
 from holdfast.spark.kafka_options import ClientOptions
 from holdfast.spark.where import ALL_ROWS, RowFilter
 
@@ -70,6 +71,8 @@ class StoreWhere:
     url: str
     stretches: tuple[Stretch, ...]
     """In offset order; those that can have no wanted row may be missing."""
+    aborted: tuple[AbortedTransaction, ...] | None = None
+    """Transactions whose records are left out; None: the reader wants uncommitted records too."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

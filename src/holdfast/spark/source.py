@@ -59,7 +59,7 @@ def open_input(options: SourceOptions) -> Input:
     if options.store is not None:
         from holdfast.spark.store_input import StoreInput
 
-        return StoreInput(options.store)
+        return StoreInput(options.store, read_committed=options.read_committed)
     from holdfast.spark.kafka_input import KafkaInput
 
     client = client_options(options.bootstrap_servers or "", options.client)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from holdfast.errors import CallError
 from holdfast.follow.follower import Bounds, Placed
-from holdfast.follow.stretches import Stretch
 from holdfast.identifiers import PartitionId
+from holdfast.log.transactions import AbortedTransaction, intersecting
 from holdfast.spark.inputs import (
     DEFAULT_PLAN,
     DataLoss,
@@ -30,8 +30,9 @@ NOTHING = Placed(Bounds(0, 0), [])
 class StoreInput:
     """The input at a store's address. `topics` looks anew; the rest is as of that look."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, read_committed: bool = False) -> None:
         self._url = url
+        self._read_committed = read_committed
         self._worker = worker()
         self._follower = self._worker.new_follower(url)
         self._is_fresh = False
@@ -54,7 +55,9 @@ class StoreInput:
         async def look() -> dict[TopicPartition, int | None]:
             found: dict[TopicPartition, int | None] = {}
             for partition, timestamp in at_ms.items():
-                timed = await self._follower.offset_for_time(partition_id(partition), timestamp)
+                timed = await self._follower.offset_for_time(
+                    partition_id(partition), timestamp, read_committed=self._read_committed
+                )
                 found[partition] = timed.offset if timed is not None else None
             return found
 
@@ -73,9 +76,7 @@ class StoreInput:
         ranges: list[Range] = []
         for (partition, first, end_offset), placed in zip(spans, several, strict=True):
             first = max(first, placed.bounds.earliest)
-            ranges += self._ranges(
-                partition, first, end_offset, placed.stretches, bytes_max, options
-            )
+            ranges += self._ranges(partition, first, end_offset, placed, bytes_max, options)
         return ranges
 
     def close(self) -> None:
@@ -86,7 +87,7 @@ class StoreInput:
         if not self._is_fresh:
             self.topics()
         for partition, _, end in spans:
-            bounds = self._follower.bounds(partition_id(partition))
+            bounds = self._look(partition)
             if bounds is None or bounds.latest < end:
                 self.topics()
                 return
@@ -94,10 +95,13 @@ class StoreInput:
     def _bounds(self, partition: TopicPartition) -> Bounds:
         if not self._is_fresh:
             self.topics()
-        bounds = self._follower.bounds(partition_id(partition))
+        bounds = self._look(partition)
         if bounds is None:
             raise DataLoss(gone_message(partition))
         return bounds
+
+    def _look(self, partition: TopicPartition) -> Bounds | None:
+        return self._follower.bounds(partition_id(partition), read_committed=self._read_committed)
 
     async def _place(
         self, spans: Sequence[tuple[TopicPartition, int, int]], options: PlanOptions
@@ -108,7 +112,11 @@ class StoreInput:
         async def place(partition: TopicPartition, start: int, end: int) -> Placed:
             async with placing:
                 placed = await self._follower.place(
-                    partition_id(partition), start, end, since_ms=since_ms
+                    partition_id(partition),
+                    start,
+                    end,
+                    since_ms=since_ms,
+                    read_committed=self._read_committed,
                 )
             check_placed(partition, placed, start, end, fail_on_data_loss=options.fail_on_data_loss)
             return placed if placed is not None else NOTHING
@@ -120,15 +128,18 @@ class StoreInput:
         partition: TopicPartition,
         start: int,
         end: int,
-        stretches: Sequence[Stretch],
+        placed: Placed,
         bytes_max: int,
         options: PlanOptions,
     ) -> list[Range]:
-        pieces = split(stretches, bytes_max)
+        pieces = split(placed.stretches, bytes_max)
         ranges: list[Range] = []
         for i, piece in enumerate(pieces):
             first = max(start, piece[0].base_offset)
             last = pieces[i + 1][0].base_offset if i + 1 < len(pieces) else end
+            aborted: tuple[AbortedTransaction, ...] | None = None
+            if self._read_committed:
+                aborted = tuple(intersecting(placed.aborted, first, min(end, last)))
             ranges.append(
                 Range(
                     topic=partition.topic,
@@ -136,7 +147,9 @@ class StoreInput:
                     partition=partition.partition,
                     start_offset=first,
                     end_offset=min(end, last),
-                    where=StoreWhere(url=self._url, stretches=tuple(joined(piece))),
+                    where=StoreWhere(
+                        url=self._url, stretches=tuple(joined(piece)), aborted=aborted
+                    ),
                     include_headers=options.include_headers,
                     fail_on_data_loss=options.fail_on_data_loss,
                     row_filter=options.row_filter,

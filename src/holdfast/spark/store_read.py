@@ -38,6 +38,7 @@ def read_store_range(
 ) -> Iterator[RecordBatch]:
     """The records of a range of a store; of them some columns, where these are named."""
     reading = _StoreRange(wanted, where)
+    aborted = None if where.aborted is None else [entry[:3] for entry in where.aborted]
     while reading.next_offset < wanted.end_offset:
         yield from decode(
             reading.buffers(),
@@ -47,6 +48,7 @@ def read_store_range(
             end_offset=wanted.end_offset,
             include_headers=wanted.include_headers,
             columns=columns,
+            read_committed_aborted=aborted,
             rows_per_batch=ROWS_PER_BATCH,
         )
         if not reading.is_cut_off:
@@ -87,15 +89,19 @@ class _StoreRange:
 
     def place_anew(self) -> None:
         """Find the rest: rewritten into a segment, or merged into a larger one, since the plan."""
-        wanted, start = self._wanted, self.next_offset
+        wanted, where, start = self._wanted, self._where, self.next_offset
         partition = wanted.topic_partition
-        follower = self._worker.follower(self._where.url)
+        follower = self._worker.follower(where.url)
         since_ms = wanted.row_filter.timestamp_min_ms
 
         async def place() -> Placed | None:
             await follower.refresh()
             return await follower.place(
-                partition_id(partition), start, wanted.end_offset, since_ms=since_ms
+                partition_id(partition),
+                start,
+                wanted.end_offset,
+                since_ms=since_ms,
+                read_committed=where.aborted is not None,
             )
 
         self._stretches = ()

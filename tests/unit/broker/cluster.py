@@ -241,13 +241,21 @@ async def read_log(broker: Broker, start: int = 0, **more: Any) -> list[Record]:
 
 
 async def list_offset(
-    broker: Broker, timestamp: int = LATEST, *, name: str = "t", partition: int = 0, epoch: int = -1
+    broker: Broker,
+    timestamp: int = LATEST,
+    *,
+    name: str = "t",
+    partition: int = 0,
+    epoch: int = -1,
+    isolation_level: int = 0,
 ) -> ListOffsetsPartitionResponse:
     wanted = ListOffsetsPartition(
         partition_index=partition, timestamp=timestamp, current_leader_epoch=epoch
     )
     request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsTopic(name=name, partitions=[wanted])]
+        replica_id=-1,
+        isolation_level=isolation_level,
+        topics=[ListOffsetsTopic(name=name, partitions=[wanted])],
     )
     response = await answer(broker, request, RequestContext(api_version=9))
     return response.topics[0].partitions[0]

@@ -14,7 +14,14 @@ from holdfast.identifiers import BrokerId, LaneId, PartitionId
 from holdfast.lane.appender import GroupSettings
 from holdfast.lane.claim import ClaimedLane, claim_lane
 from holdfast.lane.entry import Claim
-from holdfast.log.append import Accepted, AppendRules, decide_append
+from holdfast.log.append import (
+    Accepted,
+    AppendRules,
+    MarkerAccepted,
+    NothingToEnd,
+    decide_append,
+    decide_marker,
+)
 from holdfast.log.data_lane import DataLane
 from holdfast.log.memory import ReadCache, Tail
 from holdfast.log.state import LogState, LogStateKind
@@ -178,6 +185,7 @@ def batch(
     *,
     timestamp: int = 1_000,
     producer: tuple[int, int, int] = (-1, -1, -1),
+    transactional: bool = False,
 ) -> bytearray:
     """A batch as a producer sends it; `producer` is id, epoch and first sequence."""
     records = [Record(0, timestamp, None, value) for value in values]
@@ -187,6 +195,7 @@ def batch(
             producer_id=producer[0],
             producer_epoch=producer[1],
             base_sequence=producer[2],
+            transactional=transactional,
         )
     )
 
@@ -210,6 +219,33 @@ def append_batch(lane: DataLane, data: bytearray, partition: PartitionId = P0) -
     stamp(data, base_offset=decision.fact.base_offset, leader_epoch=lane.leader_epoch)
     lane.appender.add(decision.fact, memoryview(data))
     return decision.fact.base_offset
+
+
+def end(
+    lane: DataLane,
+    producer_id: int,
+    producer_epoch: int,
+    *,
+    committed: bool,
+    partition: PartitionId = P0,
+    coordinator_epoch: int = 0,
+) -> int | None:
+    """Decide the end of a transaction; returns the marker's offset, None where nothing ends."""
+    decision = decide_marker(
+        lane.log_of(partition),
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        committed=committed,
+        coordinator_epoch=coordinator_epoch,
+        now_ms=lane.environment.now_ms(),
+    )
+    if isinstance(decision, NothingToEnd):
+        return None
+    assert isinstance(decision, MarkerAccepted), decision
+    offset = decision.fact.base_offset
+    stamp(decision.record_batch, base_offset=offset, leader_epoch=lane.leader_epoch)
+    lane.appender.add(decision.fact, decision.record_batch)
+    return offset
 
 
 async def flush(lane: DataLane) -> None:

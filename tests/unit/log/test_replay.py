@@ -4,7 +4,7 @@ import asyncio
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.lane.world import LANE, P0, P1, World, append, simulate
+from tests.unit.lane.world import LANE, P0, P1, World, append, end, simulate
 
 from holdfast.identifiers import PartitionId
 from holdfast.lane.cursor import Cursor
@@ -26,6 +26,9 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(0, 2), st.integers(1, 3)),
         st.tuples(st.just("idempotent"), st.integers(0, 2), st.integers(0, 1)),
+        st.tuples(st.just("transactional"), st.integers(0, 2), st.integers(2, 3)),
+        st.tuples(st.just("commit"), st.integers(0, 2), st.integers(2, 3)),
+        st.tuples(st.just("abort"), st.integers(0, 2), st.integers(2, 3)),
         st.tuples(st.just("start"), st.integers(0, 2), st.integers(0, 9)),
         st.tuples(st.just("remove"), st.integers(0, 2), st.just(0)),
         st.tuples(st.just("expire"), st.integers(0, 5_000), st.just(0)),
@@ -66,11 +69,18 @@ async def take(lane: DataLane, step: tuple[str, int, int]) -> None:
     match name:
         case "append":
             append(lane, partition, [b"x"] * second)
-        case "idempotent":
+        case "idempotent" | "transactional":
             producer = log.producers.get(second)
             known = producer is not None and bool(producer.batches)
             sequence = producer.batches[-1].last_sequence + 1 if producer and known else 0
-            append(lane, partition, producer=(second, 0, sequence))
+            epoch = producer.epoch if producer is not None else 0
+            is_transactional = name == "transactional"
+            named = (second, epoch, sequence)
+            append(lane, partition, producer=named, transactional=is_transactional)
+        case "commit" | "abort":
+            producer = log.producers.get(second)
+            epoch = producer.epoch + second % 2 if producer is not None else 0
+            end(lane, second, epoch, committed=name == "commit", partition=partition)
         case "start":
             offset = min(log.high_watermark, log.start_decided + second)
             if offset > log.start_decided:

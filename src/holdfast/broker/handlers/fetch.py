@@ -2,7 +2,8 @@
 
 Deviations: only whole record batches are sent, never a part of one. While the store cannot be
 reached, records that are known to be durable are still served, with a high watermark and a log
-start of -1 (unknown) instead of ones that a newer owner may have passed.
+start of -1 (unknown) instead of ones that a newer owner may have passed. The last stable offset
+is told to every reader, also to one of uncommitted records.
 """
 
 import asyncio
@@ -22,8 +23,10 @@ from holdfast.broker.leadership import Proofs, epoch_problem
 from holdfast.errors import CorruptObject, ObjectNotFound, RetryError
 from holdfast.log.data_lane import DataLane
 from holdfast.log.partition import PartitionLog
+from holdfast.log.transactions import intersecting
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.fetch import (
+    AbortedTransaction,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -33,6 +36,7 @@ from holdfast.protocol.messages.fetch import (
 
 TOPIC_IDS_SINCE = 13
 UNKNOWN_OFFSET = -1
+READ_COMMITTED = 1
 
 
 @dataclasses.dataclass(slots=True)
@@ -41,6 +45,7 @@ class _Budget:
 
     left: int
     proofs: Proofs
+    read_committed: bool
     taken: int = 0
     has_error: bool = False
     is_store_away: bool = False
@@ -57,7 +62,8 @@ async def handle(broker: Broker, request: FetchRequest, context: RequestContext)
     try:
         while True:
             proofs = Proofs(lambda: _lanes(broker, opened.wanted, context))
-            budget = _Budget(min(request.max_bytes, broker.settings.fetch_bytes_max), proofs)
+            bytes_max = min(request.max_bytes, broker.settings.fetch_bytes_max)
+            budget = _Budget(bytes_max, proofs, request.isolation_level == READ_COMMITTED)
             answers = [await _read(broker, wanted, context, budget) for wanted in opened.wanted]
             wait_s = deadline - broker.environment.monotonic()
             if budget.has_error or budget.taken >= request.min_bytes or wait_s <= 0:
@@ -125,27 +131,35 @@ async def _read(
         if unproven is None:
             return _refuse(wanted, ErrorCode.OFFSET_OUT_OF_RANGE, budget, log)
         return _refuse(wanted, unproven, budget)
-    if unproven is not None and offset == log.high_watermark:
+    # What the answer tells, and no later one: the log may grow while it is read.
+    end_offset = log.last_stable_offset if budget.read_committed else log.high_watermark
+    if unproven is not None and offset >= end_offset:
         return _refuse(wanted, unproven, budget)
     answer = PartitionData(
         partition_index=wanted.partition.partition,
         high_watermark=log.high_watermark if unproven is None else UNKNOWN_OFFSET,
-        last_stable_offset=log.high_watermark if unproven is None else UNKNOWN_OFFSET,
+        last_stable_offset=log.last_stable_offset if unproven is None else UNKNOWN_OFFSET,
         log_start_offset=log.log_start_offset if unproven is None else UNKNOWN_OFFSET,
-        aborted_transactions=None,
+        aborted_transactions=[] if budget.read_committed else None,
         records=[],
     )
-    if offset < log.high_watermark and (budget.left > 0 or budget.taken == 0):
-        return await _with_records(led, log, wanted, answer, budget)
+    if offset < end_offset and (budget.left > 0 or budget.taken == 0):
+        return await _with_records(led, log, wanted, answer, budget, end_offset)
     return answer
 
 
 async def _with_records(
-    led: Led, log: PartitionLog, wanted: Wanted, answer: PartitionData, budget: _Budget
+    led: Led,
+    log: PartitionLog,
+    wanted: Wanted,
+    answer: PartitionData,
+    budget: _Budget,
+    end_offset: int,
 ) -> PartitionData:
     bytes_max = min(wanted.partition.partition_max_bytes, budget.left)
     offset = wanted.partition.fetch_offset
-    end_offset = log.high_watermark  # what the answer tells: the log may grow while it is read
+    # Taken before the read: a log start that moves meanwhile forgets entries.
+    aborted = log.transactions.aborted_within(offset, end_offset) if budget.read_committed else None
     try:
         if budget.is_store_away:
             async with asyncio.timeout(0):  # what is in memory comes without waiting
@@ -166,6 +180,11 @@ async def _with_records(
     if cut.bytes > bytes_max and budget.taken > 0:
         return answer  # the first batch is larger than what is left: it comes first another time
     answer.records = cut.buffers
+    if aborted is not None:
+        answer.aborted_transactions = [
+            AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
+            for entry in intersecting(aborted, offset, cut.next_offset)
+        ]
     budget.left -= cut.bytes
     budget.taken += cut.bytes
     return answer

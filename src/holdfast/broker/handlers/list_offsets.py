@@ -2,7 +2,8 @@
 
 Answers only while this broker's claim is known to be the newest, so that no latest offset is ever
 below one that another broker has told. Deviations: there is one tier, so earliest local is earliest
-and latest tiered is unknown (-1).
+and latest tiered is unknown (-1). The newest timestamp for a reader of committed records is that of
+the records below the last stable offset.
 """
 
 from holdfast.broker.broker import Broker, Led
@@ -26,6 +27,7 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
+READ_COMMITTED = 1
 
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
@@ -39,7 +41,14 @@ async def handle(
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=[
-                    await _list(broker, topic.name, partition, context, proofs)
+                    await _list(
+                        broker,
+                        topic.name,
+                        partition,
+                        context,
+                        proofs,
+                        read_committed=request.isolation_level == READ_COMMITTED,
+                    )
                     for partition in topic.partitions
                 ],
             )
@@ -63,6 +72,8 @@ async def _list(
     wanted: ListOffsetsPartition,
     context: RequestContext,
     proofs: Proofs,
+    *,
+    read_committed: bool,
 ) -> ListOffsetsPartitionResponse:
     led = broker.led(broker.state.topic_named(name), wanted.partition_index)
     if led is None:
@@ -77,27 +88,30 @@ async def _list(
     if wanted.timestamp < 0 and context.api_version < _SINCE.get(wanted.timestamp, 0):
         return _refuse(wanted, ErrorCode.UNSUPPORTED_VERSION)
     try:
-        return await _answer(led, wanted)
+        return await _answer(led, wanted, read_committed=read_committed)
     except HoldfastError:
         return _refuse(wanted, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
-async def _answer(led: Led, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+async def _answer(
+    led: Led, wanted: ListOffsetsPartition, *, read_committed: bool
+) -> ListOffsetsPartitionResponse:
     log = led.lane.log_of(led.partition)
+    end_offset = log.last_stable_offset if read_committed else log.high_watermark
     timestamp, offset = -1, -1
     match wanted.timestamp:
         case -1:
-            offset = log.high_watermark
+            offset = end_offset
         case -2 | -4:
             offset = log.log_start_offset
         case -5 | -6:
             pass
         case -3:
-            found = await offset_of_max_timestamp(led.lane.reader, log)
+            found = await offset_of_max_timestamp(led.lane.reader, log, end_offset)
             if found is not None:
                 offset, timestamp = found
         case _:
-            found = await offset_for_time(led.lane.reader, log, wanted.timestamp)
+            found = await offset_for_time(led.lane.reader, log, wanted.timestamp, end_offset)
             if found is not None:
                 offset, timestamp = found
     return ListOffsetsPartitionResponse(

@@ -14,10 +14,11 @@ from typing import Any
 from holdfast.broker.broker import Broker, Led
 from holdfast.broker.context import RequestContext, error_code
 from holdfast.broker.leadership import prove_claim
+from holdfast.broker.verification import TransactionalAppend
 from holdfast.cluster.state import Topic
 from holdfast.errors import Fenced
 from holdfast.identifiers import LaneId
-from holdfast.log.append import Accepted, Duplicate, Refused, decide_append
+from holdfast.log.append import Accepted, Duplicate, Refused, decide_append, opens_transaction
 from holdfast.log.data_lane import DataLane
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.produce import (
@@ -38,6 +39,7 @@ ZSTD_SINCE = 7
 JUDGED_BY_PRODUCER_STATE = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_TXN_STATE,
 )
 
 
@@ -153,7 +155,7 @@ def _produce_partition(
     if appender.is_overloaded:
         message = f"{appender.pending_bytes} bytes wait for the store; try again"
         return _refuse(data.index, ErrorCode.NOT_ENOUGH_REPLICAS, message)
-    answer = _append(broker, led, data, context)
+    answer = _append(broker, led, data, context, request.transactional_id)
     if answer.error_code == 0:
         waiting.setdefault(led.lane.lane, _Waiting(led.lane)).accepted.append(answer)
     elif answer.error_code in JUDGED_BY_PRODUCER_STATE:
@@ -162,7 +164,11 @@ def _produce_partition(
 
 
 def _append(
-    broker: Broker, led: Led, data: PartitionProduceData, context: RequestContext
+    broker: Broker,
+    led: Led,
+    data: PartitionProduceData,
+    context: RequestContext,
+    transactional_id: str | None,
 ) -> PartitionProduceResponse:
     settings = broker.settings_of(led.topic)
     records = data.records
@@ -182,13 +188,20 @@ def _append(
         if keyless is not None:
             return _refuse(data.index, ErrorCode[keyless.error.name], keyless.message)
     header = checked[0]
-    if header.is_transactional:
-        return _refuse(
-            data.index, ErrorCode.INVALID_RECORD, "transactional batches are not served yet"
-        )
     partition_log = led.lane.log_of(led.partition)
     now_ms = broker.environment.now_ms()
     decision = decide_append(partition_log, header, settings.append, now_ms)
+    if isinstance(decision, Accepted) and opens_transaction(partition_log, header):
+        unverified = broker.verify_transaction(
+            TransactionalAppend(
+                transactional_id=transactional_id,
+                producer_id=header.producer_id,
+                producer_epoch=header.producer_epoch,
+                partition=led.partition,
+                api_version=context.api_version,
+            )
+        )
+        decision = unverified if unverified is not None else decision
     match decision:
         case Refused(error, message):
             return _refuse(data.index, ErrorCode(error_code(error)), message)

@@ -1,0 +1,70 @@
+"""DescribeProducers (61), version 0.
+
+The producers that a partition remembers, with the start of their open transaction. Deviations: told
+only under a claim that is known to be the newest.
+"""
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.broker.leadership import prove_claim
+from holdfast.log.partition import PartitionLog
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+NONE = -1
+
+
+async def handle(
+    broker: Broker, request: DescribeProducersRequest, context: RequestContext
+) -> DescribeProducersResponse:
+    del context
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    await _describe(broker, topic.name, partition)
+                    for partition in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _describe(broker: Broker, name: str, partition: int) -> PartitionResponse:
+    led = broker.led(broker.state.topic_named(name), partition)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if led is None else await prove_claim(led.lane)
+    if led is None or error is not None:
+        return PartitionResponse(
+            partition_index=partition,
+            error_code=error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_message=f"{name[:249]}-{partition}",
+        )
+    return PartitionResponse(
+        partition_index=partition, active_producers=active_producers(led.lane.log_of(led.partition))
+    )
+
+
+def active_producers(log: PartitionLog) -> list[ProducerState]:
+    """As the answer has them, by producer id."""
+    found: list[ProducerState] = []
+    for producer_id, producer in sorted(log.producers.items()):
+        transaction = log.transactions.open.get(producer_id)
+        found.append(
+            ProducerState(
+                producer_id=producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.batches[-1].last_sequence if producer.batches else NONE,
+                last_timestamp=producer.last_ms,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=transaction.first_offset if transaction else NONE,
+            )
+        )
+    return found

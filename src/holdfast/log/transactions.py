@@ -1,0 +1,114 @@
+"""The transactions of one partition: which are open, which were aborted, how far it is stable.
+
+Pure. Owns the last stable offset and the aborted index. `open` is what was decided; what readers
+are told moves only when the object with the marker is durable: until then the transaction still
+holds the last stable offset back. Must never judge whether a transaction may begin or end.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from holdfast.errors import InvariantViolation
+
+NO_TRANSACTION = -1
+"""The first offset of a transaction that wrote nothing here."""
+
+
+class OpenTransaction(NamedTuple):
+    """A producer has written here, and the end of its transaction is not decided."""
+
+    producer_epoch: int
+    first_offset: int
+    started_ms: int
+
+
+class AbortedTransaction(NamedTuple):
+    """The producer's transactional records between the two offsets count as never written."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Of the marker."""
+    last_stable_offset: int
+    """When the marker was decided: what was aborted later begins at or after it."""
+
+
+class Transactions:
+    """Mutable: changes with each transactional batch and each marker."""
+
+    __slots__ = ("_holding", "aborted", "open")
+
+    def __init__(
+        self,
+        open_: Iterable[tuple[int, OpenTransaction]] = (),
+        aborted: Iterable[AbortedTransaction] = (),
+    ) -> None:
+        self.open: dict[int, OpenTransaction] = dict(open_)
+        """By producer id, oldest first."""
+        self.aborted: list[AbortedTransaction] = list(aborted)
+        """In the order of their markers."""
+        self._holding: dict[int, int] = {
+            found.first_offset: producer_id for producer_id, found in self.open.items()
+        }
+        """First offset to producer id, oldest first: those whose end is not durable."""
+
+    def write(self, producer_id: int, producer_epoch: int, offset: int, now_ms: int) -> None:
+        """A transactional batch was decided: it opens a transaction, or goes on with one."""
+        if producer_id not in self.open:
+            self.open[producer_id] = OpenTransaction(producer_epoch, offset, now_ms)
+            self._holding[offset] = producer_id
+
+    def end(
+        self, producer_id: int, first_offset: int, marker_offset: int, *, committed: bool
+    ) -> None:
+        """A marker was decided."""
+        found = self.open.pop(producer_id, None)
+        if first_offset != (found.first_offset if found is not None else NO_TRANSACTION):
+            raise InvariantViolation(
+                f"the marker at offset {marker_offset} ends the transaction of producer"
+                f" {producer_id} from offset {first_offset}; open is {found}"
+            )
+        if found is not None and not committed:
+            oldest = next(iter(self.open.values()), None)
+            stable = oldest.first_offset if oldest is not None else marker_offset + 1
+            self.aborted.append(
+                AbortedTransaction(producer_id, first_offset, marker_offset, stable)
+            )
+
+    def publish_end(self, first_offset: int) -> None:
+        """The marker is durable: readers may go on."""
+        self._holding.pop(first_offset, None)
+
+    def drop_below(self, log_start_offset: int) -> None:
+        """Nobody can ask for records of transactions that ended below the log start."""
+        del self.aborted[: self._first_since(log_start_offset)]
+
+    def aborted_since(self, log_start_offset: int) -> list[AbortedTransaction]:
+        return self.aborted[self._first_since(log_start_offset) :]
+
+    def last_stable_offset(self, log_start_offset: int, high_watermark: int) -> int:
+        """Where a reader of committed records must stop."""
+        first = next(iter(self._holding), high_watermark)
+        return min(high_watermark, max(log_start_offset, first))
+
+    def aborted_within(self, start: int, end: int) -> list[AbortedTransaction]:
+        """Those with something in [start, end), where end is at most the last stable offset."""
+        found: list[AbortedTransaction] = []
+        for i in range(self._first_since(start), len(self.aborted)):
+            entry = self.aborted[i]
+            if entry.first_offset < end:
+                found.append(entry)
+            if entry.last_stable_offset >= end:
+                break
+        return found
+
+    def _first_since(self, offset: int) -> int:
+        return bisect_left(self.aborted, offset, key=lambda entry: entry.last_offset)
+
+
+def intersecting(
+    aborted: Sequence[AbortedTransaction], start: int, end: int
+) -> list[AbortedTransaction]:
+    """Those of a list that have something in [start, end)."""
+    return [entry for entry in aborted if entry.last_offset >= start and entry.first_offset < end]
