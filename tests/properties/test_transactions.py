@@ -10,7 +10,7 @@ from tests.unit.broker.cluster import simulate as simulate_brokers
 from tests.unit.lane.world import HookedStore
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.markers import write_marker
+from holdfast.broker.markers import add_marker
 from holdfast.follow.follower import Follower
 from holdfast.identifiers import PartitionId
 from holdfast.log.facts import LogStartMoved
@@ -153,15 +153,17 @@ class Run:
     async def _marked(self, producer_id: int, epoch: int, *, committed: bool) -> None:
         led = self.live.led(self.live.state.topic_named("t"), 0)
         assert led is not None
-        refused = await write_marker(
-            led,
-            self.world.environment(),
+        refused = add_marker(
+            led.lane,
+            led.partition,
             producer_id=producer_id,
             producer_epoch=epoch,
             committed=committed,
             coordinator_epoch=0,
+            now_ms=self.live.environment.now_ms(),
         )
         assert refused is None
+        await led.lane.appender.flush()
 
     async def crash(self, moment: str, producer_id: int, what: int) -> None:
         """The owner stalls in a put, before or after its effect, with more decided behind it."""

@@ -13,7 +13,8 @@ from uuid import UUID
 from holdfast.broker.fetch_sessions import FetchSessions
 from holdfast.broker.groups import LaneGroups, lane_of
 from holdfast.broker.settings import BrokerSettings
-from holdfast.broker.verification import VerifyTransaction, without_coordinator
+from holdfast.broker.transactions import LaneTransactions
+from holdfast.broker.verification import TransactionalAppend, Turns, VerifyTransaction
 from holdfast.cluster.configs import TopicSettings, topic_settings
 from holdfast.cluster.facts import (
     BrokerRegistered,
@@ -31,6 +32,7 @@ from holdfast.lane.liveness import Liveness, NoProof
 from holdfast.lane.owned import OwnedLane
 from holdfast.lane.recovery import recover
 from holdfast.lane.state import StateKind, StateT
+from holdfast.log.append import Refused
 from holdfast.log.data_lane import DataLane
 from holdfast.log.memory import ReadCache, Tail
 from holdfast.log.state import LogStateKind
@@ -73,9 +75,11 @@ class Broker:
         self.cache = ReadCache(settings.cache_bytes)
         self.lanes: dict[LaneId, DataLane] = {}
         self.groups: dict[LaneId, LaneGroups] = {}
-        self.fetch_sessions = FetchSessions(settings.fetch_sessions_max)
-        self.verify_transaction: VerifyTransaction = without_coordinator
+        self.transactions: dict[LaneId, LaneTransactions] = {}
+        self.turns = Turns()
+        self.verify_transaction: VerifyTransaction = self._verify_transaction
         """Asked before a transaction's first batch joins a partition (KIP-890)."""
+        self.fetch_sessions = FetchSessions(settings.fetch_sessions_max)
         self.served_apis: list[ApiVersion] = []
         """What an ApiVersions request is answered with."""
         self.lost: asyncio.Future[HoldfastError] = asyncio.get_running_loop().create_future()
@@ -129,6 +133,10 @@ class Broker:
         await self._wait_out_owners(control, *claimed)
         for lane_id, lane in self.lanes.items():
             self.groups[lane_id] = LaneGroups(lane, self.environment, self.settings.groups)
+        for lane_id, lane in self.lanes.items():
+            self.transactions[lane_id] = LaneTransactions(
+                lane, self, self.environment, self.settings.transactions
+            )
         self._serves = True
 
     async def _prove_control(self) -> None:
@@ -232,6 +240,21 @@ class Broker:
     def groups_of(self, group_id: str) -> LaneGroups:
         """The coordinator of a group."""
         return self.groups[lane_of(group_id, self.state.lanes)]
+
+    def transactions_of(self, transactional_id: str) -> LaneTransactions:
+        """The coordinator of a transactional id."""
+        return self.transactions[lane_of(transactional_id, self.state.lanes)]
+
+    def _verify_transaction(self, append: TransactionalAppend) -> Refused | None:
+        name = append.transactional_id
+        if not name:
+            return Refused("INVALID_RECORD", "a transactional batch without a transactional id")
+        return self.transactions_of(name).admit(append)
+
+    def lane_of_partition(self, partition: PartitionId) -> DataLane | None:
+        """The lane of a partition; None where its topic is gone."""
+        led = self.led(self.state.usable(partition.topic_id), partition.partition)
+        return led.lane if led is not None else None
 
     def settings_of(self, topic: Topic) -> TopicSettings:
         """A topic's configurations, read once for each change of them."""

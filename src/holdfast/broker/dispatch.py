@@ -10,6 +10,8 @@ from typing import Any, Protocol
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     api_versions,
     create_partitions,
@@ -22,6 +24,8 @@ from holdfast.broker.handlers import (
     describe_groups,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -31,6 +35,7 @@ from holdfast.broker.handlers import (
     leave_group,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -38,6 +43,7 @@ from holdfast.broker.handlers import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
 )
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.connection import Reply, Request, ServedApis
@@ -66,6 +72,12 @@ HANDLERS: Mapping[ApiKey, tuple[range, Handler]] = {
     ApiKey.DELETE_TOPICS: (range(1, 7), delete_topics.handle),
     ApiKey.DELETE_RECORDS: (range(3), delete_records.handle),
     ApiKey.INIT_PRODUCER_ID: (range(6), init_producer_id.handle),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (range(6), add_partitions_to_txn.handle),
+    ApiKey.ADD_OFFSETS_TO_TXN: (range(5), add_offsets_to_txn.handle),
+    ApiKey.END_TXN: (range(6), end_txn.handle),
+    ApiKey.TXN_OFFSET_COMMIT: (range(6), txn_offset_commit.handle),
+    ApiKey.DESCRIBE_TRANSACTIONS: (range(1), describe_transactions.handle),
+    ApiKey.LIST_TRANSACTIONS: (range(3), list_transactions.handle),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (range(2, 5), offset_for_leader_epoch.handle),
     ApiKey.DESCRIBE_CONFIGS: (range(1, 5), describe_configs.handle),
     ApiKey.ALTER_CONFIGS: (range(3), alter_configs.handle),

@@ -50,6 +50,7 @@ class Maintenance:
                     await lane.sweep(lane.state.claims, up_to=LaneNumber(claim - 1))
                     swept = True
                 self._remove_deleted(lane)
+                await self._broker.transactions[lane.lane].abort_overdue()
                 is_settled = self._broker.control.appender.barrier() is None
                 if is_settled and self._broker.environment.monotonic() >= retention_due:
                     retention_due += settings.retention_check_interval_s

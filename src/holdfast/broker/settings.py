@@ -6,6 +6,7 @@ from holdfast.groups.outbox import GroupRules
 from holdfast.identifiers import BrokerId
 from holdfast.lane.appender import GroupSettings
 from holdfast.log.rewriter import RewriteSettings
+from holdfast.transactions.decide import TransactionRules
 
 LANES_DEFAULT = 4
 
@@ -26,6 +27,7 @@ class BrokerSettings:
     num_partitions: int = 1
     group: GroupSettings = dataclasses.field(default_factory=GroupSettings)
     groups: GroupRules = dataclasses.field(default_factory=GroupRules)
+    transactions: TransactionRules = dataclasses.field(default_factory=TransactionRules)
     rewrite: RewriteSettings = dataclasses.field(default_factory=RewriteSettings)
     snapshot_every: int = 500
     tail_bytes: int = 512 * 1024 * 1024

@@ -1,10 +1,11 @@
-"""Verification before a transaction's first batch on a partition (KIP-890): the seam.
+"""Verification before a transaction's first batch on a partition (KIP-890), and its order.
 
-Owns what a coordinator is asked, and the answer where there is none. It is asked without a wait, so
-that batches are decided in the order of arrival: who must wait first refuses with an error that the
-client tries again. Without it, a batch that is late would open a transaction that nobody ends.
+Owns what the coordinator is asked, and who goes first where that takes a wait: of one transactional
+id, batches are decided in the order of arrival. Without verification, a batch that is late would
+open a transaction that nobody ends.
 """
 
+import asyncio
 import dataclasses
 from collections.abc import Callable
 
@@ -25,10 +26,36 @@ class TransactionalAppend:
 
 
 VerifyTransaction = Callable[[TransactionalAppend], Refused | None]
-"""None: the coordinator knows, durably, that this partition is part of the transaction."""
+"""None: the coordinator knows that this partition is part of the transaction, and what it knows is
+durable before the batch is."""
 
 
-def without_coordinator(append: TransactionalAppend) -> Refused | None:
-    """Nobody would end the transaction: it must not begin."""
-    del append
-    return Refused("INVALID_RECORD", "transactional batches are not served yet")
+class Turns:
+    """Requests of one transactional id, one after the other where the first has to wait."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, asyncio.Future[None]] = {}
+
+    def is_taken(self, name: str) -> bool:
+        """Whether an earlier request still waits: then a later one must not overtake it."""
+        return name in self._last
+
+    async def wait(self, name: str, barrier: asyncio.Future[None] | None) -> asyncio.Future[None]:
+        """Wait for those before and for the barrier, which others wait for, too; then decide, and
+        resolve what this returns."""
+        before = self._last.get(name)
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._last[name] = mine
+        mine.add_done_callback(lambda done: self._forget(name, done))
+        try:
+            for future in (before, barrier):
+                if future is not None:
+                    await asyncio.wait({future})
+        except asyncio.CancelledError:
+            mine.set_result(None)
+            raise
+        return mine
+
+    def _forget(self, name: str, done: asyncio.Future[None]) -> None:
+        if self._last.get(name) is done:
+            del self._last[name]

@@ -37,7 +37,6 @@ def test_many_groups_are_found_in_one_request(version: int):
 @pytest.mark.parametrize(
     ("key_type", "error", "message"),
     [
-        (TRANSACTION, "UNSUPPORTED_VERSION", "transactions are not served yet"),
         (SHARE, "INVALID_REQUEST", "share groups are not served"),
         (9, "INVALID_REQUEST", "there is no key type 9"),
     ],

@@ -46,17 +46,25 @@ def test_an_old_id_without_its_epoch_is_refused(producer_id: int, producer_epoch
     run(test)
 
 
-@pytest.mark.parametrize(
-    ("transactional_id", "error"), [("t", "UNSUPPORTED_VERSION"), ("", "INVALID_REQUEST")]
-)
-def test_a_transactional_id_is_refused_for_good(transactional_id: str, error: str):
+def test_an_empty_transactional_id_is_refused():
     async def test(store: GatedStore) -> None:
         broker = await started(store)
-        request = InitProducerIdRequest(
-            transactional_id=transactional_id, transaction_timeout_ms=1000
-        )
+        request = InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000)
         response = await ask(broker, request, 4)
-        assert (names([response]), response.producer_id) == ([error], -1)
+        assert (names([response]), response.producer_id) == (["INVALID_REQUEST"], -1)
+
+    run(test)
+
+
+def test_a_transactional_id_keeps_its_producer_id_over_epochs_and_brokers():
+    async def test(store: GatedStore) -> None:
+        request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000)
+        broker = await started(store)
+        answers = [await ask(broker, request, 4) for _ in range(2)]
+        again = await started(store)
+        answers.append(await ask(again, request, 4))
+        assert [answer.producer_epoch for answer in answers] == [0, 1, 2]
+        assert len({answer.producer_id for answer in answers}) == 1
 
     run(test)
 

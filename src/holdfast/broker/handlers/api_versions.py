@@ -1,12 +1,35 @@
-"""ApiVersions (18), versions 0 to 4: what this broker serves. No features are claimed."""
+"""ApiVersions (18), versions 0 to 4: what this broker serves.
+
+Features tell clients how they may speak: transaction.version 2 is KIP-890, where a batch adds its
+partition to the transaction, and each end of one moves the producer's epoch up.
+"""
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
-from holdfast.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from holdfast.protocol.messages.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+
+FEATURES = {"transaction.version": 2}
+FEATURES_EPOCH = 0
 
 
 def handle(
     broker: Broker, request: ApiVersionsRequest, context: RequestContext
 ) -> ApiVersionsResponse:
     del request, context
-    return ApiVersionsResponse(api_keys=broker.served_apis)
+    return ApiVersionsResponse(
+        api_keys=broker.served_apis,
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=0, max_version=level)
+            for name, level in FEATURES.items()
+        ],
+        finalized_features_epoch=FEATURES_EPOCH,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in FEATURES.items()
+        ],
+    )

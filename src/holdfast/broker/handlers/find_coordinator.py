@@ -1,7 +1,7 @@
 """FindCoordinator (10), versions 0 to 6.
 
-Every group is coordinated by the broker that owns the lanes: this one.
-Deviations: transactions and share groups are not served, and are refused for good.
+Every group and transaction is coordinated by the broker that owns the lanes: this one.
+Deviations: share groups are not served, and are refused for good.
 """
 
 import enum
@@ -48,10 +48,8 @@ def handle(
 
 def _refusal(key_type: int) -> TopicRefused | None:
     match key_type:
-        case KeyType.GROUP:
+        case KeyType.GROUP | KeyType.TRANSACTION:
             return None
-        case KeyType.TRANSACTION:
-            return TopicRefused("UNSUPPORTED_VERSION", "transactions are not served yet")
         case KeyType.SHARE:
             return TopicRefused("INVALID_REQUEST", "share groups are not served")
         case _:

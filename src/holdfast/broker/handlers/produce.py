@@ -16,7 +16,7 @@ from holdfast.broker.context import RequestContext, error_code
 from holdfast.broker.leadership import prove_claim
 from holdfast.broker.verification import TransactionalAppend
 from holdfast.cluster.state import Topic
-from holdfast.errors import Fenced
+from holdfast.errors import CorruptObject, Fenced
 from holdfast.identifiers import LaneId
 from holdfast.log.append import Accepted, Duplicate, Refused, decide_append, opens_transaction
 from holdfast.log.data_lane import DataLane
@@ -30,6 +30,7 @@ from holdfast.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from holdfast.records.batch import BatchHeader, parse_header
 from holdfast.records.check import Refusal, check_inside, check_produced
 from holdfast.records.record import UNCOMPRESSED_BYTES_MAX
 from holdfast.records.stamp import stamp, stamp_log_append_time
@@ -40,6 +41,9 @@ JUDGED_BY_PRODUCER_STATE = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.INVALID_TXN_STATE,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.TRANSACTION_ABORTABLE,
 )
 
 
@@ -56,6 +60,88 @@ class _Waiting:
 
 
 def handle(
+    broker: Broker, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+    name = request.transactional_id
+    if name:
+        barrier = _coordinator_barrier(broker, request, context, name)
+        if barrier is not None or broker.turns.is_taken(name):
+            return _in_turn(broker, request, context, name, barrier)
+    return _decided(broker, request, context)
+
+
+async def _in_turn(
+    broker: Broker,
+    request: ProduceRequest,
+    context: RequestContext,
+    name: str,
+    barrier: asyncio.Future[None] | None,
+) -> ProduceResponse | None:
+    turn = await broker.turns.wait(name, barrier)
+    try:
+        again = _coordinator_barrier(broker, request, context, name)
+        if again is not None:
+            await asyncio.wait({again})
+        answer = _decided(broker, request, context)
+    finally:
+        turn.set_result(None)
+    return await answer if isinstance(answer, Coroutine) else answer
+
+
+def _coordinator_barrier(
+    broker: Broker, request: ProduceRequest, context: RequestContext, name: str
+) -> asyncio.Future[None] | None:
+    """What must be durable before these batches are decided; None where nothing is waited for.
+
+    The coordinator's lane is another one than the partition's: it must know of the partition first.
+    In one lane, what is decided first is durable first.
+    """
+    here = broker.transactions_of(name)
+    ending = here.ending(name)
+    if ending is not None:
+        return ending
+    elsewhere = False
+    for topic in request.topic_data:
+        known = _topic(broker, topic, context)
+        for part in topic.partition_data:
+            led = broker.led(known, part.index)
+            if led is None or led.lane is here.lane:
+                continue
+            header = _header_of(part.records)
+            if header is None or not opens_transaction(led.lane.log_of(led.partition), header):
+                continue
+            elsewhere = True
+            broker.verify_transaction(_append_of(header, led, context, name))
+    return here.barrier(name) if elsewhere else None
+
+
+def _header_of(records: memoryview | bytes | None) -> BatchHeader | None:
+    """None where there is no batch: that is for the checks to say."""
+    try:
+        return parse_header(records) if records else None
+    except CorruptObject:
+        return None
+
+
+def _append_of(
+    header: BatchHeader, led: Led, context: RequestContext, name: str | None
+) -> TransactionalAppend:
+    return TransactionalAppend(
+        transactional_id=name,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        partition=led.partition,
+        api_version=context.api_version,
+    )
+
+
+def _topic(broker: Broker, data: TopicProduceData, context: RequestContext) -> Topic | None:
+    if context.api_version >= TOPIC_IDS_SINCE:
+        return broker.state.usable(data.topic_id)
+    return broker.state.topic_named(data.name)
+
+
+def _decided(
     broker: Broker, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None:
     waiting: dict[LaneId, _Waiting] = {}
@@ -123,9 +209,9 @@ def _produce_topic(
     context: RequestContext,
     waiting: dict[LaneId, _Waiting],
 ) -> list[PartitionProduceResponse]:
-    by_id = context.api_version >= TOPIC_IDS_SINCE
-    topic = broker.state.usable(data.topic_id) if by_id else broker.state.topic_named(data.name)
+    topic = _topic(broker, data, context)
     if topic is None:
+        by_id = context.api_version >= TOPIC_IDS_SINCE
         unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return [_refuse(part.index, unknown) for part in data.partition_data]
     return [
@@ -192,15 +278,7 @@ def _append(
     now_ms = broker.environment.now_ms()
     decision = decide_append(partition_log, header, settings.append, now_ms)
     if isinstance(decision, Accepted) and opens_transaction(partition_log, header):
-        unverified = broker.verify_transaction(
-            TransactionalAppend(
-                transactional_id=transactional_id,
-                producer_id=header.producer_id,
-                producer_epoch=header.producer_epoch,
-                partition=led.partition,
-                api_version=context.api_version,
-            )
-        )
+        unverified = broker.verify_transaction(_append_of(header, led, context, transactional_id))
         decision = unverified if unverified is not None else decision
     match decision:
         case Refused(error, message):

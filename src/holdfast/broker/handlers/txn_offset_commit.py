@@ -1,0 +1,110 @@
+"""TxnOffsetCommit (28), versions 0 to 5: offsets that count when the transaction commits.
+
+Since version 5 (KIP-890) it takes the group into the transaction by itself; before, AddOffsetsToTxn
+must have done so, and that is verified. The rule of OffsetCommit holds here too: a partition that
+is assigned to another member of the group now is refused, alone.
+"""
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.groups.commits import Asked
+from holdfast.groups.consumer_protocol import TopicPartition
+from holdfast.groups.coordinator import Committer
+from holdfast.identifiers import PartitionId
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from holdfast.transactions.decide import Producer, verify_group
+
+ADDS_GROUP_SINCE = 5
+
+
+async def handle(
+    broker: Broker, request: TxnOffsetCommitRequest, context: RequestContext
+) -> TxnOffsetCommitResponse:
+    problem = await _verified(broker, request, context.api_version)
+    errors: list[ErrorCode] = []
+    if problem is None:
+        groups = broker.groups_of(request.group_id)
+        judged = groups.problem() or groups.coordinator.commit(
+            request.group_id,
+            Committer(
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id,
+                request.producer_id,
+                request.producer_epoch,
+            ),
+            [item for topic in request.topics for item in _asked(broker, topic)],
+            groups.now(),
+        )
+        if isinstance(judged, ErrorCode):
+            problem = judged
+        else:
+            errors = judged.errors
+            problem = await groups.settled(request.group_id) if judged.accepted else None
+    return _response(request, errors, problem)
+
+
+async def _verified(
+    broker: Broker, request: TxnOffsetCommitRequest, version: int
+) -> ErrorCode | None:
+    """The group is in the transaction, durably, before its offsets are: else a coordinator that
+    takes over would not know whom to tell how it ends."""
+    if not request.transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    if not request.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    here = broker.transactions_of(request.transactional_id)
+    name = request.transactional_id
+    await here.wait_for_end(name)
+    producer = Producer(request.producer_id, request.producer_epoch)
+    if version >= ADDS_GROUP_SINCE:
+        problem = here.extend(name, producer, groups=[request.group_id])
+    else:
+        problem = here.problem() or verify_group(here.known(name), producer, request.group_id)
+    if problem is not None or broker.groups_of(request.group_id).lane is here.lane:
+        return problem  # in one lane, what is decided first is durable first
+    return await here.settled(name)
+
+
+def _asked(broker: Broker, topic: TxnOffsetCommitRequestTopic) -> list[Asked]:
+    known = broker.state.topic_named(topic.name)
+    return [
+        Asked(
+            TopicPartition(topic.name, part.partition_index),
+            PartitionId(known.topic_id, part.partition_index)
+            if known is not None and known.lane_of(part.partition_index) is not None
+            else None,
+            part.committed_offset,
+            part.committed_leader_epoch,
+            part.committed_metadata,
+        )
+        for part in topic.partitions
+    ]
+
+
+def _response(
+    request: TxnOffsetCommitRequest, errors: list[ErrorCode], problem: ErrorCode | None
+) -> TxnOffsetCommitResponse:
+    each = iter(errors)
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=part.partition_index,
+                        error_code=problem if problem is not None else next(each),
+                    )
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
