@@ -12,6 +12,8 @@ from holdfast.broker.context import RequestContext
 from holdfast.broker.handlers import (
     alter_configs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -72,6 +74,8 @@ HANDLERS: Mapping[ApiKey, tuple[range, Handler]] = {
     ApiKey.CREATE_PARTITIONS: (range(4), create_partitions.handle),
     ApiKey.FIND_COORDINATOR: (range(7), find_coordinator.handle),
     ApiKey.DESCRIBE_CLUSTER: (range(3), describe_cluster.handle),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (range(2), consumer_group_heartbeat.handle),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (range(2), consumer_group_describe.handle),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (range(1), describe_topic_partitions.handle),
 }
 SERVED = ServedApis({api_key: versions for api_key, (versions, _) in HANDLERS.items()})

@@ -7,8 +7,10 @@ when others have come; facts go there too, and are applied when that call return
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from holdfast.groups.caller import Caller
 from holdfast.groups.classic import ClassicGroup, Joining, Phase
 from holdfast.groups.commits import Asked, Judged, judge_commit
+from holdfast.groups.consumer import ConsumerGroup, ConsumerPhase
 from holdfast.groups.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from holdfast.groups.deadlines import Deadlines
 from holdfast.groups.facts import (
@@ -18,22 +20,18 @@ from holdfast.groups.facts import (
     OffsetsRemoved,
 )
 from holdfast.groups.generation import metadata_of
+from holdfast.groups.heartbeats import Refusal, request_problem
 from holdfast.groups.outbox import GroupRules, Outbox, Token
+from holdfast.groups.reconciliation import JOIN_EPOCH
 from holdfast.groups.state import GroupsState
+from holdfast.groups.topics import Topics
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from holdfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from holdfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 MEMBER_ID_REQUIRED_SINCE = 4
-
-
-class Caller(NamedTuple):
-    """Who asks, in which version."""
-
-    client_id: str
-    client_host: str
-    version: int
 
 
 class Committer(NamedTuple):
@@ -66,25 +64,71 @@ class GroupCoordinator:
         self._now_ms = now_ms
         self._new_member_suffix = new_member_suffix
         self._classic: dict[str, ClassicGroup] = {}
+        self._consumer: dict[str, ConsumerGroup] = {}
         self._deadlines = Deadlines()
         self.refused_commits: dict[str, int] = {}
         """How many late acks each group has sent, since this coordinator took over."""
-        for group_id in state.groups:
-            self._watch(self._opened(group_id, now))
+        for group_id, group in state.groups.items():
+            is_classic = group.consumers is None
+            opened = self._opened if is_classic else self._opened_consumer
+            self._watch(opened(group_id, now))
 
     def _opened(self, group_id: str, now: float) -> ClassicGroup:
         group = self._classic.get(group_id)
         if group is None:
+            self._consumer.pop(group_id, None)
             group = ClassicGroup(group_id, self.state, self._outbox, self._rules, now, self._now_ms)
             self._classic[group_id] = group
         return group
 
-    def _watch(self, group: ClassicGroup) -> None:
+    def _opened_consumer(self, group_id: str, now: float) -> ConsumerGroup:
+        group = self._consumer.get(group_id)
+        if group is None:
+            self._classic.pop(group_id, None)
+            group = ConsumerGroup(group_id, self.state, self._outbox, self._rules, now)
+            self._consumer[group_id] = group
+        return group
+
+    def _watch(self, group: ClassicGroup | ConsumerGroup) -> None:
         """Something happened to a group: it may have to be looked at earlier."""
         self._deadlines.set(group.group_id, group.next_deadline())
 
     def classic(self, group_id: str) -> ClassicGroup | None:
         return self._classic.get(group_id)
+
+    def consumer(self, group_id: str) -> ConsumerGroup | None:
+        return self._consumer.get(group_id)
+
+    def consumer_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        caller: Caller,
+        topics: Topics,
+        token: Token,
+        now: float,
+    ) -> None:
+        """A member of a consumer group joins, is alive, or goes."""
+        refusal = request_problem(request, caller.version) or self._kind_problem(request)
+        if refusal is not None:
+            self._outbox.answer(token, refusal.response())
+            return
+        group = self._opened_consumer(request.group_id, now)
+        member_id = request.member_id or self._new_member_suffix()
+        self._outbox.answer(token, group.heartbeat(request, member_id, caller, topics, now))
+        self._watch(group)
+
+    def _kind_problem(self, request: ConsumerGroupHeartbeatRequest) -> Refusal | None:
+        """Only an empty classic group becomes a consumer group; only who joins makes one."""
+        group_id = request.group_id
+        if group_id in self._consumer:
+            return None
+        classic = self._classic.get(group_id)
+        if classic is not None and classic.phase is not Phase.EMPTY:
+            message = f"Group {group_id} is not a consumer group."
+            return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, message)
+        if request.member_epoch != JOIN_EPOCH:
+            return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return None
 
     def join(self, request: JoinGroupRequest, caller: Caller, token: Token, now: float) -> None:
         """A consumer wants to be in the next generation."""
@@ -124,6 +168,9 @@ class GroupCoordinator:
         shortest, longest = rules.group_min_session_timeout_ms, rules.group_max_session_timeout_ms
         if not shortest <= request.session_timeout_ms <= longest:
             return ErrorCode.INVALID_SESSION_TIMEOUT
+        consumer = self._consumer.get(request.group_id)
+        if consumer is not None and consumer.phase is not ConsumerPhase.EMPTY:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return None
 
     def _may_join_as(self, group: ClassicGroup, request: JoinGroupRequest) -> ErrorCode | None:
@@ -182,7 +229,12 @@ class GroupCoordinator:
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
         group = self._classic.get(group_id)
-        problem = self._commit_problem(group, committer)
+        consumer = self._consumer.get(group_id)
+        problem = (
+            _consumer_commit_problem(consumer, committer)
+            if consumer is not None
+            else self._commit_problem(group, committer)
+        )
         if problem is not None:
             return problem
         if group is not None:
@@ -204,7 +256,7 @@ class GroupCoordinator:
                     group_id, judged.accepted, committer.producer_id, committer.producer_epoch
                 )
             )
-        if group_id in self.state.groups:
+        if consumer is None and group_id in self.state.groups:
             self._opened(group_id, now)
         return judged
 
@@ -229,10 +281,10 @@ class GroupCoordinator:
         """Forget a group that nobody is in."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
-        group = self._classic.get(group_id)
+        group = self._classic.get(group_id) or self._consumer.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if group.phase is not Phase.EMPTY:
+        if group.phase not in (Phase.EMPTY, ConsumerPhase.EMPTY):
             return ErrorCode.NON_EMPTY_GROUP
         if group_id in self.state.groups:
             self._outbox.decide(GroupDeleted(group_id))
@@ -241,15 +293,28 @@ class GroupCoordinator:
 
     def _forget(self, group_id: str) -> None:
         self._classic.pop(group_id, None)
+        self._consumer.pop(group_id, None)
         self.refused_commits.pop(group_id, None)
 
     def classic_groups(self) -> list[ClassicGroup]:
         return list(self._classic.values())
 
+    def consumer_groups(self) -> list[ConsumerGroup]:
+        return list(self._consumer.values())
+
+    def offset_fetch_problem(
+        self, group_id: str, member_id: str | None, member_epoch: int
+    ) -> ErrorCode | None:
+        """Why a member may not ask for the committed offsets of its group."""
+        consumer = self._consumer.get(group_id)
+        return consumer.fetch_problem(member_id, member_epoch) if consumer is not None else None
+
     def offset_delete_problem(self, group_id: str) -> ErrorCode | None:
         """Why no committed offset of a group may be deleted."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
+        if group_id in self._consumer:
+            return None
         group = self._classic.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -259,18 +324,21 @@ class GroupCoordinator:
             return None
         return ErrorCode.NON_EMPTY_GROUP
 
-    def subscribed_topics(self, group_id: str) -> set[str] | None:
+    def subscribed_topics(self, group_id: str, topics: Topics) -> set[str] | None:
         """What the members want; None where that cannot be told, so that it may be anything."""
+        consumer = self._consumer.get(group_id)
+        if consumer is not None:
+            return consumer.subscribed_names(topics)
         group = self._classic.get(group_id)
         generation = group.generation if group is not None else None
         if group is None or generation is None or group.phase is Phase.EMPTY:
             return set()
         found: set[str] = set()
         for member in group.members().values():
-            topics = subscribed_topics(metadata_of(member, generation.protocol_name))
-            if topics is None:
+            wanted = subscribed_topics(metadata_of(member, generation.protocol_name))
+            if wanted is None:
                 return None
-            found.update(topics)
+            found.update(wanted)
         return found
 
     def remove_offsets(self, group_id: str, partitions: list[PartitionId]) -> None:
@@ -287,10 +355,17 @@ class GroupCoordinator:
     def tick(self, now: float) -> None:
         """Let what is due happen."""
         for group_id in self._deadlines.due(now):
-            group = self._classic.get(group_id)
+            group = self._classic.get(group_id) or self._consumer.get(group_id)
             if group is not None:
                 group.tick(now)
                 self._watch(group)
+
+
+def _consumer_commit_problem(group: ConsumerGroup, committer: Committer) -> ErrorCode | None:
+    is_nameless = committer.generation < 0 and not committer.member_id
+    if is_nameless and committer.producer_id >= 0:
+        return None
+    return group.commit_problem(committer.member_id, committer.generation)
 
 
 def _member(request: JoinGroupRequest, caller: Caller, member_id: str) -> ClassicMember:
