@@ -13,6 +13,7 @@ import msgspec
 from holdfast.errors import InvariantViolation
 from holdfast.groups.assignors import ASSIGNORS, Subscriber
 from holdfast.groups.caller import Caller
+from holdfast.groups.consumer_checks import member_problem
 from holdfast.groups.consumer_state import ConsumerState, reconciled_fact
 from holdfast.groups.deadlines import NEVER
 from holdfast.groups.facts import (
@@ -24,7 +25,6 @@ from holdfast.groups.facts import (
     TargetAssigned,
 )
 from holdfast.groups.heartbeats import (
-    Refusal,
     assignment,
     is_full,
     is_leaving,
@@ -35,7 +35,6 @@ from holdfast.groups.outbox import GroupRules, Outbox
 from holdfast.groups.reconciliation import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
-    NOTHING,
     STATIC_LEAVE_EPOCH,
     MemberState,
     Standing,
@@ -45,7 +44,6 @@ from holdfast.groups.reconciliation import (
 from holdfast.groups.state import GroupsState
 from holdfast.groups.topics import Topics
 from holdfast.identifiers import PartitionId
-from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -107,7 +105,7 @@ class ConsumerGroup:
         now: float,
     ) -> ConsumerGroupHeartbeatResponse:
         """A member joins, is alive, or goes; the request itself has been checked."""
-        problem = self._member_problem(request, member_id)
+        problem = member_problem(self.group_id, self.durable, request, member_id, self._rules)
         if problem is not None:
             return problem.response()
         if is_leaving(request):
@@ -135,53 +133,6 @@ class ConsumerGroup:
             heartbeat_interval_ms=self._rules.group_consumer_heartbeat_interval_ms,
             assignment=assignment(after.assigned) if is_news or is_full(request) else None,
         )
-
-    def _member_problem(
-        self, request: ConsumerGroupHeartbeatRequest, member_id: str
-    ) -> Refusal | None:
-        durable, instance_id = self.durable, request.instance_id
-        if request.member_epoch == JOIN_EPOCH:
-            return self._join_problem(member_id, instance_id)
-        holder = durable.holder(instance_id) if instance_id is not None else member_id
-        if holder is None or holder not in durable.members:
-            message = f"Member {member_id} is not a member of group {self.group_id}."
-            return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, message)
-        if holder != member_id:
-            message = f"Instance id {instance_id} is fenced: member {holder} has it now."
-            return Refusal(ErrorCode.FENCED_INSTANCE_ID, message)
-        return None if is_leaving(request) else self._epoch_problem(request, member_id)
-
-    def _join_problem(self, member_id: str, instance_id: str | None) -> Refusal | None:
-        durable = self.durable
-        holder = durable.holder(instance_id) if instance_id is not None else None
-        if holder is not None:
-            has_left = durable.standing(holder).member_epoch == STATIC_LEAVE_EPOCH
-            if has_left or holder == member_id:  # or the answer to its join was lost
-                return None
-            message = f"Instance id {instance_id} is still owned by member {holder}."
-            return Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, message)
-        size_max = self._rules.group_consumer_max_size
-        if member_id not in durable.members and len(durable.members) >= size_max:
-            message = f"Group {self.group_id} has its maximum of {size_max} members."
-            return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
-        return None
-
-    def _epoch_problem(
-        self, request: ConsumerGroupHeartbeatRequest, member_id: str
-    ) -> Refusal | None:
-        standing, said = self.durable.standing(member_id), request.member_epoch
-        if said == standing.member_epoch:
-            return None
-        reported = reported_partitions(request)
-        if (
-            said < standing.member_epoch
-            and said == standing.previous_member_epoch
-            and reported is not None
-            and reported <= standing.assigned
-        ):
-            return None  # the answer that moved its epoch on was lost
-        message = f"Member {member_id} has member epoch {standing.member_epoch}, not {said}."
-        return Refusal(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
     def _subscribe(
         self, request: ConsumerGroupHeartbeatRequest, member_id: str, caller: Caller
@@ -233,12 +184,12 @@ class ConsumerGroup:
         for member_id, member in durable.members.items():
             wanted = topics.wanted_by(member)
             partitions |= wanted
-            target = durable.targets.get(member_id, NOTHING)
+            target = durable.targets[member_id]
             members.append(Subscriber(member_id, member.instance_id, frozenset(wanted), target))
         assignor = durable.chosen_assignor()
         ordered = {topic_id: partitions[topic_id] for topic_id in sorted(partitions)}
         targets = ASSIGNORS[assignor](members, ordered)
-        changed = [(i, by_topic(t)) for i, t in targets.items() if durable.targets.get(i) != t]
+        changed = [(i, by_topic(t)) for i, t in targets.items() if durable.targets[i] != t]
         self._outbox.decide(TargetAssigned(self.group_id, durable.group_epoch, assignor, changed))
         self._topics = topics
 
@@ -300,27 +251,6 @@ class ConsumerGroup:
         for deadlines in (self._sessions, self._revocations):
             for member_id in [i for i, at in deadlines.items() if at <= now]:
                 self._remove(member_id)
-
-    def commit_problem(self, member_id: str, member_epoch: int) -> ErrorCode | None:
-        """Why a request to commit does not come from a member of this group as it is now."""
-        durable = self.durable
-        if member_epoch < 0 and not durable.members:
-            return None
-        return self._epoch_error(durable, member_id, member_epoch)
-
-    def fetch_problem(self, member_id: str | None, member_epoch: int) -> ErrorCode | None:
-        """Why a request for committed offsets does not; who does not say who it is may ask."""
-        if not member_id and member_epoch < 0:
-            return None
-        return self._epoch_error(self.durable, member_id or "", member_epoch)
-
-    def _epoch_error(
-        self, durable: ConsumerState, member_id: str, member_epoch: int
-    ) -> ErrorCode | None:
-        if member_id not in durable.members:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        is_current = durable.standing(member_id).member_epoch == member_epoch
-        return None if is_current else ErrorCode.STALE_MEMBER_EPOCH
 
     def subscribed_names(self, topics: Topics) -> set[str]:
         """The names of the topics that members want, whether they are there or not."""

@@ -62,7 +62,7 @@ class ConsumerState:
         return iter(self._standings.values())
 
     def target(self, member_id: str) -> Target:
-        return Target(self.assignment_epoch, self.targets.get(member_id, NOTHING))
+        return Target(self.assignment_epoch, self.targets[member_id])
 
     def holder(self, instance_id: str) -> str | None:
         """Which member id a group.instance.id has now."""
@@ -99,6 +99,7 @@ class ConsumerState:
             self._instances.pop(before.instance_id, None)
         self.members[member.member_id] = member
         self._standings.setdefault(member.member_id, Standing())
+        self.targets.setdefault(member.member_id, NOTHING)
         if member.instance_id is not None:
             self._instances[member.instance_id] = member.member_id
 
@@ -137,7 +138,7 @@ class ConsumerState:
             [
                 _StoredMember(
                     member,
-                    by_topic(self.targets.get(i, NOTHING)),
+                    by_topic(self.targets[i]),
                     reconciled_fact("", i, self._standings[i]),
                 )
                 for i, member in self.members.items()

@@ -5,12 +5,13 @@ when others have come; facts go there too, and are applied when that call return
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from holdfast.groups.caller import Caller
 from holdfast.groups.classic import ClassicGroup, Joining, Phase
 from holdfast.groups.commits import Asked, Judged, judge_commit
+from holdfast.groups.committers import Committer, classic_problem, consumer_problem
 from holdfast.groups.consumer import ConsumerGroup, ConsumerPhase
+from holdfast.groups.consumer_checks import fetch_problem
 from holdfast.groups.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from holdfast.groups.deadlines import Deadlines
 from holdfast.groups.facts import (
@@ -32,17 +33,6 @@ from holdfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupRes
 from holdfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 MEMBER_ID_REQUIRED_SINCE = 4
-
-
-class Committer(NamedTuple):
-    """On whose behalf offsets are committed."""
-
-    member_id: str
-    instance_id: str | None
-    generation: int
-    producer_id: int = -1
-    """Within a transaction of this producer, where it is not -1."""
-    producer_epoch: int = -1
 
 
 class GroupCoordinator:
@@ -231,9 +221,9 @@ class GroupCoordinator:
         group = self._classic.get(group_id)
         consumer = self._consumer.get(group_id)
         problem = (
-            _consumer_commit_problem(consumer, committer)
+            consumer_problem(consumer.durable, committer)
             if consumer is not None
-            else self._commit_problem(group, committer)
+            else classic_problem(group, committer)
         )
         if problem is not None:
             return problem
@@ -259,23 +249,6 @@ class GroupCoordinator:
         if consumer is None and group_id in self.state.groups:
             self._opened(group_id, now)
         return judged
-
-    def _commit_problem(self, group: ClassicGroup | None, committer: Committer) -> ErrorCode | None:
-        generation = group.generation if group is not None else None
-        if group is None or (generation is None and group.phase is Phase.EMPTY):
-            # Nobody was ever a member: somebody who assigns partitions to itself.
-            return ErrorCode.ILLEGAL_GENERATION if committer.generation >= 0 else None
-        if committer.generation < 0 and not committer.member_id:
-            is_open = group.phase is Phase.EMPTY or committer.producer_id >= 0
-            return None if is_open else ErrorCode.UNKNOWN_MEMBER_ID
-        problem = group.member_problem(committer.member_id, committer.instance_id)
-        if problem is not None:
-            return problem
-        if generation is None or committer.generation != generation.number:
-            return ErrorCode.ILLEGAL_GENERATION
-        if group.phase is Phase.COMPLETING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        return None
 
     def delete(self, group_id: str) -> ErrorCode:
         """Forget a group that nobody is in."""
@@ -307,7 +280,9 @@ class GroupCoordinator:
     ) -> ErrorCode | None:
         """Why a member may not ask for the committed offsets of its group."""
         consumer = self._consumer.get(group_id)
-        return consumer.fetch_problem(member_id, member_epoch) if consumer is not None else None
+        if consumer is None:
+            return None
+        return fetch_problem(consumer.durable, member_id, member_epoch)
 
     def offset_delete_problem(self, group_id: str) -> ErrorCode | None:
         """Why no committed offset of a group may be deleted."""
@@ -359,13 +334,6 @@ class GroupCoordinator:
             if group is not None:
                 group.tick(now)
                 self._watch(group)
-
-
-def _consumer_commit_problem(group: ConsumerGroup, committer: Committer) -> ErrorCode | None:
-    is_nameless = committer.generation < 0 and not committer.member_id
-    if is_nameless and committer.producer_id >= 0:
-        return None
-    return group.commit_problem(committer.member_id, committer.generation)
 
 
 def _member(request: JoinGroupRequest, caller: Caller, member_id: str) -> ClassicMember:

@@ -1,4 +1,4 @@
-"""Regular expressions over topic names, in time linear in the name whatever the expression is.
+"""Regular expressions over topic names, in time linear in the name, whatever the expression.
 
 Pure. Owns the subset of RE2 that a subscription may use: literals, classes, groups, alternatives,
 repetitions, anchors, `(?i)`. All states are followed at once: an expression from a client must
@@ -8,9 +8,10 @@ never be able to hold up the broker, as one that backtracks can.
 import functools
 from collections.abc import Callable, Iterable, Iterator
 
-PATTERN_LENGTH_MAX = 4_096
-REPEAT_MAX = 1_000
-STATES_MAX = 20_000
+PATTERN_LENGTH_MAX = 1_000
+REPEAT_MAX = 500
+STATES_MAX = 1_000
+STEPS_MAX = 10_000
 
 _Test = Callable[[str], bool]
 _Built = Callable[[int], int]
@@ -51,6 +52,7 @@ class TopicPattern:
         self._tests: list[_Test | None] = []
         self._nexts: list[list[int]] = []
         self._anchors: dict[int, str] = {}
+        self._steps: dict[tuple[frozenset[int], str], frozenset[int]] = {}
         built = self._alternatives()
         if self._at < len(self._text):
             raise PatternError(f"unexpected {self._text[self._at]!r} at {self._at}")
@@ -61,18 +63,29 @@ class TopicPattern:
         """Whether the whole name is one that the expression describes."""
         if self._ignores_case:
             name = name.lower()
-        states = self._closed([self._start], 0, len(name))
-        for position, character in enumerate(name, 1):
-            passed = (
-                after
-                for state in states
-                for after in self._nexts[state]
-                if (test := self._tests[state]) is not None and test(character)
-            )
-            states = self._closed(passed, position, len(name))
-        return self._end in states
+        states = self._closed([self._start], is_start=True)
+        for character in name:
+            states = self._stepped(states, character)
+        return self._end in self._closed(states, is_start=not name, is_end=True)
 
-    def _closed(self, states: Iterable[int], position: int, length: int) -> set[int]:
+    def _stepped(self, states: frozenset[int], character: str) -> frozenset[int]:
+        """Where a character leads; remembered, since names of topics are alike."""
+        after = self._steps.get((states, character))
+        if after is None:
+            if len(self._steps) >= STEPS_MAX:
+                self._steps.clear()
+            passed = [
+                following
+                for state in states
+                if (test := self._tests[state]) is not None and test(character)
+                for following in self._nexts[state]
+            ]
+            after = self._steps[states, character] = self._closed(passed)
+        return after
+
+    def _closed(
+        self, states: Iterable[int], *, is_start: bool = False, is_end: bool = False
+    ) -> frozenset[int]:
         """These states and all that are reached from them without a character."""
         found: set[int] = set()
         stack = list(states)
@@ -80,13 +93,12 @@ class TopicPattern:
             state = stack.pop()
             if state in found:
                 continue
-            anchor = self._anchors.get(state)
-            if (anchor == "^" and position != 0) or (anchor == "$" and position != length):
-                continue
             found.add(state)
-            if self._tests[state] is None:
+            anchor = self._anchors.get(state)
+            is_open = anchor is None or (is_start if anchor == "^" else is_end)
+            if is_open and self._tests[state] is None:
                 stack.extend(self._nexts[state])
-        return found
+        return frozenset(found)
 
     def _state(self, test: _Test | None, nexts: Iterable[int]) -> int:
         if len(self._tests) >= STATES_MAX:

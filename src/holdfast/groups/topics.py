@@ -11,6 +11,9 @@ from uuid import UUID
 from holdfast.groups.facts import ConsumerMember
 from holdfast.groups.topic_pattern import matching
 
+PATTERNS_MAX = 1_000
+"""How many expressions are remembered: a member may send another one with each heartbeat."""
+
 
 class TopicShape(NamedTuple):
     """One topic."""
@@ -37,5 +40,7 @@ class Topics:
     def matching(self, regex: str) -> frozenset[str]:
         found = self._matched.get(regex)
         if found is None:
+            if len(self._matched) >= PATTERNS_MAX:
+                self._matched.clear()
             found = self._matched[regex] = frozenset(matching(regex, self.by_name))
         return found

@@ -9,8 +9,9 @@ import msgspec
 
 from holdfast.groups.caller import Caller
 from holdfast.groups.commits import Asked, Judged
+from holdfast.groups.committers import Committer
 from holdfast.groups.consumer_protocol import TopicPartition
-from holdfast.groups.coordinator import Committer, GroupCoordinator
+from holdfast.groups.coordinator import GroupCoordinator
 from holdfast.groups.facts import GroupFact
 from holdfast.groups.outbox import GroupRules, Token
 from holdfast.groups.state import GroupsState, StoredGroups, restored_groups, stored_groups
