@@ -79,13 +79,26 @@ class _Draft:
         self._taken[topic_id].add(number)
 
     def keep(self) -> None:
-        """Everybody keeps what they were to own and still want."""
+        """Everybody keeps what they were to own and still want, up to their share of it all."""
+        share, extra = self._share()
         for member in self._members:
             for topic_id, number in sorted(member.target):
                 if topic_id not in member.topics or number >= self._partitions.get(topic_id, 0):
                     continue
-                if number not in self._taken[topic_id]:
+                has_room = self._load[member.member_id] < share + (extra > 0)
+                if has_room and number not in self._taken[topic_id]:
                     self._give(member.member_id, topic_id, number)
+            extra -= self._load[member.member_id] > share
+
+    def _share(self) -> tuple[int, int]:
+        """What everybody gets, and how many get one more, where all want the same; else no limit.
+
+        Without it the result is the same, made by single moves.
+        """
+        if len({member.topics for member in self._members}) != 1:
+            return sum(self._partitions.values()), 0
+        total = sum(self._partitions.get(t, 0) for t in self._members[0].topics)
+        return divmod(total, len(self._members))
 
     def fill(self) -> None:
         """What nobody has goes to the subscriber with the least; rarely wanted topics first."""
