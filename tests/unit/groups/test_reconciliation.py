@@ -114,8 +114,9 @@ def follow(world: ConsumerWorld, clients: list[Client], step: str, which: int) -
         case "torn":
             # The coordinator dies before all that it decided is durable: no answer has left.
             durable = len(world.facts)
-            client.lost()
-            del world.facts[durable + which :]
+            for other in (client, *clients):
+                other.lost()
+            del world.facts[durable + 2 * which :]
             world.crash()
         case "crash":
             world.crash()
