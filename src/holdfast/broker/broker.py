@@ -25,6 +25,7 @@ from holdfast.cluster.facts import (
 from holdfast.cluster.state import ControlState, ControlStateKind, Topic
 from holdfast.environment import Environment
 from holdfast.errors import ConfigurationError, Fenced, HoldfastError
+from holdfast.groups.topics import Topics, TopicShape
 from holdfast.identifiers import CONTROL_LANE, LaneId, PartitionId, ProducerId
 from holdfast.lane.claim import ClaimedLane, claim_lane
 from holdfast.lane.entry import Claim
@@ -84,6 +85,7 @@ class Broker:
         """What an ApiVersions request is answered with."""
         self.lost: asyncio.Future[HoldfastError] = asyncio.get_running_loop().create_future()
         self._control: OwnedLane[ControlState, ControlFact] | None = None
+        self._topics: tuple[int, Topics] = (-1, Topics({}))
         self._topic_settings: dict[UUID, tuple[dict[str, str], TopicSettings]] = {}
         self._producer_ids = (0, 0)
         self._producer_ids_lock = asyncio.Lock()
@@ -255,6 +257,18 @@ class Broker:
         """The lane of a partition; None where its topic is gone."""
         led = self.led(self.state.usable(partition.topic_id), partition.partition)
         return led.lane if led is not None else None
+
+    def topics_of_groups(self) -> Topics:
+        """The topics as groups see them; the same object until they change."""
+        revision = self.state.topics_revision
+        if self._topics[0] != revision:
+            found = {
+                topic.name: TopicShape(topic.topic_id, topic.partitions)
+                for topic in self.state.topics.values()
+                if topic.partitions > 0
+            }
+            self._topics = (revision, Topics(found))
+        return self._topics[1]
 
     def settings_of(self, topic: Topic) -> TopicSettings:
         """A topic's configurations, read once for each change of them."""

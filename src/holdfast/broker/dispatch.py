@@ -14,6 +14,8 @@ from holdfast.broker.handlers import (
     add_partitions_to_txn,
     alter_configs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -86,6 +88,8 @@ HANDLERS: Mapping[ApiKey, tuple[range, Handler]] = {
     ApiKey.FIND_COORDINATOR: (range(7), find_coordinator.handle),
     ApiKey.DESCRIBE_CLUSTER: (range(3), describe_cluster.handle),
     ApiKey.DESCRIBE_PRODUCERS: (range(1), describe_producers.handle),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (range(2), consumer_group_heartbeat.handle),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (range(2), consumer_group_describe.handle),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (range(1), describe_topic_partitions.handle),
 }
 SERVED = ServedApis({api_key: versions for api_key, (versions, _) in HANDLERS.items()})

@@ -11,7 +11,7 @@ from holdfast.broker.broker import Broker
 from holdfast.cluster.facts import TopicPurged
 from holdfast.cluster.state import Topic
 from holdfast.errors import HoldfastError, StopError
-from holdfast.identifiers import LaneNumber, PartitionId
+from holdfast.identifiers import LaneNumber
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import PartitionRemoved, ProducersExpired
 from holdfast.log.retention import decide_retention
@@ -92,11 +92,7 @@ class Maintenance:
             lane.appender.add(ProducersExpired(before_ms))
         groups = self._broker.groups[lane.lane]
         if groups.problem() is None:
-            groups.coordinator.expire_offsets(self._topic_name)
-
-    def _topic_name(self, partition: PartitionId) -> str | None:
-        topic = self._broker.state.usable(partition.topic_id)
-        return topic.name if topic is not None else None
+            groups.coordinator.expire_offsets(self._broker.topics_of_groups())
 
     def _remove_deleted(self, lane: DataLane) -> None:
         """Drop the partitions of topics that are known to be deleted.

@@ -243,6 +243,8 @@ class LaneTransactions:
                     self._write(part, marker)
                 for part in parts.values():
                     await part.lane.appender.flush()
+                    # That there was nothing to end is known only to the newest owner.
+                    await part.lane.appender.validate()
                 if self.lane.appender.is_open:
                     self.decide(TransactionEnded(name, self.now_ms()))
                 return

@@ -58,6 +58,8 @@ class ControlState(msgspec.Struct, kw_only=True):
     controller_epoch: int = -1
     load: dict[int, int] = {}
     """How many partitions each lane has; derived from the topics."""
+    topics_revision: int = 0
+    """Moves whenever the topics that clients may use, or their partitions, have changed."""
 
     def topic_named(self, name: str) -> Topic | None:
         """The topic of that name, if clients may use it."""
@@ -90,6 +92,7 @@ class ControlState(msgspec.Struct, kw_only=True):
             case TopicDeleted():
                 topic = self.topics.pop(fact.topic_id)
                 self.deleted[fact.topic_id] = topic
+                self.topics_revision += 1
                 self.count(topic.lanes, -1)
                 if self.names.get(topic.name) == fact.topic_id:
                     del self.names[topic.name]
@@ -111,6 +114,7 @@ class ControlState(msgspec.Struct, kw_only=True):
                 topic = self.topics.get(fact.topic_id)
                 if topic is not None:
                     topic.partitions += len(fact.lanes)
+                    self.topics_revision += 1
 
     def layout(
         self, facts: Sequence[ControlFact], payloads: Sequence[Buffer | None]

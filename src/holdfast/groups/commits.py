@@ -52,7 +52,6 @@ def judge_commit(
     accepted: list[CommittedOffset] = []
     errors: list[ErrorCode] = []
     not_owned = 0
-    owners = group.owners if group is not None else {}
     expires_ms = now_ms + retention_ms if retention_ms >= 0 else -1
     for item in asked:
         metadata = item.metadata or ""
@@ -60,7 +59,7 @@ def judge_commit(
             errors.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         elif len(metadata) > rules.offset_metadata_max_bytes:
             errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
-        elif owners.get(item.name, member_id) != member_id:
+        elif _is_of_another(group, member_id, item.name, item.partition):
             errors.append(NOT_OWNED)
             not_owned += 1
         else:
@@ -71,3 +70,10 @@ def judge_commit(
                 )
             )
     return Judged(accepted, errors, not_owned)
+
+
+def _is_of_another(
+    group: Group | None, member_id: str, name: TopicPartition, partition: PartitionId
+) -> bool:
+    owner = group.owner(name, partition) if group is not None else None
+    return owner is not None and owner != member_id

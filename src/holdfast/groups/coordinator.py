@@ -5,10 +5,13 @@ when others have come; facts go there too, and are applied when that call return
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
+from holdfast.groups.caller import Caller
 from holdfast.groups.classic import ClassicGroup, Joining, Phase
 from holdfast.groups.commits import Asked, Judged, judge_commit
+from holdfast.groups.committers import Committer, classic_problem, consumer_problem
+from holdfast.groups.consumer import ConsumerGroup, ConsumerPhase
+from holdfast.groups.consumer_checks import fetch_problem
 from holdfast.groups.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from holdfast.groups.deadlines import Deadlines
 from holdfast.groups.facts import (
@@ -18,34 +21,19 @@ from holdfast.groups.facts import (
     OffsetsRemoved,
 )
 from holdfast.groups.generation import metadata_of
+from holdfast.groups.heartbeats import Refusal, request_problem
 from holdfast.groups.outbox import GroupRules, Outbox, Token
+from holdfast.groups.reconciliation import JOIN_EPOCH
 from holdfast.groups.retention import Held, expired_offsets
 from holdfast.groups.state import GroupsState
+from holdfast.groups.topics import Topics
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from holdfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from holdfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 MEMBER_ID_REQUIRED_SINCE = 4
-
-
-class Caller(NamedTuple):
-    """Who asks, in which version."""
-
-    client_id: str
-    client_host: str
-    version: int
-
-
-class Committer(NamedTuple):
-    """On whose behalf offsets are committed."""
-
-    member_id: str
-    instance_id: str | None
-    generation: int
-    producer_id: int = -1
-    """Within a transaction of this producer, where it is not -1."""
-    producer_epoch: int = -1
 
 
 class GroupCoordinator:
@@ -67,25 +55,73 @@ class GroupCoordinator:
         self._now_ms = now_ms
         self._new_member_suffix = new_member_suffix
         self._classic: dict[str, ClassicGroup] = {}
+        self._consumer: dict[str, ConsumerGroup] = {}
         self._deadlines = Deadlines()
         self.refused_commits: dict[str, int] = {}
         """How many late acks each group has sent, since this coordinator took over."""
-        for group_id in state.groups:
-            self._watch(self._opened(group_id, now))
+        for group_id, group in state.groups.items():
+            is_classic = group.consumers is None
+            opened = self._opened if is_classic else self._opened_consumer
+            self._watch(opened(group_id, now))
 
     def _opened(self, group_id: str, now: float) -> ClassicGroup:
         group = self._classic.get(group_id)
         if group is None:
+            self._consumer.pop(group_id, None)
             group = ClassicGroup(group_id, self.state, self._outbox, self._rules, now, self._now_ms)
             self._classic[group_id] = group
         return group
 
-    def _watch(self, group: ClassicGroup) -> None:
+    def _opened_consumer(self, group_id: str, now: float) -> ConsumerGroup:
+        group = self._consumer.get(group_id)
+        if group is None:
+            self._classic.pop(group_id, None)
+            group = ConsumerGroup(
+                group_id, self.state, self._outbox, self._rules, now, self._now_ms
+            )
+            self._consumer[group_id] = group
+        return group
+
+    def _watch(self, group: ClassicGroup | ConsumerGroup) -> None:
         """Something happened to a group: it may have to be looked at earlier."""
         self._deadlines.set(group.group_id, group.next_deadline())
 
     def classic(self, group_id: str) -> ClassicGroup | None:
         return self._classic.get(group_id)
+
+    def consumer(self, group_id: str) -> ConsumerGroup | None:
+        return self._consumer.get(group_id)
+
+    def consumer_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        caller: Caller,
+        topics: Topics,
+        token: Token,
+        now: float,
+    ) -> None:
+        """A member of a consumer group joins, is alive, or goes."""
+        refusal = request_problem(request, caller.version) or self._kind_problem(request)
+        if refusal is not None:
+            self._outbox.answer(token, refusal.response())
+            return
+        group = self._opened_consumer(request.group_id, now)
+        member_id = request.member_id or self._new_member_suffix()
+        self._outbox.answer(token, group.heartbeat(request, member_id, caller, topics, now))
+        self._watch(group)
+
+    def _kind_problem(self, request: ConsumerGroupHeartbeatRequest) -> Refusal | None:
+        """Only an empty classic group becomes a consumer group; only who joins makes one."""
+        group_id = request.group_id
+        if group_id in self._consumer:
+            return None
+        classic = self._classic.get(group_id)
+        if classic is not None and classic.phase is not Phase.EMPTY:
+            message = f"Group {group_id} is not a consumer group."
+            return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, message)
+        if request.member_epoch != JOIN_EPOCH:
+            return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return None
 
     def join(self, request: JoinGroupRequest, caller: Caller, token: Token, now: float) -> None:
         """A consumer wants to be in the next generation."""
@@ -125,6 +161,9 @@ class GroupCoordinator:
         shortest, longest = rules.group_min_session_timeout_ms, rules.group_max_session_timeout_ms
         if not shortest <= request.session_timeout_ms <= longest:
             return ErrorCode.INVALID_SESSION_TIMEOUT
+        consumer = self._consumer.get(request.group_id)
+        if consumer is not None and consumer.phase is not ConsumerPhase.EMPTY:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return None
 
     def _may_join_as(self, group: ClassicGroup, request: JoinGroupRequest) -> ErrorCode | None:
@@ -183,7 +222,12 @@ class GroupCoordinator:
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
         group = self._classic.get(group_id)
-        problem = self._commit_problem(group, committer)
+        consumer = self._consumer.get(group_id)
+        problem = (
+            consumer_problem(consumer.durable, committer)
+            if consumer is not None
+            else classic_problem(group, committer)
+        )
         if problem is not None:
             return problem
         if group is not None:
@@ -205,52 +249,54 @@ class GroupCoordinator:
                     group_id, judged.accepted, committer.producer_id, committer.producer_epoch
                 )
             )
-        if group_id in self.state.groups:
+        if consumer is None and group_id in self.state.groups:
             self._opened(group_id, now)
         return judged
-
-    def _commit_problem(self, group: ClassicGroup | None, committer: Committer) -> ErrorCode | None:
-        generation = group.generation if group is not None else None
-        if group is None or (generation is None and group.phase is Phase.EMPTY):
-            # Nobody was ever a member: somebody who assigns partitions to itself.
-            return ErrorCode.ILLEGAL_GENERATION if committer.generation >= 0 else None
-        if committer.generation < 0 and not committer.member_id:
-            is_open = group.phase is Phase.EMPTY or committer.producer_id >= 0
-            return None if is_open else ErrorCode.UNKNOWN_MEMBER_ID
-        problem = group.member_problem(committer.member_id, committer.instance_id)
-        if problem is not None:
-            return problem
-        if generation is None or committer.generation != generation.number:
-            return ErrorCode.ILLEGAL_GENERATION
-        if group.phase is Phase.COMPLETING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        return None
 
     def delete(self, group_id: str) -> ErrorCode:
         """Forget a group that nobody is in."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
-        group = self._classic.get(group_id)
+        group = self._classic.get(group_id) or self._consumer.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if group.phase is not Phase.EMPTY:
+        if self._has_members(group_id):
             return ErrorCode.NON_EMPTY_GROUP
         if group_id in self.state.groups:
             self._outbox.decide(GroupDeleted(group_id))
         self._forget(group_id)
         return ErrorCode.NONE
 
+    def _has_members(self, group_id: str) -> bool:
+        group = self._classic.get(group_id) or self._consumer.get(group_id)
+        return group is not None and group.phase not in (Phase.EMPTY, ConsumerPhase.EMPTY)
+
     def _forget(self, group_id: str) -> None:
         self._classic.pop(group_id, None)
+        self._consumer.pop(group_id, None)
         self.refused_commits.pop(group_id, None)
 
     def classic_groups(self) -> list[ClassicGroup]:
         return list(self._classic.values())
 
+    def consumer_groups(self) -> list[ConsumerGroup]:
+        return list(self._consumer.values())
+
+    def offset_fetch_problem(
+        self, group_id: str, member_id: str | None, member_epoch: int
+    ) -> ErrorCode | None:
+        """Why a member may not ask for the committed offsets of its group."""
+        consumer = self._consumer.get(group_id)
+        if consumer is None:
+            return None
+        return fetch_problem(consumer.durable, member_id, member_epoch)
+
     def offset_delete_problem(self, group_id: str) -> ErrorCode | None:
         """Why no committed offset of a group may be deleted."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
+        if group_id in self._consumer:
+            return None
         group = self._classic.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
@@ -260,18 +306,21 @@ class GroupCoordinator:
             return None
         return ErrorCode.NON_EMPTY_GROUP
 
-    def subscribed_topics(self, group_id: str) -> set[str] | None:
+    def subscribed_topics(self, group_id: str, topics: Topics) -> set[str] | None:
         """What the members want; None where that cannot be told, so that it may be anything."""
+        consumer = self._consumer.get(group_id)
+        if consumer is not None:
+            return consumer.subscribed_names(topics)
         group = self._classic.get(group_id)
         generation = group.generation if group is not None else None
         if group is None or generation is None or group.phase is Phase.EMPTY:
             return set()
         found: set[str] = set()
         for member in group.members().values():
-            topics = subscribed_topics(metadata_of(member, generation.protocol_name))
-            if topics is None:
+            wanted = subscribed_topics(metadata_of(member, generation.protocol_name))
+            if wanted is None:
                 return None
-            found.update(topics)
+            found.update(wanted)
         return found
 
     def remove_offsets(self, group_id: str, partitions: list[PartitionId]) -> None:
@@ -281,19 +330,21 @@ class GroupCoordinator:
         if found:
             self._outbox.decide(OffsetsRemoved(group_id, found))
 
-    def expire_offsets(self, name_of: Callable[[PartitionId], str | None]) -> None:
+    def expire_offsets(self, topics: Topics) -> None:
         """Forget committed offsets that are too old, and groups of which nothing is left.
 
-        `name_of` says the topic of a partition, None where that is not known: such are kept.
+        Those of a topic that is not known are kept: it may be one that was just created.
         """
+        names = {topic.topic_id: name for name, topic in topics.by_name.items()}
         for group_id, group in list(self.state.groups.items()):
-            live = self._classic.get(group_id)
-            has_members = live is not None and live.phase is not Phase.EMPTY
-            wanted = self.subscribed_topics(group_id)
+            has_members = self._has_members(group_id)
+            wanted = self.subscribed_topics(group_id, topics)
             kept = [
                 partition
                 for partition in group.offsets
-                if wanted is None or (name := name_of(partition)) is None or name in wanted
+                if wanted is None
+                or partition.topic_id not in names
+                or names[partition.topic_id] in wanted
             ]
             expired = expired_offsets(
                 group,
@@ -312,7 +363,7 @@ class GroupCoordinator:
     def tick(self, now: float) -> None:
         """Let what is due happen."""
         for group_id in self._deadlines.due(now):
-            group = self._classic.get(group_id)
+            group = self._classic.get(group_id) or self._consumer.get(group_id)
             if group is not None:
                 group.tick(now)
                 self._watch(group)

@@ -103,6 +103,74 @@ class OwnedPartitions(msgspec.Struct, frozen=True, array_like=True):
     partitions: list[int]
 
 
+class ConsumerMember(msgspec.Struct, frozen=True, array_like=True):
+    """A member of a consumer group (KIP-848): who it is, and what it wants."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    topic_names: list[str]
+    topic_regex: str | None = None
+    assignor: str | None = None
+
+
+class ConsumerMemberSubscribed(msgspec.Struct, frozen=True, array_like=True, tag="cm"):
+    """A member of a consumer group is new, or changed; the group epoch that follows from it."""
+
+    group_id: str
+    member: ConsumerMember
+    group_epoch: int
+
+
+class StaticConsumerReplaced(msgspec.Struct, frozen=True, array_like=True, tag="cs"):
+    """A static member that had left came back under a new member id: it takes over its place."""
+
+    group_id: str
+    old_member_id: str
+    member: ConsumerMember
+    group_epoch: int
+
+
+class ConsumerMemberLeft(msgspec.Struct, frozen=True, array_like=True, tag="cl"):
+    """A member left, or was fenced out: what it owned is free."""
+
+    group_id: str
+    member_id: str
+    group_epoch: int
+    left_ms: int = 0
+
+
+class ConsumerGroupEpochMoved(msgspec.Struct, frozen=True, array_like=True, tag="ce"):
+    """The subscribed topics have changed, so a new target assignment is due."""
+
+    group_id: str
+    group_epoch: int
+
+
+class TargetAssigned(msgspec.Struct, frozen=True, array_like=True, tag="ct"):
+    """Who is to own what as of a group epoch; members that are not named keep their target."""
+
+    group_id: str
+    assignment_epoch: int
+    assignor: str
+    targets: list[tuple[str, list[OwnedPartitions]]]
+
+
+class MemberReconciled(msgspec.Struct, frozen=True, array_like=True, tag="cc"):
+    """A member has come closer to its target: what it owns now, and what it has to give up."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    previous_member_epoch: int
+    state: int
+    assigned: list[OwnedPartitions]
+    pending_revocation: list[OwnedPartitions]
+
+
 GroupFact = (
     GenerationFormed
     | GenerationAssigned
@@ -111,4 +179,10 @@ GroupFact = (
     | TransactionalOffsetsEnded
     | OffsetsRemoved
     | GroupDeleted
+    | ConsumerMemberSubscribed
+    | StaticConsumerReplaced
+    | ConsumerMemberLeft
+    | ConsumerGroupEpochMoved
+    | TargetAssigned
+    | MemberReconciled
 )

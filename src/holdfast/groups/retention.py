@@ -34,12 +34,18 @@ def expired_offsets(
     ]
 
 
+def _empty_since_ms(group: Group) -> int:
+    formed_ms = group.generation.formed_ms if group.generation is not None else 0
+    left_ms = group.consumers.left_ms if group.consumers is not None else 0
+    return max(formed_ms, left_ms)
+
+
 def _is_too_old(
     group: Group, committed: CommittedOffset, held: Held, *, retention_ms: int, now_ms: int
 ) -> bool:
     if committed.expires_ms >= 0:
         return now_ms >= committed.expires_ms
     since_ms = committed.committed_ms
-    if group.generation is not None and not held.has_members:
-        since_ms = max(since_ms, group.generation.formed_ms)
+    if not held.has_members:
+        since_ms = max(since_ms, _empty_since_ms(group))
     return now_ms - since_ms >= retention_ms

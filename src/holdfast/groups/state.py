@@ -1,6 +1,6 @@
 """The consumer groups of one lane, as its facts have built them.
 
-Pure. Owns how facts change a group, who owns which partition in its current generation, and
+Pure. Owns how facts change a group, of either protocol, who owns which partition in it now, and
 which groups have facts that are not durable yet: an answer about those has to wait.
 """
 
@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.groups.consumer_protocol import PROTOCOL_TYPE, TopicPartition, assigned_partitions
+from holdfast.groups.consumer_state import ConsumerFact, ConsumerState, StoredConsumers, restored
 from holdfast.groups.facts import (
     ClassicMember,
     CommittedOffset,
@@ -47,6 +48,17 @@ class Generation(msgspec.Struct, kw_only=True):
             for partition in assigned_partitions(assignment) or ()
         }
 
+    def replace(self, old: str, member: ClassicMember) -> None:
+        """Another member takes the place of one, assignment and leadership included."""
+        new = member.member_id
+        self.members = {
+            (new if i == old else i): (member if i == old else m) for i, m in self.members.items()
+        }
+        if self.leader == old:
+            self.leader = new
+        if self.assignments is not None and old in self.assignments:
+            self.assignments[new] = self.assignments.pop(old)
+
     def static_member(self, instance_id: str) -> str | None:
         """The id of the member that has a group.instance.id now."""
         for member in self.members.values():
@@ -63,22 +75,55 @@ class PendingOffsets(NamedTuple):
 
 
 class Group:
-    """One group: its members, where it has any, and its committed offsets."""
+    """One group: its members, where it has any, and its committed offsets.
 
-    __slots__ = ("generation", "group_id", "offsets", "owners", "pending")
+    It is a classic or a consumer group, and may change its kind while nobody is in it.
+    """
+
+    __slots__ = ("consumers", "generation", "group_id", "offsets", "owners", "pending")
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.generation: Generation | None = None
-        """None for a group that never had members: somebody only commits offsets."""
+        """None for a consumer group, and for one that never had members: somebody only commits."""
+        self.consumers: ConsumerState | None = None
+        """None for a classic group."""
         self.owners: dict[TopicPartition, str] = {}
+        """Of a classic group."""
         self.offsets: dict[PartitionId, CommittedOffset] = {}
         self.pending: dict[int, PendingOffsets] = {}
         """By producer id."""
 
-    @property
-    def is_empty(self) -> bool:
-        return self.generation is None or not self.generation.members
+    def owner(self, name: TopicPartition, partition: PartitionId) -> str | None:
+        """The member that has a partition now; assignments of classic groups go by topic name."""
+        if self.consumers is not None:
+            return self.consumers.owners.get(partition)
+        return self.owners.get(name)
+
+    def form(self, generation: Generation | None) -> None:
+        """Be a classic group with this generation."""
+        self.consumers = None
+        self.generation = generation
+        self.owners = generation.owners() if generation is not None else {}
+
+    def assign(self, fact: GenerationAssigned) -> None:
+        generation = self.generation
+        if generation is not None and generation.number == fact.generation:
+            generation.assignments = dict(fact.assignments)
+            self.owners = generation.owners()
+
+    def replace_static(self, fact: StaticMemberReplaced) -> None:
+        """The new id takes the place of the old one, assignment and leadership included."""
+        if self.generation is not None:
+            self.generation.replace(fact.old_member_id, fact.member)
+            self.owners = self.generation.owners()
+
+    def apply_to_consumers(self, fact: ConsumerFact) -> None:
+        """Be a consumer group, and change."""
+        if self.consumers is None:
+            self.form(None)
+            self.consumers = ConsumerState()
+        self.consumers.apply(fact)
 
     def commit(self, fact: OffsetsCommitted) -> None:
         if fact.producer_id < 0:
@@ -137,28 +182,28 @@ class GroupsState:
         group = self._made(fact.group_id)
         match fact:
             case GenerationFormed():
-                group.generation = Generation(
-                    number=fact.generation,
-                    protocol_type=fact.protocol_type,
-                    protocol_name=fact.protocol_name,
-                    leader=fact.leader,
-                    members={member.member_id: member for member in fact.members},
-                    formed_ms=fact.formed_ms,
+                group.form(
+                    Generation(
+                        number=fact.generation,
+                        protocol_type=fact.protocol_type,
+                        protocol_name=fact.protocol_name,
+                        leader=fact.leader,
+                        members={member.member_id: member for member in fact.members},
+                        formed_ms=fact.formed_ms,
+                    )
                 )
-                group.owners = {}
             case GenerationAssigned():
-                generation = group.generation
-                if generation is not None and generation.number == fact.generation:
-                    generation.assignments = dict(fact.assignments)
-                    group.owners = generation.owners()
+                group.assign(fact)
             case StaticMemberReplaced():
-                _replace(group, fact)
+                group.replace_static(fact)
             case OffsetsCommitted():
                 group.commit(fact)
             case TransactionalOffsetsEnded():
                 group.end_transaction(fact)
             case OffsetsRemoved():
                 group.remove_offsets(fact.partitions)
+            case _:
+                group.apply_to_consumers(fact)
 
     def publish(self, fact: GroupFact) -> None:
         """The object of the fact is durable."""
@@ -167,23 +212,6 @@ class GroupsState:
             self._unpublished[fact.group_id] = left
         else:
             self._unpublished.pop(fact.group_id, None)
-
-
-def _replace(group: Group, fact: StaticMemberReplaced) -> None:
-    """The new id takes the place of the old one, assignment and leadership included."""
-    generation = group.generation
-    if generation is None:
-        return
-    old, new = fact.old_member_id, fact.member.member_id
-    generation.members = {
-        (new if member_id == old else member_id): (fact.member if member_id == old else member)
-        for member_id, member in generation.members.items()
-    }
-    if generation.leader == old:
-        generation.leader = new
-    if generation.assignments is not None and old in generation.assignments:
-        generation.assignments[new] = generation.assignments.pop(old)
-        group.owners = generation.owners()
 
 
 class _StoredPending(msgspec.Struct, array_like=True):
@@ -197,6 +225,7 @@ class _StoredGroup(msgspec.Struct, frozen=True, array_like=True):
     generation: Generation | None
     offsets: list[CommittedOffset]
     pending: list[_StoredPending]
+    consumers: StoredConsumers | None = None
 
 
 class StoredGroups(msgspec.Struct, frozen=True, array_like=True):
@@ -216,6 +245,7 @@ def stored_groups(state: GroupsState) -> StoredGroups:
                     _StoredPending(producer_id, pending.producer_epoch, [*pending.offsets.values()])
                     for producer_id, pending in group.pending.items()
                 ],
+                group.consumers.stored() if group.consumers is not None else None,
             )
             for group in state.groups.values()
         ]
@@ -226,8 +256,9 @@ def restored_groups(stored: StoredGroups) -> GroupsState:
     state = GroupsState()
     for item in stored.groups:
         group = state.groups[item.group_id] = Group(item.group_id)
-        group.generation = item.generation
-        group.owners = item.generation.owners() if item.generation is not None else {}
+        group.form(item.generation)
+        if item.consumers is not None:
+            group.consumers = restored(item.consumers)
         group.offsets = {offset.partition: offset for offset in item.offsets}
         for pending in item.pending:
             offsets = {offset.partition: offset for offset in pending.offsets}

@@ -4,6 +4,7 @@ import pytest
 from tests.unit.groups.world import GROUP, TOPIC, TOPIC_ID, World, assignment
 
 from holdfast.groups.commits import NOT_OWNED, Judged
+from holdfast.groups.topics import Topics, TopicShape
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
 
@@ -13,6 +14,10 @@ RETENTION_S = 7 * 24 * 3600
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+def topics(name: str) -> Topics:
+    return Topics({name: TopicShape(TOPIC_ID, 4)})
 
 
 def errors(judged: ErrorCode | Judged) -> list[ErrorCode]:
@@ -93,7 +98,7 @@ def test_offsets_outlive_the_retention_while_a_member_wants_the_topic(world: Wor
     (a,) = world.stable([assignment(0)])
     world.commit(a, 1, {0: 1})
     world.keep_alive(a, RETENTION_S + 1)
-    world.coordinator.expire_offsets(lambda _: TOPIC)
+    world.coordinator.expire_offsets(topics(TOPIC))
     assert world.committed(0) == 1
 
 
@@ -101,7 +106,7 @@ def test_offsets_of_topics_that_no_member_wants_go_after_the_retention(world: Wo
     (a,) = world.stable([assignment(0)])
     world.commit(a, 1, {0: 1})
     world.keep_alive(a, RETENTION_S + 1)
-    world.coordinator.expire_offsets(lambda _: "another")
+    world.coordinator.expire_offsets(topics("another"))
     assert world.committed(0) is None
     assert world.phase() == "Stable"
 
@@ -112,10 +117,10 @@ def test_the_offsets_of_an_empty_group_are_kept_from_when_it_became_empty(world:
     world.keep_alive(a, RETENTION_S)
     world.leave(a)
     world.wait(RETENTION_S - 1)
-    world.coordinator.expire_offsets(lambda _: TOPIC)
+    world.coordinator.expire_offsets(topics(TOPIC))
     assert world.committed(0) == 1
     world.wait(1)
-    world.coordinator.expire_offsets(lambda _: TOPIC)
+    world.coordinator.expire_offsets(topics(TOPIC))
     assert GROUP not in world.state.groups
     assert world.phase() == "Dead"
 

@@ -5,12 +5,16 @@ import struct
 from collections.abc import Sequence
 from uuid import UUID
 
+import msgspec
+
+from holdfast.groups.caller import Caller
 from holdfast.groups.commits import Asked, Judged
+from holdfast.groups.committers import Committer
 from holdfast.groups.consumer_protocol import TopicPartition
-from holdfast.groups.coordinator import Caller, Committer, GroupCoordinator
+from holdfast.groups.coordinator import GroupCoordinator
 from holdfast.groups.facts import GroupFact
 from holdfast.groups.outbox import GroupRules, Token
-from holdfast.groups.state import GroupsState, restored_groups, stored_groups
+from holdfast.groups.state import GroupsState, StoredGroups, restored_groups, stored_groups
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.message import Message
@@ -84,13 +88,15 @@ class World:
     def crash(self) -> None:
         """A new coordinator that has nothing but the facts."""
         self.state = GroupsState()
-        for fact in self.facts:
+        data = msgspec.msgpack.encode(self.facts)
+        for fact in msgspec.msgpack.decode(data, type=list[GroupFact]):
             self.state.apply(fact)
             self.state.publish(fact)
         self.coordinator = self._made()
 
     def crash_onto_a_snapshot(self) -> None:
-        self.state = restored_groups(stored_groups(self.state))
+        data = msgspec.msgpack.encode(stored_groups(self.state))
+        self.state = restored_groups(msgspec.msgpack.decode(data, type=StoredGroups))
         self.coordinator = self._made()
 
     def wait(self, seconds: float) -> None:

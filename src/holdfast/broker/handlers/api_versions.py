@@ -1,7 +1,8 @@
 """ApiVersions (18), versions 0 to 4: what this broker serves.
 
-Features tell clients how they may speak: transaction.version 2 is KIP-890, where a batch adds its
-partition to the transaction, and each end of one moves the producer's epoch up.
+Features tell clients how they may speak: `group.version` 1 is the new consumer protocol (KIP-848),
+`transaction.version` 2 is KIP-890, where a batch adds its partition to the transaction, and each
+end of one moves the producer's epoch up.
 """
 
 from holdfast.broker.broker import Broker
@@ -13,19 +14,22 @@ from holdfast.protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-FEATURES = {"transaction.version": 2}
+FEATURES = {"group.version": 1, "transaction.version": 2}
 FEATURES_EPOCH = 0
+LEAST_ZERO_SINCE = 4
+"""Clients of earlier versions take a feature whose least version is 0 for an error."""
 
 
 def handle(
     broker: Broker, request: ApiVersionsRequest, context: RequestContext
 ) -> ApiVersionsResponse:
-    del request, context
+    del request
+    supported = FEATURES if context.api_version >= LEAST_ZERO_SINCE else {}
     return ApiVersionsResponse(
         api_keys=broker.served_apis,
         supported_features=[
             SupportedFeatureKey(name=name, min_version=0, max_version=level)
-            for name, level in FEATURES.items()
+            for name, level in supported.items()
         ],
         finalized_features_epoch=FEATURES_EPOCH,
         finalized_features=[

@@ -6,7 +6,7 @@ takes over goes on with the same generation. Kafka keeps it in memory until the 
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
-from holdfast.groups.coordinator import Caller
+from holdfast.groups.caller import Caller
 from holdfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 

@@ -2,6 +2,9 @@
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.groups.classic import ClassicGroup
+from holdfast.groups.consumer import ConsumerGroup
+from holdfast.groups.consumer_protocol import PROTOCOL_TYPE
 from holdfast.protocol.messages.list_groups import (
     ListedGroup,
     ListGroupsRequest,
@@ -9,6 +12,7 @@ from holdfast.protocol.messages.list_groups import (
 )
 
 CLASSIC = "classic"
+CONSUMER = "consumer"
 
 
 def handle(
@@ -22,16 +26,31 @@ def handle(
         problem = groups.problem()
         if problem is not None:
             return ListGroupsResponse(error_code=problem)
-        for group in groups.coordinator.classic_groups():
-            generation = group.generation
-            is_wanted = not states or group.phase.value.lower() in states
-            if is_wanted and (not types or CLASSIC in types):
-                found.append(
-                    ListedGroup(
-                        group_id=group.group_id,
-                        protocol_type=generation.protocol_type if generation is not None else "",
-                        group_state=group.phase.value,
-                        group_type=CLASSIC,
-                    )
-                )
+        listed = [_classic(group) for group in groups.coordinator.classic_groups()]
+        listed += [_consumer(group) for group in groups.coordinator.consumer_groups()]
+        found += [
+            group
+            for group in listed
+            if (not states or group.group_state.lower() in states)
+            and (not types or group.group_type in types)
+        ]
     return ListGroupsResponse(groups=found)
+
+
+def _classic(group: ClassicGroup) -> ListedGroup:
+    generation = group.generation
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=generation.protocol_type if generation is not None else "",
+        group_state=group.phase.value,
+        group_type=CLASSIC,
+    )
+
+
+def _consumer(group: ConsumerGroup) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=PROTOCOL_TYPE,
+        group_state=group.phase.value,
+        group_type=CONSUMER,
+    )

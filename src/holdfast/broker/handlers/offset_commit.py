@@ -10,8 +10,8 @@ from uuid import UUID
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.groups.commits import Asked
+from holdfast.groups.committers import Committer
 from holdfast.groups.consumer_protocol import TopicPartition
-from holdfast.groups.coordinator import Committer
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.offset_commit import (

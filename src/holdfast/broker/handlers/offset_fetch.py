@@ -114,7 +114,9 @@ async def _group(
 
 
 async def _problem(groups: LaneGroups, asked: OffsetFetchRequestGroup) -> ErrorCode | None:
-    problem = groups.problem()
+    problem = groups.problem() or groups.coordinator.offset_fetch_problem(
+        asked.group_id, asked.member_id, asked.member_epoch
+    )
     if problem is None:
         problem = await groups.settled(asked.group_id)
     if problem is not None:

@@ -1,0 +1,84 @@
+"""ConsumerGroupDescribe (69), versions 0 to 1: groups of the new consumer protocol (KIP-848)."""
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.groups.consumer import ConsumerGroup
+from holdfast.groups.facts import ConsumerMember
+from holdfast.groups.reconciliation import Partitions, by_topic
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+
+CONSUMER_MEMBER = 1
+
+
+def handle(
+    broker: Broker, request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> ConsumerGroupDescribeResponse:
+    del context
+    return ConsumerGroupDescribeResponse(
+        groups=[_described(broker, group_id) for group_id in request.group_ids]
+    )
+
+
+def _described(broker: Broker, group_id: str) -> DescribedGroup:
+    groups = broker.groups_of(group_id)
+    problem = groups.problem()
+    if problem is not None:
+        return DescribedGroup(error_code=problem, group_id=group_id)
+    group = groups.coordinator.consumer(group_id)
+    if group is None:
+        is_classic = groups.coordinator.classic(group_id) is not None
+        reason = "is not a consumer group" if is_classic else "not found"
+        return DescribedGroup(
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=f"Group {group_id} {reason}.",
+            group_id=group_id,
+        )
+    durable = group.durable
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.phase.value,
+        group_epoch=durable.group_epoch,
+        assignment_epoch=durable.assignment_epoch,
+        assignor_name=durable.chosen_assignor(),
+        members=[_member(broker, group, member) for member in durable.members.values()],
+    )
+
+
+def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Member:
+    standing = group.durable.standing(member.member_id)
+    target = group.durable.target(member.member_id)
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=standing.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=member.topic_names,
+        subscribed_topic_regex=member.topic_regex,
+        assignment=_assignment(broker, standing.assigned),
+        target_assignment=_assignment(broker, target.partitions),
+        member_type=CONSUMER_MEMBER,
+    )
+
+
+def _assignment(broker: Broker, partitions: Partitions) -> Assignment:
+    """By topic; of topics that are gone there is no name to tell."""
+    found: list[TopicPartitions] = []
+    for owned in by_topic(partitions):
+        topic = broker.state.usable(owned.topic_id)
+        if topic is not None:
+            found.append(
+                TopicPartitions(
+                    topic_id=owned.topic_id, topic_name=topic.name, partitions=owned.partitions
+                )
+            )
+    return Assignment(topic_partitions=found)

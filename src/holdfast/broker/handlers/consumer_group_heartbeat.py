@@ -1,0 +1,30 @@
+"""ConsumerGroupHeartbeat (68), versions 0 to 1: join, stay in and leave a consumer group (KIP-848).
+
+The answer leaves when what was decided is durable: a coordinator that takes over knows each epoch
+and each partition that a member was told of. Deviations: regular expressions are a subset of RE2
+(no named character classes, no `\\b`); a static member that joins again under its own member id,
+because the answer to its join was lost, need not leave first.
+"""
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.groups.caller import Caller
+from holdfast.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+
+async def handle(
+    broker: Broker, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> ConsumerGroupHeartbeatResponse:
+    groups = broker.groups_of(request.group_id)
+    caller = Caller(context.client_id or "", f"/{context.client_host}", context.api_version)
+    topics = broker.topics_of_groups()
+    return await groups.ask(
+        request.group_id,
+        lambda token: groups.coordinator.consumer_heartbeat(
+            request, caller, topics, token, groups.now()
+        ),
+        lambda error: ConsumerGroupHeartbeatResponse(error_code=error),
+    )
