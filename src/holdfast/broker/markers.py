@@ -40,10 +40,6 @@ async def write_marker(
         coordinator_epoch=coordinator_epoch,
         now_ms=environment.now_ms(),
     )
-    if isinstance(decision, Refused):
-        # A newer owner may know better: what this one knows counts only under a proved claim.
-        unproven = await prove_claim(led.lane)
-        return Refused(unproven.name, "the claim is not proved") if unproven else decision
     if isinstance(decision, MarkerAccepted):
         fact, record_batch = decision.fact, decision.record_batch
         stamp(record_batch, base_offset=fact.base_offset, leader_epoch=led.lane.leader_epoch)
@@ -54,4 +50,11 @@ async def write_marker(
         return Refused(FENCED, str(error))
     except HoldfastError as error:
         return Refused(STORAGE, str(error))
-    return None
+    if isinstance(decision, MarkerAccepted):
+        return None
+    # A newer owner may know of an open transaction: that there is nothing to end, and every
+    # refusal, counts only under a claim that is known to be the newest.
+    unproven = await prove_claim(led.lane)
+    if unproven is not None:
+        return Refused(unproven.name, "this broker's claim could not be proved")
+    return decision if isinstance(decision, Refused) else None
