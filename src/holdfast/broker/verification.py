@@ -2,7 +2,9 @@
 
 Owns what a coordinator is asked, and the answer where there is none. It is asked without a wait, so
 that batches are decided in the order of arrival: who must wait first refuses with an error that the
-client tries again. Without it, a batch that is late would open a transaction that nobody ends.
+client tries again, and must then refuse later sequences of the same producer too, until the first
+one has come again: a partition that does not know a producer takes any sequence for its first.
+Without verification, a batch that is late would open a transaction that nobody ends.
 """
 
 import dataclasses
