@@ -31,6 +31,7 @@ STEPS = st.lists(
         st.tuples(st.just("write"), PRODUCERS, st.integers(1, 3)),
         st.tuples(st.just("commit"), PRODUCERS, st.integers(0, 1)),
         st.tuples(st.just("abort"), PRODUCERS, st.integers(0, 1)),
+        st.tuples(st.just("abort"), PRODUCERS, st.integers(0, 1)),
         st.tuples(st.just("start"), st.just(0), st.integers(1, 4)),
         st.tuples(st.just("rewrite"), st.just(0), st.just(0)),
         st.tuples(st.just("snapshot"), st.just(0), st.just(0)),
@@ -39,7 +40,7 @@ STEPS = st.lists(
         st.tuples(st.just("read"), st.integers(0, 5), st.integers(1, 400)),
     ),
     min_size=3,
-    max_size=25,
+    max_size=40,
 )
 
 
@@ -256,7 +257,7 @@ class Run:
                 await self.crash(name, first, second)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(steps=STEPS, seed=st.integers(0, 1 << 16))
 def test_a_reader_of_committed_records_sees_exactly_those_and_its_end_never_goes_back(
     steps: list[tuple[str, int, int]], seed: int

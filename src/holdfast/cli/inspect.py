@@ -208,7 +208,10 @@ def _echo_topics(seen: Survey) -> None:
     click.echo()
     echo_table(
         "PARTITIONS",
-        ["topic", "partition", "lane", "log start", "high watermark", "segments", "bytes"],
+        [
+            *("topic", "partition", "lane", "log start", "high watermark", "last stable"),
+            *("segments", "bytes"),
+        ],
         [
             (
                 _shown_name(topic),
@@ -216,6 +219,7 @@ def _echo_topics(seen: Survey) -> None:
                 row.lane,
                 row.log_start_offset,
                 row.high_watermark,
+                row.last_stable_offset,
                 row.segments,
                 shown_bytes(row.bytes),
             )

@@ -76,6 +76,8 @@ class PartitionRow:
     lane: int
     log_start_offset: int | None
     high_watermark: int | None
+    last_stable_offset: int | None
+    """Below the high watermark where a transaction is open."""
     segments: int | None
     bytes: int | None
 
@@ -302,6 +304,7 @@ def _partition(partition: PartitionId, lane: int, state: LogState | None) -> Par
             lane=lane,
             log_start_offset=None,
             high_watermark=None,
+            last_stable_offset=None,
             segments=None,
             bytes=None,
         )
@@ -311,6 +314,7 @@ def _partition(partition: PartitionId, lane: int, state: LogState | None) -> Par
         lane=lane,
         log_start_offset=log.log_start_offset,
         high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
         segments=len(log.segments),
         bytes=log.stored_bytes,
     )

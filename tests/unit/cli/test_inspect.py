@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from tests.unit.cli.stores import StoreBuilder, build_store
+from tests.unit.spark.stores import made
+from tests.unit.spark.test_store_committed import goes_on, transactions
 
 from holdfast.cli.findings import Findings
 from holdfast.cli.inspect import progress_lines
@@ -64,6 +66,13 @@ def test_hand_offs_say_who_and_whether_it_was_released_or_taken(built: Path):
 def test_claims_can_be_limited_to_the_newest(built: Path):
     lanes = survey(built, "--claims", "1")["lanes"]
     assert [claim["broker_id"] for lane in lanes for claim in lane["claims"]] == [2, 2, 2]
+
+
+def test_a_store_with_transactions_is_whole_and_shows_how_far_it_is_stable(tmp_path: Path):
+    made(tmp_path, transactions, lambda b: b.rewrite(), goes_on)
+    (topic,) = survey(tmp_path, "--verify")["topics"]
+    (partition,) = topic["partitions"]
+    assert (partition["last_stable_offset"], partition["high_watermark"]) == (12, 14)
 
 
 def test_partitions_show_offsets_segments_and_bytes(built: Path):

@@ -219,6 +219,7 @@ def test_the_aborted_index_names_what_has_something_in_a_range():
     assert transactions.aborted_within(0, 10) == [two, three, again]
     assert transactions.aborted_within(0, 1) == []
     assert transactions.aborted_within(0, 2) == [two]
+    assert transactions.aborted_within(0, 3) == [two, three]
     assert transactions.aborted_within(6, 8) == [three]
     assert transactions.aborted_within(6, 9) == [three, again]
     transactions.drop_below(6)

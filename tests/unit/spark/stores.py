@@ -6,6 +6,8 @@ from pathlib import Path
 
 from tests.unit.cli.stores import StoreBuilder
 
+from holdfast.broker.broker import Led
+from holdfast.broker.markers import write_marker
 from holdfast.log.append import Accepted, AppendRules, decide_append
 from holdfast.log.facts import PartitionRemoved
 from holdfast.log.rewriter import RewriteSettings, collect, purge_removed, rewrite
@@ -32,23 +34,53 @@ class Filler(StoreBuilder):
         timestamp: int = 1_000,
         codec: Codec = Codec.NONE,
         headers: tuple[tuple[str, bytes | None], ...] = (),
+        producer_id: int = -1,
     ) -> None:
-        """One batch; it shares a lane object with others until the next flush."""
-        assert self.broker is not None
-        led = self.broker.led(self.broker.state.topic_named(TOPIC), partition)
-        assert led is not None
+        """One batch, of a transaction where there is a producer; it shares a lane object with
+        others until the next flush."""
+        led = self.led(partition)
         log = led.lane.log_of(led.partition)
         first = log.log_end_offset
         records = [
             Record(0, timestamp, b"k%d" % offset, value_of(offset), headers)
             for offset in range(first, first + count)
         ]
-        batch = bytearray(encode_batch(records, codec=codec))
+        known = log.producers.get(producer_id)
+        sequence = known.batches[-1].last_sequence + 1 if known and known.batches else 0
+        batch = bytearray(
+            encode_batch(
+                records,
+                codec=codec,
+                producer_id=producer_id,
+                producer_epoch=-1 if producer_id < 0 else known.epoch if known else 0,
+                base_sequence=sequence if producer_id >= 0 else -1,
+                transactional=producer_id >= 0,
+            )
+        )
         rules = AppendRules(timestamp_after_max_ms=1 << 62)
         decided = decide_append(log, parse_header(batch), rules, self.environment.now_ms())
         assert isinstance(decided, Accepted)
         stamp(batch, base_offset=decided.fact.base_offset, leader_epoch=led.lane.leader_epoch)
         led.lane.appender.add(decided.fact, batch)
+
+    def led(self, partition: int = 0) -> Led:
+        assert self.broker is not None
+        led = self.broker.led(self.broker.state.topic_named(TOPIC), partition)
+        assert led is not None
+        return led
+
+    async def end(self, producer_id: int, *, committed: bool, partition: int = 0) -> None:
+        """A marker, in a lane object with what was appended before it."""
+        led = self.led(partition)
+        refused = await write_marker(
+            led,
+            self.environment,
+            producer_id=producer_id,
+            producer_epoch=led.lane.log_of(led.partition).producers[producer_id].epoch,
+            committed=committed,
+            coordinator_epoch=0,
+        )
+        assert refused is None
 
     async def flush(self) -> None:
         assert self.broker is not None
