@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.broker.cluster import Cluster, fetch, lane_of, list_offset, log_of, produce, topic
 from tests.unit.broker.cluster import simulate as simulate_brokers
+from tests.unit.broker.committed import read_committed
 from tests.unit.lane.world import HookedStore
 
 from holdfast.broker.broker import Broker
@@ -16,10 +17,7 @@ from holdfast.identifiers import PartitionId
 from holdfast.log.facts import LogStartMoved
 from holdfast.log.read_plan import batches_of
 from holdfast.log.rewriter import RewriteSettings, rewrite
-from holdfast.protocol.messages.fetch import PartitionData
 from holdfast.records.batch import parse_header
-from holdfast.records.control import decode_marker
-from holdfast.records.record import Record, decode
 
 READ_COMMITTED = 1
 AT_ONCE = RewriteSettings(delete_delay_s=0, segment_bytes_max=400)
@@ -82,24 +80,6 @@ class Truth:
             if one.producer_id == 0 or verdict:
                 found += [(one.base_offset + j, value) for j, value in enumerate(one.values)]
         return [pair for pair in found if start <= pair[0] < end]
-
-
-def as_a_client_sees(part: PartitionData, offset: int) -> list[Record]:
-    """The rule of Kafka's consumers: aborted from the first offset named up to the abort marker."""
-    coming = sorted((a.first_offset, a.producer_id) for a in part.aborted_transactions or [])
-    aborted: set[int] = set()
-    seen: list[Record] = []
-    for data in batches_of(part.records or []):
-        header = parse_header(data)
-        while coming and coming[0][0] <= header.last_offset:
-            aborted.add(coming.pop(0)[1])
-        if header.is_control:
-            marker = decode_marker(data)
-            if marker is not None and not marker.committed:
-                aborted.discard(header.producer_id)
-        elif not (header.is_transactional and header.producer_id in aborted):
-            seen += [record for record in decode(bytes(data)) if record.offset >= offset]
-    return seen
 
 
 class Run:
@@ -202,7 +182,7 @@ class Run:
             assert part.error_code == 0
             assert self.told <= part.last_stable_offset <= part.high_watermark
             self.told = end = part.last_stable_offset
-            seen += [(r.offset, r.value) for r in as_a_client_sees(part, offset)]
+            seen += [(r.offset, r.value) for r in read_committed(part, offset).records]
             batches = list(batches_of(part.records or []))
             if not batches:
                 break

@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar, cast
 
+from holdfast.broker.leadership import coordinator_error, needs_proof
 from holdfast.environment import Environment
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.groups.coordinator import GroupCoordinator
@@ -105,7 +106,7 @@ class LaneGroups:
     def answer(self, token: Token, response: Message) -> None:
         waiting = self._waiting.pop(token)
         barrier = self._barrier(waiting.group_id)
-        if barrier is None:
+        if barrier is None and not needs_proof(self._lane, _error_of(response)):
             _resolve(waiting.future, response)
             return
         task = asyncio.get_running_loop().create_task(self._leave(waiting, response, barrier))
@@ -118,10 +119,14 @@ class LaneGroups:
         return self._lane.appender.barrier()
 
     async def _leave(
-        self, waiting: _Waiting, response: Message, barrier: asyncio.Future[None]
+        self, waiting: _Waiting, response: Message, barrier: asyncio.Future[None] | None
     ) -> None:
-        error = await _outcome(barrier)
-        _resolve(waiting.future, response if error is None else waiting.refused(refusal(error)))
+        error = await _outcome(barrier) if barrier is not None else None
+        if error is not None:
+            response = waiting.refused(refusal(error))
+        told = _error_of(response)
+        proven = await coordinator_error(self._lane, told)
+        _resolve(waiting.future, response if proven is told else waiting.refused(proven))
 
     async def settled(self, group_id: str) -> ErrorCode | None:
         """Wait until all that was decided about a group is durable, or say why it is not."""
@@ -156,6 +161,10 @@ class LaneGroups:
         for waiting in self._waiting.values():
             _resolve(waiting.future, waiting.refused(refusal(error)))
         self._waiting.clear()
+
+
+def _error_of(response: Message) -> ErrorCode:
+    return ErrorCode(getattr(response, "error_code", 0))
 
 
 async def _outcome(barrier: asyncio.Future[None]) -> BaseException | None:

@@ -62,6 +62,36 @@ class Proofs:
         return {lane: error for lane, error in zip(stale, errors, strict=True) if error is not None}
 
 
+SAID_BY_ANYBODY = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.MEMBER_ID_REQUIRED,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""What a coordinator may answer though a newer one is there: clients ask again."""
+
+
+def needs_proof(lane: DataLane, error: int) -> bool:
+    """Whether a refusal may be wrong: a newer owner may know the member, or the producer."""
+    return error not in SAID_BY_ANYBODY and not lane.appender.is_valid()
+
+
+async def coordinator_error(lane: DataLane, error: ErrorCode) -> ErrorCode:
+    """A coordinator's refusal, which only the newest owner of its lane may give."""
+    if not needs_proof(lane, error):
+        return error
+    unproven = await prove_claim(lane)
+    if unproven is None:
+        return error
+    is_fenced = unproven is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.NOT_COORDINATOR if is_fenced else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 def epoch_problem(lane: DataLane, current_leader_epoch: int) -> ErrorCode | None:
     """Whether the client's idea of the leader epoch is too old, or newer than the truth."""
     if current_leader_epoch == NO_LEADER_EPOCH:

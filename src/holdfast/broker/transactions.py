@@ -146,6 +146,13 @@ class LaneTransactions:
         name = append.transactional_id or ""
         producer = Producer(append.producer_id, append.producer_epoch)
         if append.api_version >= ADDS_PARTITIONS_SINCE:
+            if append.base_sequence != 0:
+                # Each transaction has an epoch of its own: an earlier batch was refused or is late.
+                return Refused(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name,
+                    f"{append.partition}: a transaction begins with sequence 0, not"
+                    f" {append.base_sequence}",
+                )
             problem = self.extend(name, producer, partitions=[append.partition])
         else:
             problem = self.problem() or verify(self.known(name), producer, append.partition)

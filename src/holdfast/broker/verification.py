@@ -20,6 +20,7 @@ class TransactionalAppend:
     transactional_id: str | None
     producer_id: int
     producer_epoch: int
+    base_sequence: int
     partition: PartitionId
     api_version: int
     """Of Produce: since 12 the batch itself adds the partition to the transaction."""

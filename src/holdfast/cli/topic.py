@@ -7,11 +7,15 @@ topic, and what to do about it.
 import asyncio
 import dataclasses
 import difflib
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
 
 import click
 
+from holdfast.cli.asking import (
+    CONTACT_MS_MAX,
+    bootstrap_option,
+    json_option,
+    run_with_cluster,
+)
 from holdfast.cli.tables import echo_json, echo_table
 from holdfast.client.admin import (
     EARLIEST,
@@ -30,7 +34,6 @@ from holdfast.client.refusals import (
     UnsupportedByBroker,
     raise_for,
 )
-from holdfast.environment import SystemEnvironment
 from holdfast.errors import CallError, ConfigurationError, RetryError
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.describe_configs import (
@@ -39,12 +42,6 @@ from holdfast.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 
-T = TypeVar("T")
-
-BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
-CONTACT_MS_MAX = 3_000
-"""How long a broker that does not answer at all is waited for."""
-REQUEST_MS_MAX = 15_000
 ASKED_AT_ONCE = 16
 TOPIC_RESOURCE = 2
 SET_ON_THE_TOPIC = 1
@@ -73,19 +70,6 @@ class TopicRow:
     """Those that differ from the default; None where they were not asked for."""
 
 
-def _bootstrap(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--bootstrap",
-        default=BOOTSTRAP_DEFAULT,
-        show_default=True,
-        help="HOST:PORT of a broker, or several with commas.",
-    )(command)
-
-
-def _json(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--json", "as_json", is_flag=True, help="For machines.")(command)
-
-
 @click.group()
 def command() -> None:
     """Create, list, describe and delete topics."""
@@ -97,24 +81,24 @@ def command() -> None:
     "--partitions", default=-1, type=click.IntRange(-1), help="How many (else the broker's default)"
 )
 @click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="May be repeated.")
-@_bootstrap
+@bootstrap_option
 def create(name: str, partitions: int, configs: tuple[str, ...], bootstrap: str) -> None:
     """Create a topic.
 
     For example: holdfast topic create orders --partitions 6 --config retention.ms=86400000
     """
     topic = NewTopic(name, partitions, configs=dict(_parse_config(text) for text in configs))
-    made = _run(bootstrap, lambda cluster: _create(cluster, topic))
+    made = run_with_cluster(bootstrap, lambda cluster: _create(cluster, topic))
     click.echo(f"created topic {name} with {_counted(len(made.partitions))}")
 
 
 @command.command("list")
 @click.option("--offsets", is_flag=True, help="With the earliest and latest offset of each.")
-@_json
-@_bootstrap
+@json_option
+@bootstrap_option
 def list_(offsets: bool, as_json: bool, bootstrap: str) -> None:
     """List all topics."""
-    rows = _run(bootstrap, lambda cluster: _list(cluster, offsets=offsets))
+    rows = run_with_cluster(bootstrap, lambda cluster: _list(cluster, offsets=offsets))
     if as_json:
         echo_json(rows)
     elif offsets:
@@ -129,11 +113,11 @@ def list_(offsets: bool, as_json: bool, bootstrap: str) -> None:
 
 @command.command()
 @click.argument("name")
-@_json
-@_bootstrap
+@json_option
+@bootstrap_option
 def describe(name: str, as_json: bool, bootstrap: str) -> None:
     """Show a topic's partitions and configurations."""
-    row = _run(bootstrap, lambda cluster: _describe(cluster, name))
+    row = run_with_cluster(bootstrap, lambda cluster: _describe(cluster, name))
     if as_json:
         echo_json(row)
         return
@@ -152,16 +136,16 @@ def describe(name: str, as_json: bool, bootstrap: str) -> None:
 @command.command()
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@_bootstrap
+@bootstrap_option
 def delete(name: str, yes: bool, bootstrap: str) -> None:
     """Delete a topic and all of its records."""
-    row = _run(bootstrap, lambda cluster: _described(cluster, name))
+    row = run_with_cluster(bootstrap, lambda cluster: _described(cluster, name))
     if not yes:
         click.confirm(
             f"Delete topic {name} with {_counted(len(row.leaders))} and all of its records?",
             abort=True,
         )
-    _run(bootstrap, lambda cluster: _delete(cluster, name))
+    run_with_cluster(bootstrap, lambda cluster: _delete(cluster, name))
     click.echo(f"deleted topic {name}")
 
 
@@ -176,39 +160,6 @@ def _parse_config(text: str) -> tuple[str, str]:
 
 def _counted(partitions: int) -> str:
     return "1 partition" if partitions == 1 else f"{partitions} partitions"
-
-
-def _run(bootstrap: str, work: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
-    return asyncio.run(_with_cluster(bootstrap, work))
-
-
-async def _with_cluster(bootstrap: str, work: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
-    """Reach a broker first, within seconds or not at all; then do the work."""
-    async with Cluster(
-        bootstrap,
-        environment=SystemEnvironment(),
-        client_id="holdfast-cli",
-        request_timeout_ms=REQUEST_MS_MAX,
-        deadline_ms=REQUEST_MS_MAX,
-    ) as cluster:
-        problem = "it did not answer"
-        try:
-            async with asyncio.timeout(CONTACT_MS_MAX * 1.5 / 1000):
-                await cluster.patiently(
-                    cluster.any_connection, bootstrap, deadline_ms=CONTACT_MS_MAX
-                )
-                problem = ""
-        except TimeoutError:
-            pass
-        except BrokerUnavailable as error:
-            problem = str(error.__cause__ or error)
-        if problem:
-            raise BrokerUnavailable(
-                f"no broker can be reached at {bootstrap}: start one with `holdfast serve --store"
-                f" DIRECTORY --listen {bootstrap.split(',')[0]}`, or name another with"
-                f" --bootstrap HOST:PORT\n  reason: {problem}"
-            )
-        return await work(cluster)
 
 
 async def _create(cluster: Cluster, topic: NewTopic) -> TopicRow:

@@ -8,12 +8,12 @@ partition that it lost, whatever its generation, cannot be skipped by the one wh
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from holdfast.groups.consumer_protocol import TopicPartition
 from holdfast.groups.facts import CommittedOffset
 from holdfast.groups.outbox import GroupRules
 from holdfast.groups.state import Group
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.consumer_protocol import TopicPartition
 
 NOT_OWNED = ErrorCode.STALE_MEMBER_EPOCH
 """What a late ack is answered with: clients report it and go on. ILLEGAL_GENERATION, which Kafka

@@ -12,7 +12,6 @@ from holdfast.groups.commits import Asked, Judged, judge_commit
 from holdfast.groups.committers import Committer, classic_problem, consumer_problem
 from holdfast.groups.consumer import ConsumerGroup, ConsumerPhase
 from holdfast.groups.consumer_checks import fetch_problem
-from holdfast.groups.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from holdfast.groups.deadlines import Deadlines
 from holdfast.groups.facts import (
     ClassicMember,
@@ -29,6 +28,7 @@ from holdfast.groups.state import GroupsState
 from holdfast.groups.topics import Topics
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from holdfast.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from holdfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from holdfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse

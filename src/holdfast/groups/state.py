@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from holdfast.groups.consumer_protocol import PROTOCOL_TYPE, TopicPartition, assigned_partitions
 from holdfast.groups.consumer_state import ConsumerFact, ConsumerState, StoredConsumers, restored
 from holdfast.groups.facts import (
     ClassicMember,
@@ -24,6 +23,7 @@ from holdfast.groups.facts import (
     TransactionalOffsetsEnded,
 )
 from holdfast.identifiers import PartitionId
+from holdfast.protocol.consumer_protocol import PROTOCOL_TYPE, TopicPartition, assigned_partitions
 
 
 class Generation(msgspec.Struct, kw_only=True):

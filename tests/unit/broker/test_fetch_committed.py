@@ -21,8 +21,9 @@ from tests.unit.lane.world import Hold
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
-from holdfast.broker.markers import write_marker
+from holdfast.broker.markers import add_marker
 from holdfast.broker.verification import TransactionalAppend
+from holdfast.errors import Fenced
 from holdfast.log.append import Refused
 from holdfast.log.facts import LogStartMoved
 from holdfast.protocol.api import ErrorCode
@@ -59,14 +60,18 @@ async def end(
     led = broker.led(broker.state.topic_named("t"), 0)
     assert led is not None
     known = log_of(broker).producers.get(producer_id)
-    return await write_marker(
-        led,
-        broker.environment,
+    refused = add_marker(
+        led.lane,
+        led.partition,
         producer_id=producer_id,
         producer_epoch=epoch if epoch is not None else (known.epoch if known else 0),
         committed=committed,
         coordinator_epoch=3,
+        now_ms=broker.environment.now_ms(),
     )
+    await led.lane.appender.flush()
+    await led.lane.appender.validate()
+    return refused
 
 
 async def committed(broker: Broker, offset: int = 0, **more: Any) -> PartitionData:
@@ -311,9 +316,8 @@ def test_an_owner_that_was_fenced_says_nothing_of_a_marker(epoch: int):
         await write(broker, 1)
         assert await end(broker, 1, committed=True, epoch=1) is None
         await world.broker(2)
-        fenced = await end(broker, 1, committed=True, epoch=epoch)
-        assert fenced is not None
-        assert fenced.error == "NOT_LEADER_OR_FOLLOWER"
+        with pytest.raises(Fenced):
+            await end(broker, 1, committed=True, epoch=epoch)
 
     simulate(test)
 

@@ -10,13 +10,13 @@ import msgspec
 from holdfast.groups.caller import Caller
 from holdfast.groups.commits import Asked, Judged
 from holdfast.groups.committers import Committer
-from holdfast.groups.consumer_protocol import TopicPartition
 from holdfast.groups.coordinator import GroupCoordinator
 from holdfast.groups.facts import GroupFact
 from holdfast.groups.outbox import GroupRules, Token
 from holdfast.groups.state import GroupsState, StoredGroups, restored_groups, stored_groups
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.protocol.message import Message
 from holdfast.protocol.messages.join_group import (
     JoinGroupRequest,

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.unit.cli.stores import StoreBuilder
 
 from holdfast.broker.broker import Led
-from holdfast.broker.markers import write_marker
+from holdfast.broker.markers import add_marker
 from holdfast.log.append import Accepted, AppendRules, decide_append
 from holdfast.log.facts import PartitionRemoved
 from holdfast.log.rewriter import RewriteSettings, collect, purge_removed, rewrite
@@ -72,15 +72,17 @@ class Filler(StoreBuilder):
     async def end(self, producer_id: int, *, committed: bool, partition: int = 0) -> None:
         """A marker, in a lane object with what was appended before it."""
         led = self.led(partition)
-        refused = await write_marker(
-            led,
-            self.environment,
+        refused = add_marker(
+            led.lane,
+            led.partition,
             producer_id=producer_id,
             producer_epoch=led.lane.log_of(led.partition).producers[producer_id].epoch,
             committed=committed,
             coordinator_epoch=0,
+            now_ms=self.environment.now_ms(),
         )
         assert refused is None
+        await led.lane.appender.flush()
 
     async def flush(self) -> None:
         assert self.broker is not None

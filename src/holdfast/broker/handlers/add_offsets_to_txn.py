@@ -2,6 +2,7 @@
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.broker.leadership import coordinator_error
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -15,7 +16,8 @@ FENCED_SINCE = 2
 async def handle(
     broker: Broker, request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse:
-    error = await _add(broker, request)
+    lane = broker.transactions_of(request.transactional_id).lane
+    error = await coordinator_error(lane, await _add(broker, request))
     if error is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_SINCE:
         error = ErrorCode.INVALID_PRODUCER_EPOCH
     return AddOffsetsToTxnResponse(error_code=error)

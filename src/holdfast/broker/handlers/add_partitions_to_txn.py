@@ -6,6 +6,7 @@ it. A partition that does not exist keeps all the others out, as in Kafka.
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.broker.leadership import coordinator_error
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.add_partitions_to_txn import (
@@ -72,7 +73,8 @@ async def _add(
             if partition is not None
         }
     else:
-        error = await _extended(broker, asked, known)
+        lane = broker.transactions_of(asked.transactional_id).lane
+        error = await coordinator_error(lane, await _extended(broker, asked, known))
         errors = dict.fromkeys(found, error)
     return [_result(topic, errors, version) for topic in asked.topics]
 

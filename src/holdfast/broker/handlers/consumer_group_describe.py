@@ -45,6 +45,7 @@ def _described(broker: Broker, group_id: str) -> DescribedGroup:
     return DescribedGroup(
         group_id=group_id,
         group_state=group.phase.value,
+        holdfast_refused_commits=groups.coordinator.refused_commits.get(group_id, 0),
         group_epoch=durable.group_epoch,
         assignment_epoch=durable.assignment_epoch,
         assignor_name=durable.chosen_assignor(),

@@ -1,4 +1,8 @@
-"""DescribeGroups (15), versions 0 to 6: classic groups."""
+"""DescribeGroups (15), versions 0 to 6: classic groups.
+
+Deviations: a tagged field tells how many commits of partitions that another member owned have been
+refused, since this coordinator took over.
+"""
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
@@ -38,7 +42,9 @@ def _described(broker: Broker, group_id: str, version: int) -> DescribedGroup:
             group_id=group_id,
             group_state=DEAD,
         )
-    return _classic(group)
+    described = _classic(group)
+    described.holdfast_refused_commits = groups.coordinator.refused_commits.get(group_id, 0)
+    return described
 
 
 def _classic(group: ClassicGroup) -> DescribedGroup:

@@ -6,6 +6,7 @@ epoch that the answer names, so a request of the transaction before can never re
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.broker.leadership import coordinator_error
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from holdfast.transactions.decide import Ending, FreshIdNeeded, Producer, end
@@ -17,6 +18,8 @@ FENCED_SINCE = 2
 async def handle(broker: Broker, request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
     decided = await _decide(broker, request, context.api_version)
     if isinstance(decided, ErrorCode):
+        lane = broker.transactions_of(request.transactional_id).lane
+        decided = await coordinator_error(lane, decided)
         if decided is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_SINCE:
             decided = ErrorCode.INVALID_PRODUCER_EPOCH
         return EndTxnResponse(error_code=decided)

@@ -1,11 +1,19 @@
-"""Heartbeat (12), versions 0 to 4. Answered at once: it decides nothing."""
+"""Heartbeat (12), versions 0 to 4. Answered at once, unless it is refused: it decides nothing."""
+
+from collections.abc import Coroutine
+from typing import Any
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.broker.groups import LaneGroups
+from holdfast.broker.leadership import coordinator_error, needs_proof
+from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-def handle(broker: Broker, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
+def handle(
+    broker: Broker, request: HeartbeatRequest, context: RequestContext
+) -> HeartbeatResponse | Coroutine[Any, Any, HeartbeatResponse]:
     del context
     groups = broker.groups_of(request.group_id)
     problem = groups.problem()
@@ -17,4 +25,10 @@ def handle(broker: Broker, request: HeartbeatRequest, context: RequestContext) -
             request.generation_id,
             groups.now(),
         )
+    if needs_proof(groups.lane, problem):
+        return _refused(groups, problem)
     return HeartbeatResponse(error_code=problem)
+
+
+async def _refused(groups: LaneGroups, problem: ErrorCode) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=await coordinator_error(groups.lane, problem))

@@ -10,6 +10,7 @@ import asyncio
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.leadership import coordinator_error
 from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, lane_refusal, refusal_of
 from holdfast.errors import HoldfastError
 from holdfast.protocol.api import ErrorCode
@@ -80,8 +81,10 @@ async def _transactional(
             )
         )
     )
-    if isinstance(decided, ErrorCode | FreshIdNeeded):
-        return decided if isinstance(decided, ErrorCode) else ErrorCode[RETRY]
+    if isinstance(decided, ErrorCode):
+        return await coordinator_error(here.lane, decided)
+    if isinstance(decided, FreshIdNeeded):
+        return ErrorCode[RETRY]
     if not isinstance(decided, GoOn):
         here.decide(decided.fact)
     transaction = here.known(name)

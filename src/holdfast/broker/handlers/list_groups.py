@@ -4,7 +4,7 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.groups.classic import ClassicGroup
 from holdfast.groups.consumer import ConsumerGroup
-from holdfast.groups.consumer_protocol import PROTOCOL_TYPE
+from holdfast.protocol.consumer_protocol import PROTOCOL_TYPE
 from holdfast.protocol.messages.list_groups import (
     ListedGroup,
     ListGroupsRequest,

@@ -9,11 +9,12 @@ from uuid import UUID
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.broker.leadership import coordinator_error
 from holdfast.groups.commits import Asked
 from holdfast.groups.committers import Committer
-from holdfast.groups.consumer_protocol import TopicPartition
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -43,7 +44,7 @@ async def handle(
             retention_ms=request.retention_time_ms,
         )
         if isinstance(judged, ErrorCode):
-            problem = judged
+            problem = await coordinator_error(groups.lane, judged)
         else:
             errors = judged.errors
             problem = await groups.settled(request.group_id) if judged.accepted else None

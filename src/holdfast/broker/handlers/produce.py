@@ -130,6 +130,7 @@ def _append_of(
         transactional_id=name,
         producer_id=header.producer_id,
         producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
         partition=led.partition,
         api_version=context.api_version,
     )

@@ -7,11 +7,12 @@ is assigned to another member of the group now is refused, alone.
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.broker.leadership import coordinator_error
 from holdfast.groups.commits import Asked
-from holdfast.groups.consumer_protocol import TopicPartition
 from holdfast.groups.coordinator import Committer
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
@@ -44,7 +45,7 @@ async def handle(
             groups.now(),
         )
         if isinstance(judged, ErrorCode):
-            problem = judged
+            problem = await coordinator_error(groups.lane, judged)
         else:
             errors = judged.errors
             problem = await groups.settled(request.group_id) if judged.accepted else None
@@ -68,8 +69,10 @@ async def _verified(
         problem = here.extend(name, producer, groups=[request.group_id])
     else:
         problem = here.problem() or verify_group(here.known(name), producer, request.group_id)
-    if problem is not None or broker.groups_of(request.group_id).lane is here.lane:
-        return problem  # in one lane, what is decided first is durable first
+    if problem is not None:
+        return await coordinator_error(here.lane, problem)
+    if broker.groups_of(request.group_id).lane is here.lane:
+        return None  # in one lane, what is decided first is durable first
     return await here.settled(name)
 
 

@@ -11,12 +11,16 @@ from holdfast.protocol.fields import (
     int8,
     int16,
     int32,
+    int64,
     nested,
     nullable_string,
     string,
     uuid,
 )
 from holdfast.protocol.message import Message, Struct
+
+HOLDFAST_TAG = 10_000
+"""Of a field that only Holdfast has: other clients pass over tags that they do not know."""
 
 
 class ConsumerGroupDescribeRequest(
@@ -60,6 +64,7 @@ class DescribedGroup(Struct):
     assignor_name: str = string()
     members: list[Member] = array(Member)
     authorized_operations: int = int32(default=-2147483648)
+    holdfast_refused_commits: int = int64(tag=HOLDFAST_TAG)
 
 
 class ConsumerGroupDescribeResponse(

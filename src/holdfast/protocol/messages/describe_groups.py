@@ -7,11 +7,15 @@ from holdfast.protocol.fields import (
     boolean,
     int16,
     int32,
+    int64,
     nullable_string,
     octets,
     string,
 )
 from holdfast.protocol.message import Message, Struct
+
+HOLDFAST_TAG = 10_000
+"""Of a field that only Holdfast has: other clients pass over tags that they do not know."""
 
 
 class DescribeGroupsRequest(Message, api_key=ApiKey.DESCRIBE_GROUPS, versions="0-6", flexible="5+"):
@@ -37,6 +41,7 @@ class DescribedGroup(Struct):
     protocol_data: str = string()
     members: list[DescribedGroupMember] = array(DescribedGroupMember)
     authorized_operations: int = int32(default=-2147483648, since=3)
+    holdfast_refused_commits: int = int64(since=5, tag=HOLDFAST_TAG)
 
 
 class DescribeGroupsResponse(
