@@ -13,11 +13,13 @@ import signal
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from confluent_kafka import KafkaException
 from tests.peers.jars import PeerUnavailable, java_command, program_class_path, spark_kafka_jars
 from tests.peers.process import PeerFailed, Process
 
@@ -103,7 +105,7 @@ class Session:
         try:
             for result in self._results(work, variant):
                 self._take(variant, result)
-        except (PeerFailed, TimeoutError, OSError) as failure:
+        except (PeerFailed, KafkaException, TimeoutError, OSError) as failure:
             reason = " ".join(str(failure).split())[-300:]
             self.failures.append(Failure(row=row, variant=variant.name, reason=reason))
             print(f"FAILED  {variant.name} {row}: {failure}", flush=True)
@@ -144,7 +146,7 @@ class Session:
         yield Result(row=row, metric="s", value=first_commit - started, other_cores=cores)
 
     def _streams(self, work: Work) -> Result:
-        name = f"dedup-{self._runs}"
+        name = f"dedup-{uuid.uuid4().hex[:12]}"  # brokers may be kept from run to run
         create_topic(work.kafka, f"{name}-out", PARTITIONS)
         window_ms = 0 if work.row == DEDUP_EVER else WINDOW_MS
         command = [java_command(), "-Xms1g", "-Xmx2g", "-cp", program_class_path(), "DedupStreams"]

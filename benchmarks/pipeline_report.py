@@ -27,7 +27,7 @@ BETTER = {"rows/s": "higher is better"}
 INTRODUCTION = """\
 # Benchmarks of the pipeline
 
-Written by `make bench-spark`; do not edit. Everything ran on one machine, in one run: one Apache
+Written by `make bench-spark`; do not edit. Everything ran on one machine: one Apache
 Kafka and one Holdfast were filled with the same {records:,} records (100 to 150 bytes of JSON, a
 key of 16 bytes, six partitions, not compressed, one record in ten comes twice). Each variant then
 ran in a process of its own, with its own JVM and `local[2]`, one after the other, and had run the
