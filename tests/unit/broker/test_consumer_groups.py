@@ -203,13 +203,16 @@ def test_a_group_in_use_keeps_its_offsets_and_an_empty_one_is_deleted():
     run(test)
 
 
-def test_the_feature_that_clients_look_for_is_told():
+SUPPORTED = [("group.version", 0, 1), ("transaction.version", 0, 2)]
+
+
+def test_the_features_that_clients_look_for_are_told():
     async def test(store: GatedStore) -> None:
         broker = await started(store)
-        for version, supported in ((3, []), (4, [("group.version", 0, 1)])):
+        for version, supported in ((3, []), (4, SUPPORTED)):
             response = await ask(broker, ApiVersionsRequest(), version)
             finalized = [(f.name, f.max_version_level) for f in response.finalized_features]
-            assert finalized == [("group.version", 1)]
+            assert finalized == [("group.version", 1), ("transaction.version", 2)]
             found = [(f.name, f.min_version, f.max_version) for f in response.supported_features]
             assert found == supported
 

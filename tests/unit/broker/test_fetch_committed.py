@@ -240,13 +240,13 @@ def test_offsets_by_time_never_pass_the_last_stable_offset():
     simulate(test)
 
 
-def test_without_a_coordinator_transactional_batches_are_refused():
+def test_transactional_batches_without_a_transactional_id_are_refused():
     async def test(world: Cluster) -> None:
         broker = await world.broker()
         await topic(broker)
         refused = await produce(broker, producer=(1, 0, 0), transactional=True)
         assert refused.error_code == ErrorCode.INVALID_RECORD
-        assert refused.error_message == "transactional batches are not served yet"
+        assert refused.error_message == "a transactional batch without a transactional id"
         assert log_of(broker).log_end_offset == 0
 
     simulate(test)

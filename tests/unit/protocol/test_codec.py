@@ -110,6 +110,8 @@ def their_rows(fields, common, valid, outer):
 
 def our_rows(struct, outer):
     for name, row in struct.FIELDS.items():
+        if name.startswith("holdfast_"):
+            continue  # a tagged field of our own
         since, until = max(row.since, outer[0]), min(row.until, outer[1])
         null_since = max(row.nullable_since, since) if row.nullable_since <= until else None
         inner = getattr(row.element, "FIELDS", None)
