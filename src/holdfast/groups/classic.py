@@ -140,6 +140,11 @@ class ClassicGroup:
                 return member.member_id
         return None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody is here, nor on the way."""
+        return self.phase is Phase.EMPTY and not self._promised
+
     def promise(self, member_id: str, session_timeout_ms: int, now: float) -> None:
         """A new member was told its id, and is to join with it."""
         self._promised[member_id] = now + session_timeout_ms / 1000

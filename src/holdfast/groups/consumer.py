@@ -104,6 +104,11 @@ class ConsumerGroup:
         is_stable = all(standing.is_reconciled_to(epoch) for standing in durable.standings())
         return ConsumerPhase.STABLE if is_stable else ConsumerPhase.RECONCILING
 
+    @property
+    def is_idle(self) -> bool:
+        """Nobody is in it."""
+        return not self.durable.members
+
     def heartbeat(
         self,
         request: ConsumerGroupHeartbeatRequest,

@@ -83,8 +83,11 @@ class GroupCoordinator:
         return group
 
     def _watch(self, group: ClassicGroup | ConsumerGroup) -> None:
-        """Something happened to a group: it may have to be looked at earlier."""
-        self._deadlines.set(group.group_id, group.next_deadline())
+        """Something happened to a group: look at it earlier, or forget one that came to nothing."""
+        if group.is_idle and group.group_id not in self.state.groups:
+            self._forget(group.group_id)
+        else:
+            self._deadlines.set(group.group_id, group.next_deadline())
 
     def classic(self, group_id: str) -> ClassicGroup | None:
         return self._classic.get(group_id)
@@ -150,6 +153,7 @@ class GroupCoordinator:
         problem = group.join_problem(member, request.protocol_type)
         if problem is not None:
             self._refuse_join(token, request.member_id, problem)
+            self._watch(group)
             return
         group.join(Joining(token, member, request.protocol_type), now, version=caller.version)
         self._watch(group)

@@ -257,6 +257,12 @@ def test_whoever_comes_and_goes_leaves_nothing_behind(world: World):
         world.leave(member)
     assert world.facts == []
     assert GROUP not in world.state.groups
+    assert world.coordinator.classic_groups() == []
+    world.new_member()
+    world.joined(world.join(protocols=[], version=3))
+    assert len(world.coordinator.classic_groups()) == 1
+    world.wait(SESSION_MS / 1000)
+    assert world.coordinator.classic_groups() == []
     (a,) = world.stable([assignment(0)])
     for _ in range(200):
         world.stable([assignment(0)], members=[a])
