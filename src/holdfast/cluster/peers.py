@@ -1,0 +1,93 @@
+"""What a broker knows of the others: who is there, and who leads which lane. Pure.
+
+Owns nobody's ownership: a lane belongs to whoever created its next number. What is known here is
+what clients are told, and who is asked first; where it is out of date, a client asks once more.
+Must never let an older leader epoch take the place of a newer one.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from holdfast.identifiers import BrokerId, LaneId, LaneNumber
+
+SILENCE_S = 3.0
+"""A broker that was not heard for so long counts as gone."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PeerReport:
+    """What a broker says of itself."""
+
+    broker_id: BrokerId
+    incarnation: int
+    """Of two brokers with one id, the one with the higher number is meant."""
+    host: str
+    port: int
+    rack: str | None = None
+    is_draining: bool = False
+    control_number: LaneNumber = LaneNumber(0)
+    """How far it has followed the control lane."""
+    lanes: Mapping[LaneId, int] = dataclasses.field(default_factory=dict[LaneId, int])
+    """The lanes that it serves, with the leader epoch of each."""
+
+
+class Leader(NamedTuple):
+    """Who leads the partitions of a lane."""
+
+    broker_id: BrokerId
+    leader_epoch: int
+
+
+class _Heard(NamedTuple):
+    report: PeerReport
+    at: float
+
+
+class Peers:
+    """The brokers that one of them has heard of; time is handed in."""
+
+    def __init__(self, silence_s: float = SILENCE_S) -> None:
+        self._silence_s = silence_s
+        self._heard: dict[BrokerId, _Heard] = {}
+        self._leaders: dict[LaneId, Leader] = {}
+
+    def heard(self, report: PeerReport, now: float) -> None:
+        """A broker has said something, in a ping or in the answer to one."""
+        known = self._heard.get(report.broker_id)
+        if known is not None and known.report.incarnation > report.incarnation:
+            return
+        self._heard[report.broker_id] = _Heard(report, now)
+        for lane, leader_epoch in report.lanes.items():
+            leader = self._leaders.get(lane)
+            if leader is None or leader.leader_epoch < leader_epoch:
+                self._leaders[lane] = Leader(report.broker_id, leader_epoch)
+
+    def is_gone(self, broker_id: BrokerId) -> None:
+        """Nothing listens where a broker was: it need not be waited for."""
+        self._heard.pop(broker_id, None)
+
+    def alive(self, now: float) -> dict[BrokerId, PeerReport]:
+        """Those that were heard of late."""
+        return {
+            broker_id: heard.report
+            for broker_id, heard in self._heard.items()
+            if now - heard.at < self._silence_s
+        }
+
+    def report_of(self, broker_id: BrokerId) -> PeerReport | None:
+        heard = self._heard.get(broker_id)
+        return heard.report if heard is not None else None
+
+    def leader_of(self, lane: LaneId, now: float) -> Leader | None:
+        """Who leads a lane; None while nobody that is alive says that it does."""
+        leader = self._leaders.get(lane)
+        report = self.alive(now).get(leader.broker_id) if leader is not None else None
+        if leader is None or report is None:
+            return None
+        return leader if report.lanes.get(lane) == leader.leader_epoch else None
+
+    def leader_epoch_of(self, lane: LaneId) -> int:
+        """The newest leader epoch of a lane that anybody has spoken of; -1 where nobody has."""
+        leader = self._leaders.get(lane)
+        return leader.leader_epoch if leader is not None else -1

@@ -1,0 +1,55 @@
+"""What a broker knows of the others: silence, incarnations, and the newest leader epoch."""
+
+import dataclasses
+
+from holdfast.cluster.peers import Leader, PeerReport, Peers
+from holdfast.identifiers import BrokerId, LaneId
+
+LANE = LaneId(1)
+ONE = PeerReport(broker_id=BrokerId(1), incarnation=10, host="one", port=1, lanes={LANE: 3})
+TWO = PeerReport(broker_id=BrokerId(2), incarnation=10, host="two", port=2)
+
+
+def test_a_broker_that_is_silent_is_gone_and_leads_nothing():
+    peers = Peers(silence_s=3.0)
+    peers.heard(ONE, 100.0)
+    assert peers.leader_of(LANE, 102.9) == Leader(BrokerId(1), 3)
+    assert set(peers.alive(102.9)) == {1}
+    assert peers.leader_of(LANE, 103.0) is None
+    assert not peers.alive(103.0)
+
+
+def test_the_highest_leader_epoch_counts_whoever_was_heard_last():
+    peers = Peers()
+    peers.heard(dataclasses.replace(TWO, lanes={LANE: 4}), 100.0)
+    peers.heard(ONE, 101.0)
+    assert peers.leader_of(LANE, 101.0) == Leader(BrokerId(2), 4)
+
+
+def test_a_lane_that_was_given_up_has_no_leader_until_a_newer_one_speaks():
+    peers = Peers()
+    peers.heard(ONE, 100.0)
+    peers.heard(dataclasses.replace(ONE, lanes={}), 100.5)
+    assert peers.leader_of(LANE, 100.5) is None
+    peers.heard(dataclasses.replace(TWO, lanes={LANE: 2}), 100.6)
+    assert peers.leader_of(LANE, 100.6) is None
+    assert peers.leader_epoch_of(LANE) == 3
+    peers.heard(dataclasses.replace(TWO, lanes={LANE: 4}), 100.7)
+    assert peers.leader_of(LANE, 100.7) == Leader(BrokerId(2), 4)
+
+
+def test_an_older_incarnation_of_a_broker_is_not_listened_to():
+    peers = Peers()
+    newer = dataclasses.replace(ONE, incarnation=11, host="new", lanes={})
+    peers.heard(newer, 100.0)
+    peers.heard(ONE, 101.0)
+    assert peers.report_of(BrokerId(1)) == newer
+    assert peers.leader_of(LANE, 101.0) is None
+
+
+def test_a_broker_whose_port_is_closed_need_not_be_waited_for():
+    peers = Peers()
+    peers.heard(ONE, 100.0)
+    peers.is_gone(BrokerId(1))
+    assert not peers.alive(100.0)
+    assert peers.leader_of(LANE, 100.0) is None
