@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from holdfast.identifiers import BrokerId, LaneId, LaneNumber
+from holdfast.identifiers import BrokerId, LaneId
 
 SILENCE_S = 3.0
 """A broker that was not heard for so long counts as gone."""
@@ -26,7 +26,7 @@ class PeerReport:
     port: int
     rack: str | None = None
     is_draining: bool = False
-    control_number: LaneNumber = LaneNumber(0)
+    control_number: int = 0
     """How far it has followed the control lane."""
     lanes: Mapping[LaneId, int] = dataclasses.field(default_factory=dict[LaneId, int])
     """The lanes that it serves, with the leader epoch of each."""
