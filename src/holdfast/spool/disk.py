@@ -1,0 +1,123 @@
+"""A folder on a local disk, as a spool needs it: append durably, read back, cut, delete.
+
+Owns the thread in which the disk is waited for. Must never say that something is durable which a
+crash of the machine could undo: the file's name counts, too.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from holdfast.errors import ConfigurationError, RetryError
+from holdfast.lane.entry import Buffer
+
+T = TypeVar("T")
+FILE_MODE = 0o640
+VECTORS_MAX = 1_000
+"""How many buffers one writev takes; the limit of Linux is 1,024."""
+
+
+class DiskFailed(RetryError):
+    """The disk is full, or does not work; what was written before is still there."""
+
+
+class Disk(Protocol):
+    """The calls; each returns when its effect is durable."""
+
+    async def append(self, name: str, buffers: Sequence[Buffer]) -> None:
+        """Add to the end of a file, which is made where it is not there. Raises DiskFailed: then
+        the file may have an incomplete end."""
+        ...
+
+    async def read(self, name: str) -> bytes: ...
+
+    async def names(self) -> list[str]: ...
+
+    async def truncate(self, name: str, size: int) -> None: ...
+
+    async def delete(self, names: Sequence[str]) -> None:
+        """Without a sync: a file that is back after a crash is deleted again."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class LocalDisk:
+    """A folder, and one thread."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+        self._open: dict[str, int] = {}
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder_fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise ConfigurationError(
+                f"the spool directory {folder!r} cannot be used ({error.strerror}): name a"
+                " directory that this user may create and write"
+            ) from error
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-spool")
+
+    async def append(self, name: str, buffers: Sequence[Buffer]) -> None:
+        await self._call(lambda: self._append(name, buffers))
+
+    async def read(self, name: str) -> bytes:
+        return await self._call((self._folder / name).read_bytes)
+
+    async def names(self) -> list[str]:
+        return await self._call(lambda: sorted(path.name for path in self._folder.iterdir()))
+
+    async def truncate(self, name: str, size: int) -> None:
+        await self._call(lambda: self._truncate(name, size))
+
+    async def delete(self, names: Sequence[str]) -> None:
+        await self._call(lambda: self._delete(names))
+
+    async def close(self) -> None:
+        """Wait for what is under way, then let go of the files and the thread."""
+        await self._call(self._close)
+        self._thread.shutdown(wait=False)
+
+    def _append(self, name: str, buffers: Sequence[Buffer]) -> None:
+        fd = self._open.get(name)
+        if fd is None:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            fd = self._open[name] = os.open(name, flags, FILE_MODE, dir_fd=self._folder_fd)
+            os.fsync(self._folder_fd)
+        left = [memoryview(buffer).cast("B") for buffer in buffers if len(buffer)]
+        while left:
+            written = os.writev(fd, left[:VECTORS_MAX])
+            while left and written >= len(left[0]):
+                written -= len(left.pop(0))
+            if written:
+                left[0] = left[0][written:]
+        os.fdatasync(fd)
+
+    def _truncate(self, name: str, size: int) -> None:
+        fd = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=self._folder_fd)
+        try:
+            os.ftruncate(fd, size)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def _delete(self, names: Sequence[str]) -> None:
+        for name in names:
+            fd = self._open.pop(name, None)
+            if fd is not None:
+                os.close(fd)
+            (self._folder / name).unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        for fd in (*self._open.values(), self._folder_fd):
+            os.close(fd)
+        self._open.clear()
+
+    async def _call(self, call: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        except OSError as error:
+            raise DiskFailed(f"the spool directory {str(self._folder)!r}: {error}") from error

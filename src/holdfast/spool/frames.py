@@ -1,0 +1,83 @@
+"""The frames of a spool file: objects of the lane's own format, one after the other. Pure.
+
+Owns how far a spool is believed: each frame must be whole, of the same lane, claim and writer, and
+continue the chain of the one before. What comes after the first that does not is not believed.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+from holdfast.errors import CorruptObject
+from holdfast.identifiers import LaneId, LaneNumber, WriterId
+from holdfast.lane.entry import HEADER_BYTES, EntryHeader, check_payload, facts_of, parse_header
+
+
+class SpoolId(NamedTuple):
+    """Whose spool it is: a claim of a lane, by one writer."""
+
+    lane: LaneId
+    claim: LaneNumber
+    writer: WriterId
+
+
+class Frame(NamedTuple):
+    """What was made durable by one write to the disk."""
+
+    header: EntryHeader
+    facts: bytes
+    payload: memoryview
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFrames:
+    """The frames of one file, as far as they can be believed."""
+
+    frames: list[Frame]
+    valid_bytes: int
+    torn_bytes: int
+    """What is behind the last frame that is believed: never acknowledged, or destroyed."""
+    problem: str | None
+    """Why the file ends there; None where it ends with a whole frame."""
+
+
+def read_frames(data: bytes, spool: SpoolId, *, name: str) -> ReadFrames:
+    """Read one file; what its first frame continues is for the caller to look at."""
+    view = memoryview(data)
+    frames: list[Frame] = []
+    position = 0
+    problem: str | None = None
+    last: EntryHeader | None = None
+    while position < len(view):
+        try:
+            frame = _frame(view[position:], name=f"{name} at byte {position}")
+            _check_order(frame.header, spool, last, name=f"{name} at byte {position}")
+        except CorruptObject as error:
+            problem = str(error)
+            break
+        frames.append(frame)
+        last = frame.header
+        position += last.payload_start + last.payload_bytes
+    return ReadFrames(
+        frames=frames, valid_bytes=position, torn_bytes=len(view) - position, problem=problem
+    )
+
+
+def _frame(data: memoryview, *, name: str) -> Frame:
+    header = parse_header(data[:HEADER_BYTES], key=name)
+    facts = facts_of(header, data, key=name)
+    payload = data[header.payload_start : header.payload_start + header.payload_bytes]
+    check_payload(header, payload, key=name)
+    return Frame(header, facts, payload)
+
+
+def _check_order(
+    header: EntryHeader, spool: SpoolId, last: EntryHeader | None, *, name: str
+) -> None:
+    if SpoolId(header.lane, header.claim, header.writer) != spool:
+        raise CorruptObject(
+            f"{name}: a frame of lane {header.lane}, claim {header.claim}, by"
+            f" {header.writer.hex()}, in the spool of lane {spool.lane}, claim {spool.claim}, by"
+            f" {spool.writer.hex()}"
+        )
+    if last is not None and (header.number != last.number + 1 or header.previous != last.hash):
+        raise CorruptObject(f"{name}: frame {header.number} does not continue frame {last.number}")

@@ -1,0 +1,144 @@
+"""The spool of one claim: frames in files on a disk, in parts that go when they are flushed.
+
+Owns the names of the files and the order of the frames. A part that a write failed in is never
+written to again: the next part goes on from the last frame that is durable. Must never delete a
+part with a frame that is not in the store.
+"""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+
+from holdfast.errors import CorruptObject
+from holdfast.identifiers import LaneId, LaneNumber, WriterId
+from holdfast.lane.entry import CHAIN_START, Buffer, EntryHeader, EntryKind, seal
+from holdfast.spool.disk import Disk, DiskFailed
+from holdfast.spool.frames import Frame, SpoolId, read_frames
+
+NAME = re.compile(r"(\d+)-(\d{20})-([0-9a-f]{32})-(\d{8})\.spool")
+
+
+class Spool:
+    """What the owner of a lane writes; one write at a time."""
+
+    def __init__(self, disk: Disk, spool: SpoolId) -> None:
+        self.spool = spool
+        self.bytes = 0
+        """In parts that were not dropped yet."""
+        self._disk = disk
+        self._last: EntryHeader | None = None
+        self._part = 0
+        self._parts: dict[str, int] = {}
+
+    async def write(
+        self, facts: bytes, payload: Sequence[Buffer], *, written_ms: int
+    ) -> EntryHeader:
+        """Make a frame durable; raises DiskFailed, and then the frame counts as never written."""
+        last = self._last
+        entry = seal(
+            kind=EntryKind.DATA,
+            lane=self.spool.lane,
+            number=LaneNumber(last.number + 1 if last is not None else 0),
+            claim=self.spool.claim,
+            writer=self.spool.writer,
+            previous=last.hash if last is not None else CHAIN_START,
+            facts=facts,
+            payload=payload,
+            written_ms=written_ms,
+        )
+        name = part_name(self.spool, self._part)
+        size = sum(len(buffer) for buffer in entry.body)
+        self._parts[name] = self._parts.get(name, 0) + size
+        self.bytes += size
+        try:
+            await self._disk.append(name, entry.body)
+        except BaseException:
+            # Cancelled or failed, whatever got there may be half a frame, or a whole one that
+            # nobody was told of: nothing may follow it in this file.
+            self._part += 1
+            raise
+        self._last = entry.header
+        return entry.header
+
+    def next_part(self) -> list[str]:
+        """Let later frames go into a file of their own; the parts that are complete now."""
+        complete = list(self._parts)
+        self._part += 1
+        return complete
+
+    async def drop(self, parts: Sequence[str]) -> None:
+        """All frames of these parts are in the store."""
+        try:
+            await self._disk.delete(parts)
+        except DiskFailed:
+            return  # they are told from later ones by their offsets, and go with the next drop
+        for part in parts:
+            self.bytes -= self._parts.pop(part, 0)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Spooled:
+    """What a disk has of one claim's spool."""
+
+    frames: list[Frame]
+    torn_bytes: int
+    problems: list[str]
+    """Why parts end early; each is to be reported."""
+
+
+async def spools_on(disk: Disk) -> dict[SpoolId, list[str]]:
+    """Whose spools a disk has, with their parts in order; other files are left alone."""
+    found: dict[SpoolId, list[str]] = {}
+    for name in sorted(await disk.names()):
+        matched = NAME.fullmatch(name)
+        if matched is not None:
+            lane, claim, writer, _ = matched.groups()
+            spool = SpoolId(
+                LaneId(int(lane)), LaneNumber(int(claim)), WriterId(bytes.fromhex(writer))
+            )
+            found.setdefault(spool, []).append(name)
+    return found
+
+
+async def read_spool(disk: Disk, spool: SpoolId, parts: Sequence[str]) -> Spooled:
+    """The frames of a spool, as far as they can be believed.
+
+    A part may end early where the machine went down, or with frames whose write was said to have
+    failed: the next part then goes on from the last frame that its writer counted, and what the
+    part before has after that was never acknowledged. Where the next part continues nothing that
+    is here, a frame in between is missing, and no later one counts.
+    """
+    frames: list[Frame] = []
+    problems: list[str] = []
+    torn_bytes = 0
+    for part in parts:
+        read = read_frames(await disk.read(part), spool, name=part)
+        torn_bytes += read.torn_bytes
+        if read.problem is not None:
+            problems.append(read.problem)
+        if not read.frames:
+            continue
+        kept = _continued(frames, read.frames[0].header)
+        if kept is None:
+            number = read.frames[0].header.number
+            problems.append(f"{part}: frame {number} does not continue any frame before it")
+            break
+        frames[kept:] = read.frames
+    return Spooled(frames=frames, torn_bytes=torn_bytes, problems=problems)
+
+
+def _continued(frames: Sequence[Frame], first: EntryHeader) -> int | None:
+    """How many of the frames a part goes on from; None where it goes on from something else."""
+    if not frames or (first.number == 0 and first.previous == CHAIN_START):
+        return 0
+    for count in range(len(frames), 0, -1):
+        last = frames[count - 1].header
+        if last.number + 1 == first.number and last.hash == first.previous:
+            return count
+    return None
+
+
+def part_name(spool: SpoolId, part: int) -> str:
+    if len(spool.writer) != 16:
+        raise CorruptObject(f"lane {spool.lane}: a writer id of {len(spool.writer)} bytes")
+    return f"{spool.lane}-{spool.claim:020d}-{spool.writer.hex()}-{part:08d}.spool"
