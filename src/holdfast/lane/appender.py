@@ -1,8 +1,7 @@
 """Group commit: what is added while a put is under way goes into the next object.
 
 Owns the order of a lane's objects while this process holds its claim: one put at a time, never
-number n+1 while n is unknown. Knows whether the claim is still the newest, and since when. Must
-never publish after it was fenced.
+number n+1 while n is unknown. Must never publish after it was fenced.
 """
 
 import asyncio
@@ -22,21 +21,20 @@ from holdfast.errors import (
 from holdfast.identifiers import LaneId, LaneNumber, WriterId
 from holdfast.lane.claim import ClaimedLane, put_entry
 from holdfast.lane.cursor import Cursor
-from holdfast.lane.entry import Buffer, EntryHeader, EntryKind, SealedEntry, seal
-from holdfast.lane.floor import read_floor
-from holdfast.lane.recovery import EntryHead, read_head
+from holdfast.lane.entry import SPOOLED, Buffer, EntryHeader, EntryKind, SealedEntry, seal
+from holdfast.lane.proof import ClaimProof, Tried
+from holdfast.lane.recovery import read_head
+from holdfast.lane.spool.queue import SpooledGroup, SpoolQueue, SpoolSettings
+from holdfast.lane.spool.spool import Spool
 from holdfast.lane.state import F, LaneState
 from holdfast.store.interface import Store
 from holdfast.store.put_if_absent import Lost
 
-PROBE_PATIENCE_S = 2.0
-"""How long a probe of the next number is tried before those who wait for it are told."""
-PROBE_PAUSE_S = 0.5
-"""For so long after a probe that failed the next ones fail too, without asking: a request for many
-partitions waits for the store once."""
 CLOSE_PATIENCE_S = 20.0
 """How long a lane that closes waits for the store; what is then open is as after a crash."""
 
+UNFLUSHED_FACTOR_MAX = 4
+"""How many times the size of a flush may wait on the local disk, before no more is taken."""
 QUIET_PART = 5
 """Nothing new for this part of the linger time means that the producers wait for their answers."""
 
@@ -76,6 +74,21 @@ class Listener(Generic[F]):
     def sealed(self, cursor: Cursor, *, is_last: bool) -> None:
         """The state is exactly that of `cursor` where is_last: nothing later has been applied."""
 
+    def adding(self, fact: F) -> None:
+        """A fact goes to the store, and not by the disk: it is not applied yet."""
+
+    def flushing(self, header: EntryHeader, payload: list[Buffer]) -> None:
+        """What was on the disk alone is now indexed in an object that is not in the store yet."""
+
+    def spooled(self, frame: EntryHeader, facts: Sequence[F], payload: list[Buffer]) -> None:
+        """A frame is on the disk, and not in the store."""
+
+    def spool_published(self, facts: Sequence[F]) -> None:
+        """Facts that came by the disk may be seen."""
+
+    def flushed(self, frames: Sequence[EntryHeader]) -> None:
+        """These frames are in the store."""
+
     def published(self, header: EntryHeader, facts: Sequence[F], payload: list[Buffer]) -> None:
         """The object is durable and its facts are published."""
 
@@ -95,6 +108,8 @@ class Appender(Generic[F]):
         encode_facts: Callable[[Sequence[F]], bytes],
         settings: GroupSettings,
         listener: Listener[F],
+        spool: Spool | None = None,
+        spool_settings: SpoolSettings | None = None,
     ) -> None:
         self._store = store
         self._environment = environment
@@ -104,7 +119,6 @@ class Appender(Generic[F]):
         self._listener = listener
         self.cursor = lane.cursor
         self.writer: WriterId = lane.writer
-        self.validated_at = lane.started_at
         self.failure: HoldfastError | None = None
         self.pending_bytes = 0
         self._groups: deque[Group[F]] = deque()
@@ -115,9 +129,29 @@ class Appender(Generic[F]):
         self._measured_at = environment.monotonic()
         self._closing = False
         self._released = False
-        self._probe: asyncio.Task[None] | None = None
-        self._probe_failed_at = float("-inf")
+        self._proof = ClaimProof(
+            store=store,
+            environment=environment,
+            claim=lane.cursor,
+            writer=lane.writer,
+            valid_ms=settings.claim_valid_ms,
+            validated_at=lane.started_at,
+        )
         self._failed: asyncio.Future[None] | None = None
+        self._flush_wanted = False
+        self._queue: SpoolQueue[F] | None = None
+        if spool is not None:
+            self._queue = SpoolQueue(
+                spool=spool,
+                environment=environment,
+                settings=spool_settings or SpoolSettings(),
+                layout=self._state.layout,
+                encode_facts=encode_facts,
+                written=self._written,
+                publish=self._publish_spooled,
+                prove=self.validate,
+                flush_due=self.flush_spool_soon,
+            )
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     @property
@@ -127,6 +161,11 @@ class Appender(Generic[F]):
     @property
     def is_overloaded(self) -> bool:
         """Whether more waits for the store than memory should hold."""
+        queue = self._queue
+        if queue is not None:
+            most = UNFLUSHED_FACTOR_MAX * queue.settings.flush_bytes
+            if queue.unflushed_bytes >= most:
+                return True
         return self.pending_bytes >= self._settings.pending_bytes_max
 
     @property
@@ -141,6 +180,7 @@ class Appender(Generic[F]):
         size = len(payload) if payload is not None else 0
         if not self._groups or self._groups[-1].bytes + size > self._settings.group_bytes_max:
             self._groups.append(Group(self._environment.monotonic()))
+        self._listener.adding(fact)
         group = self._groups[-1]
         self._state.apply(fact)
         group.facts.append(fact)
@@ -150,6 +190,45 @@ class Appender(Generic[F]):
         self._wake.set()
         if group.bytes >= self._settings.group_bytes_max or len(self._groups) > 1:
             self._full.set()
+
+    @property
+    def takes_to_disk(self) -> bool:
+        """Whether facts may become durable on the local disk first."""
+        return self._queue is not None and self._queue.is_usable
+
+    def add_to_disk(self, fact: F, payload: Buffer | None = None) -> None:
+        """Apply a decided fact and let it join the next frame on the disk."""
+        queue = self._queue
+        if queue is None or not self.is_open:
+            raise InvariantViolation(f"lane {self.lane}: a fact for a disk that is not there")
+        self._state.apply(fact)
+        queue.add(fact, payload)
+
+    def disk_barrier(self) -> asyncio.Future[None] | None:
+        """Resolves when all that was added to the disk so far may be seen; None where it may."""
+        if self._failed is not None:
+            return self._failed
+        return self._queue.barrier() if self._queue is not None else None
+
+    def flush_spool_soon(self) -> None:
+        """Let the next object hold all that is on the disk alone, before what it holds itself."""
+        if self._queue is not None and self._queue.has_untaken():
+            self._flush_wanted = True
+            self._wake.set()
+            self._full.set()
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether all that is on the disk is in the store."""
+        return self._queue is None or self._queue.is_empty
+
+    async def flush_spool(self) -> None:
+        """Have all that was added so far in the store."""
+        await self.flush()
+        stored = self._queue.stored_barrier() if self._queue is not None else None
+        if stored is not None:
+            self.flush_spool_soon()
+            await asyncio.shield(stored)
 
     def barrier(self) -> asyncio.Future[None] | None:
         """Resolves when all that was added so far is durable; None where it is already.
@@ -170,79 +249,26 @@ class Appender(Generic[F]):
 
     def is_valid(self) -> bool:
         """Whether the claim is known to be the newest, so that a watermark may be told."""
-        age = self._environment.monotonic() - self.validated_at
-        return (
-            self.failure is None
-            and not self._released
-            and age * 1000 < self._settings.claim_valid_ms
-        )
+        return self.failure is None and not self._released and self._proof.is_fresh()
 
     def doubt(self) -> None:
         """Somebody has heard of a newer claim: what was known of ours no longer counts."""
-        self.validated_at = float("-inf")
+        self._proof.doubt()
 
     async def validate(self) -> None:
         """Look whether the next number is still free; raises Fenced or StoreUnavailable."""
         while not self.is_valid():
             if self.failure is not None or self._released:
                 raise self.failure or Fenced(f"lane {self.lane}: released by this broker")
-            if self._probe is None:
-                if self._environment.monotonic() - self._probe_failed_at < PROBE_PAUSE_S:
-                    raise StoreUnavailable(f"lane {self.lane}: the store did not answer just now")
-                self._probe = asyncio.get_running_loop().create_task(self._look_once())
-                self._probe.add_done_callback(lambda done: done.cancelled() or done.exception())
-            await asyncio.shield(self._probe)
-
-    async def _look_once(self) -> None:
-        """One probe for all who wait; it takes itself away before anybody can wait for it again."""
-        try:
-            await self._look()
-        except HoldfastError:
-            self._probe_failed_at = self._environment.monotonic()
-            raise
-        finally:
-            self._probe = None
-
-    async def _look(self) -> None:
-        started = self._environment.monotonic()
-        number = self.cursor.next_number
-        tried = self._in_flight is not None
-        while (head := await self._read_ahead(number)) is not None:
-            if head.header.writer != self.writer:
-                self._fail(self._fenced_by(number, head.header))
-                return
-            number = LaneNumber(number + 1)  # our own put, whose answer is still on its way
-            tried = True
-        # A number that we never tried can only have been taken by a claim, and claims stay. One
-        # that we did try may have landed, been taken over, rewritten and deleted by a successor.
-        if (tried or self._in_flight is not None) and await self._is_below_floor(
-            number, give_up_after_s=PROBE_PATIENCE_S
-        ):
-            self._fail(self._fenced_by(number, None))
-            return
-        self.validated_at = max(self.validated_at, started)
-
-    async def _is_below_floor(
-        self, number: LaneNumber, *, give_up_after_s: float | None = None
-    ) -> bool:
-        floor = await read_floor(
-            self._store, self._environment, self.lane, give_up_after_s=give_up_after_s
-        )
-        return floor > number
-
-    async def _read_ahead(self, number: LaneNumber) -> EntryHead | None:
-        try:
-            async with asyncio.timeout(PROBE_PATIENCE_S):
-                return await read_head(self._store, self._environment, self.lane, number)
-        except TimeoutError:
-            raise StoreUnavailable(
-                f"lane {self.lane}: the store did not say within {PROBE_PATIENCE_S:g} s whether"
-                f" number {number} is taken"
-            ) from None
+            await self._proof.look(
+                lambda: Tried(self.cursor.next_number, is_tried=self._in_flight is not None),
+                self._fail,
+            )
 
     def stop_adding(self) -> None:
         """Let nothing more be decided, and what waits for company go at once."""
         self._closing = True
+        self.flush_spool_soon()
         self._wake.set()
         self._full.set()
 
@@ -261,7 +287,7 @@ class Appender(Generic[F]):
         except TimeoutError:
             self._fail(StoreUnavailable(f"lane {self.lane}: closed while the store did not answer"))
         self.failure = self.failure or Fenced(f"lane {self.lane}: released by this broker")
-        tasks = [task for task in (self._task, self._probe) if task is not None]
+        tasks = [task for task in (self._task, self._proof.task) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
@@ -277,13 +303,14 @@ class Appender(Generic[F]):
         try:
             while self.failure is None:
                 await self._wake.wait()
-                if not self._groups:
+                if not self._groups and not self._flush_wanted:
                     if self._closing:
                         return
                     self._wake.clear()
                     continue
-                await self._linger(self._groups[0])
-                if self._groups:  # or the lane was fenced meanwhile
+                if not self._flush_wanted:
+                    await self._linger(self._groups[0])
+                if self._groups or self._flush_wanted:  # or the lane was fenced meanwhile
                     await self._publish_next()
         except HoldfastError as error:
             self._fail(error)
@@ -321,34 +348,65 @@ class Appender(Generic[F]):
         self._measured_at = now
         self._bytes_per_s += (group.bytes / elapsed - self._bytes_per_s) / 4
 
+    def _next_group(self) -> tuple[Group[F], list[SpooledGroup[F]]]:
+        """What goes into the next object. What is on the disk comes first: in one partition, it was
+        decided before; so where not all of it fits, it is alone."""
+        taken: list[SpooledGroup[F]] = []
+        if self._flush_wanted and self._queue is not None:
+            size = self._groups[0].bytes if self._groups else 0
+            taken = self._queue.take(max(0, self._settings.group_bytes_max - size))
+            self._flush_wanted = self._queue.has_untaken()
+        if self._flush_wanted or not self._groups:
+            return Group(self._environment.monotonic()), taken
+        return self._groups.popleft(), taken
+
     async def _publish_next(self) -> None:
-        group = self._groups.popleft()
+        group, taken = self._next_group()
         self._in_flight = group
         self._measure(group)
-        payload = self._state.layout(group.facts, group.payloads)
-        entry = self._seal(EntryKind.DATA, self._encode_facts(group.facts), payload)
+        facts = [fact for spooled in taken for fact in spooled.facts] + group.facts
+        payloads = [buffer for spooled in taken for buffer in spooled.payloads] + group.payloads
+        payload = self._state.layout(facts, payloads)
+        entry = self._seal(EntryKind.DATA, self._encode_facts(facts), payload)
         after = self.cursor.advance(entry.header)
-        self._state.index(entry.header, group.facts)
-        self._listener.sealed(after, is_last=not self._groups)
+        self._state.index(entry.header, facts)
+        if taken:
+            self._listener.flushing(entry.header, payload)
+        has_more = self._queue is not None and self._queue.has_untaken()
+        self._listener.sealed(after, is_last=not self._groups and not has_more)
         started = self._environment.monotonic()
         outcome = await put_entry(self._store, self._environment, entry)
         if isinstance(outcome, Lost):
             head = await read_head(self._store, self._environment, self.lane, entry.header.number)
-            self._fail(self._fenced_by(entry.header.number, head.header if head else None))
+            self._fail(self._proof.fenced_by(entry.header.number, head.header if head else None))
             return
-        if outcome.attempts > 1 and await self._is_below_floor(entry.header.number):
+        if outcome.attempts > 1 and await self._proof.is_below_floor(entry.header.number):
             # An earlier try had landed, and a successor deleted it: this number is dead.
-            self._fail(self._fenced_by(entry.header.number, None))
+            self._fail(self._proof.fenced_by(entry.header.number, None))
             return
         if self.failure is not None:
             return  # it landed, but a probe saw a newer claim: it is the next owner's to tell
         self.cursor = after
-        self.validated_at = max(self.validated_at, started)
+        self._proof.seen(started)
         self._in_flight = None
         self.pending_bytes -= group.bytes
+        if taken and self._queue is not None:
+            self._queue.flushed(taken)
         self._state.publish(group.facts)
-        self._listener.published(entry.header, group.facts, payload)
+        self._listener.published(entry.header, facts, payload)
+        if taken:
+            self._listener.flushed([found.frame for found in taken if found.frame is not None])
         group.done.set_result(None)
+
+    def _written(self, group: SpooledGroup[F], payload: list[Buffer]) -> None:
+        """A frame is on the disk: its records are found there until they are in the store."""
+        if group.frame is not None:
+            self._state.index(spooled_header(group.frame), group.facts)
+            self._listener.spooled(group.frame, group.facts, payload)
+
+    def _publish_spooled(self, group: SpooledGroup[F]) -> None:
+        self._state.publish(group.facts)
+        self._listener.spool_published(group.facts)
 
     def _seal(self, kind: EntryKind, facts: bytes, payload: Sequence[Buffer]) -> SealedEntry:
         return seal(
@@ -363,15 +421,6 @@ class Appender(Generic[F]):
             written_ms=self._environment.now_ms(),
         )
 
-    def _fenced_by(self, number: LaneNumber, header: EntryHeader | None) -> Fenced:
-        whom = (
-            f"claim {header.claim} (writer {header.writer.hex()})" if header else "another writer"
-        )
-        return Fenced(
-            f"lane {self.lane}: number {number} was taken by {whom}; this broker's claim"
-            f" {self.cursor.claim} has ended"
-        )
-
     def _fail(self, error: HoldfastError) -> None:
         if self.failure is not None:
             return
@@ -383,8 +432,15 @@ class Appender(Generic[F]):
             if not group.done.done():
                 group.done.set_exception(error)
         self._groups.clear()
+        if self._queue is not None:
+            self._queue.end(error)
         self._wake.set()
         self._listener.fenced(error)
+
+
+def spooled_header(frame: EntryHeader) -> EntryHeader:
+    """A frame's header as an index sees it: under a number that no lane object has."""
+    return frame._replace(number=LaneNumber(SPOOLED + frame.number))
 
 
 def is_fatal(error: HoldfastError) -> bool:

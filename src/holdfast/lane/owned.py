@@ -24,6 +24,10 @@ from holdfast.lane.keys import (
     snapshot_prefix,
 )
 from holdfast.lane.snapshot import encode_snapshot
+from holdfast.lane.spool.disk import Disk
+from holdfast.lane.spool.frames import SpoolId
+from holdfast.lane.spool.queue import SpoolSettings
+from holdfast.lane.spool.spool import Spool
 from holdfast.lane.state import F, StateKind, StateT
 from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
@@ -46,6 +50,8 @@ class OwnedLane(Listener[F], Generic[StateT, F]):
         settings: GroupSettings,
         snapshot_every: int = SNAPSHOT_EVERY,
         on_lost: Callable[[HoldfastError], None],
+        disk: Disk | None = None,
+        spool_settings: SpoolSettings | None = None,
     ) -> None:
         self.store = store
         self.environment = environment
@@ -66,6 +72,8 @@ class OwnedLane(Listener[F], Generic[StateT, F]):
             encode_facts=kind.encode_facts,
             settings=settings,
             listener=self,
+            spool=None if disk is None else Spool(disk, _spool_id(claimed)),
+            spool_settings=spool_settings,
         )
 
     @property
@@ -100,7 +108,7 @@ class OwnedLane(Listener[F], Generic[StateT, F]):
 
     async def snapshot_now(self) -> LaneNumber:
         """Have a snapshot of everything that is decided now; returns the number it covers."""
-        await self.appender.flush()
+        await self.appender.flush_spool()
         wanted = self.appender.cursor.next_number - 1
         while self._snapshot_number < wanted:
             if self.appender.failure is not None:
@@ -109,8 +117,8 @@ class OwnedLane(Listener[F], Generic[StateT, F]):
             if self._encoded is not None:
                 self._snapshot_written.clear()
                 await self._snapshot_written.wait()
-            elif self.appender.barrier() is not None:
-                await self.appender.flush()
+            elif self.appender.barrier() is not None or not self.appender.is_flushed:
+                await self.appender.flush_spool()
             else:
                 # Nothing is under way, so the state is exactly that of the last object.
                 self._encoded = (self.appender.cursor, self.state.encode())
@@ -184,3 +192,7 @@ class OwnedLane(Listener[F], Generic[StateT, F]):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self.appender.close(release=release)
+
+
+def _spool_id(claimed: ClaimedLane[Any]) -> SpoolId:
+    return SpoolId(claimed.cursor.lane, claimed.cursor.claim, claimed.writer)

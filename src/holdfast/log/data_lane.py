@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from holdfast.environment import Environment
 from holdfast.errors import HoldfastError
 from holdfast.identifiers import PartitionId
-from holdfast.lane.appender import GroupSettings
+from holdfast.lane.appender import GroupSettings, spooled_header
 from holdfast.lane.claim import ClaimedLane
 from holdfast.lane.entry import Buffer, EntryHeader
 from holdfast.lane.owned import SNAPSHOT_EVERY, OwnedLane
+from holdfast.lane.spool.disk import Disk
+from holdfast.lane.spool.queue import SpoolSettings
 from holdfast.log.facts import Appended, DataFact, PartitionRemoved
 from holdfast.log.memory import ReadCache, Tail
 from holdfast.log.partition import PartitionLog
@@ -35,12 +37,16 @@ class DataLane(OwnedLane[LogState, DataFact]):
         cache: ReadCache,
         on_lost: Callable[[HoldfastError], None],
         snapshot_every: int = SNAPSHOT_EVERY,
+        disk: Disk | None = None,
+        spool_settings: SpoolSettings | None = None,
     ) -> None:
         self.tail = tail
         self._watchers: dict[PartitionId, set[asyncio.Event]] = {}
         self._when_fenced: list[Callable[[HoldfastError], None]] = []
         self.entries_published = 0
         self.bytes_published = 0
+        self._by_disk: set[PartitionId] = set()
+        """Partitions whose newest batch went by the disk."""
         super().__init__(
             store=store,
             environment=environment,
@@ -49,6 +55,8 @@ class DataLane(OwnedLane[LogState, DataFact]):
             settings=settings,
             snapshot_every=snapshot_every,
             on_lost=on_lost,
+            disk=disk,
+            spool_settings=spool_settings,
         )
         self.reader = LogReader(
             store=store,
@@ -61,6 +69,41 @@ class DataLane(OwnedLane[LogState, DataFact]):
     def log_of(self, partition: PartitionId) -> PartitionLog:
         return self.state.log_of(partition)
 
+    def append(self, fact: Appended, record_batch: Buffer, *, to_disk: bool) -> None:
+        """Let a decided batch join its log, by the disk where that is wanted and may be.
+
+        It may not while an earlier batch of the partition is on its way to the store: a high
+        watermark would pass what is not durable.
+        """
+        log = self.log_of(fact.partition)
+        is_next = fact.partition in self._by_disk or log.high_watermark == log.log_end_offset
+        if to_disk and is_next and not fact.is_transactional and self.appender.takes_to_disk:
+            self._by_disk.add(fact.partition)
+            self.appender.add_to_disk(fact, record_batch)
+        else:
+            self.appender.add(fact, record_batch)
+
+    def adding(self, fact: DataFact) -> None:
+        """In the lane, what a partition has on the disk comes before what goes to the store now."""
+        partition = getattr(fact, "partition", None)
+        if partition in self._by_disk:
+            self._by_disk.discard(partition)
+            self.appender.flush_spool_soon()
+
+    def flushing(self, header: EntryHeader, payload: list[Buffer]) -> None:
+        self.tail.pin(self.lane, header.number, payload)
+
+    def spooled(self, frame: EntryHeader, facts: Sequence[DataFact], payload: list[Buffer]) -> None:
+        del facts
+        self.tail.pin(self.lane, spooled_header(frame).number, payload)
+
+    def spool_published(self, facts: Sequence[DataFact]) -> None:
+        self._wake_readers(facts)
+
+    def flushed(self, frames: Sequence[EntryHeader]) -> None:
+        for frame in frames:
+            self.tail.unpin(self.lane, spooled_header(frame).number)
+
     def published(
         self, header: EntryHeader, facts: Sequence[DataFact], payload: list[Buffer]
     ) -> None:
@@ -69,6 +112,10 @@ class DataLane(OwnedLane[LogState, DataFact]):
         self.bytes_published += header.payload_bytes
         if payload:
             self.tail.add(self.lane, header.number, payload)
+            self.tail.unpin(self.lane, header.number)
+        self._wake_readers(facts)
+
+    def _wake_readers(self, facts: Sequence[DataFact]) -> None:
         if self._watchers:
             for fact in facts:
                 if isinstance(fact, Appended | PartitionRemoved):

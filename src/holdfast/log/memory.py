@@ -64,6 +64,14 @@ class Tail:
         self.bytes_max = bytes_max
         self.bytes = 0
         self._payloads: dict[tuple[int, int], Payload] = {}
+        self._pinned: dict[tuple[int, int], Payload] = {}
+
+    def pin(self, lane: int, number: int, buffers: Sequence[Buffer]) -> None:
+        """Keep what is not in the store, and can be read, until it is unpinned."""
+        self._pinned[lane, number] = Payload(buffers)
+
+    def unpin(self, lane: int, number: int) -> None:
+        self._pinned.pop((lane, number), None)
 
     def add(self, lane: int, number: int, buffers: Sequence[Buffer]) -> None:
         payload = Payload(buffers)
@@ -74,13 +82,16 @@ class Tail:
             self.bytes -= self._payloads.pop(oldest).size_bytes
 
     def get(self, lane: int, number: int) -> Payload | None:
-        return self._payloads.get((lane, number))
+        return self._payloads.get((lane, number)) or self._pinned.get((lane, number))
 
     def forget(self, lane: int, up_to: int | None = None) -> None:
         """Drop a lane's objects, all or those up to a number."""
         gone = [k for k in self._payloads if k[0] == lane and (up_to is None or k[1] <= up_to)]
         for key in gone:
             self.bytes -= self._payloads.pop(key).size_bytes
+        if up_to is None:
+            for key in [k for k in self._pinned if k[0] == lane]:
+                del self._pinned[key]
 
 
 class ReadCache:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from holdfast.errors import InvariantViolation
 from holdfast.identifiers import PartitionId
+from holdfast.lane.entry import SPOOLED
 from holdfast.log.facts import Appended, SegmentRef, TransactionEnd
 from holdfast.log.producers import ProducerState, RememberedBatch
 from holdfast.log.transactions import Transactions
@@ -71,6 +72,13 @@ class RunColumns:
             self.size[i],
             self.max_timestamp[i],
         )
+
+    def pop(self) -> Run:
+        """Take the last one off."""
+        run = self.get(len(self) - 1)
+        for column in self.columns():
+            del column[-1]
+        return run
 
     def drop_first(self, count: int) -> None:
         for column in self.columns():
@@ -163,13 +171,22 @@ class PartitionLog:
         ]
 
     def add_run(self, run: Run) -> None:
-        """The object of these batches has a number: remember where they are."""
+        """The object of these batches has a number: remember where they are.
+
+        A run in a lane object takes the place of those of its offsets that are on the disk alone.
+        """
+        on_disk: list[Run] = []
+        while run.number < SPOOLED and len(self.runs) and self.runs.number[-1] >= SPOOLED:
+            on_disk.append(self.runs.pop())
         if len(self.runs) and run.base_offset != self.runs.last[-1] + 1:
             raise InvariantViolation(
                 f"{self.partition}: the run {run.base_offset}..{run.last_offset} of lane object"
                 f" {run.number} follows offset {self.runs.last[-1]}"
             )
         self.runs.append(run)
+        for later in reversed(on_disk):
+            if later.base_offset > run.last_offset:
+                self.add_run(later)
 
     def move_start(self, offset: int) -> None:
         """Decide that what is below the offset goes; until that is durable it can still be read."""

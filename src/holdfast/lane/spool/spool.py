@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from holdfast.errors import CorruptObject
 from holdfast.identifiers import LaneId, LaneNumber, WriterId
 from holdfast.lane.entry import CHAIN_START, Buffer, EntryHeader, EntryKind, seal
-from holdfast.spool.disk import Disk, DiskFailed
-from holdfast.spool.frames import Frame, SpoolId, read_frames
+from holdfast.lane.spool.disk import Disk, DiskFailed
+from holdfast.lane.spool.frames import Frame, SpoolId, read_frames
 
 NAME = re.compile(r"(\d+)-(\d{20})-([0-9a-f]{32})-(\d{8})\.spool")
 

@@ -9,9 +9,9 @@ import pytest
 from holdfast.errors import ConfigurationError
 from holdfast.identifiers import LaneId, LaneNumber, WriterId
 from holdfast.lane.entry import Buffer
-from holdfast.spool.disk import DiskFailed, LocalDisk
-from holdfast.spool.frames import SpoolId
-from holdfast.spool.spool import Spool, Spooled, part_name, read_spool, spools_on
+from holdfast.lane.spool.disk import DiskFailed, LocalDisk
+from holdfast.lane.spool.frames import SpoolId
+from holdfast.lane.spool.spool import Spool, Spooled, part_name, read_spool, spools_on
 
 OURS = SpoolId(LaneId(3), LaneNumber(7), WriterId(b"w" * 16))
 THEIRS = SpoolId(LaneId(3), LaneNumber(8), WriterId(b"v" * 16))

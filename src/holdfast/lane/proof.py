@@ -1,0 +1,134 @@
+"""Whether a claim is still the newest of its lane, and since when that is known.
+
+Owns the look at the store that says so: the next number is free, or holds our own put. One look at
+a time serves all who wait. Must never count a look from its end: it is as old as its beginning.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from holdfast.environment import Environment
+from holdfast.errors import Fenced, HoldfastError, StoreUnavailable
+from holdfast.identifiers import LaneNumber, WriterId
+from holdfast.lane.cursor import Cursor
+from holdfast.lane.entry import EntryHeader
+from holdfast.lane.floor import read_floor
+from holdfast.lane.recovery import EntryHead, read_head
+from holdfast.store.interface import Store
+
+PROBE_PATIENCE_S = 2.0
+"""How long a probe of the next number is tried before those who wait for it are told."""
+PROBE_PAUSE_S = 0.5
+"""For so long after a probe that failed the next ones fail too, without asking: a request for many
+partitions waits for the store once."""
+
+
+class Tried(NamedTuple):
+    """The next number of a lane, and whether a put of it is under way."""
+
+    number: LaneNumber
+    is_tried: bool
+
+
+class ClaimProof:
+    """What is known of one claim."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        environment: Environment,
+        claim: Cursor,
+        writer: WriterId,
+        valid_ms: int,
+        validated_at: float,
+    ) -> None:
+        self.validated_at = validated_at
+        self.task: asyncio.Task[None] | None = None
+        self._store = store
+        self._environment = environment
+        self._claim = claim
+        self._writer = writer
+        self._valid_ms = valid_ms
+        self._failed_at = float("-inf")
+
+    def is_fresh(self) -> bool:
+        age = self._environment.monotonic() - self.validated_at
+        return age * 1000 < self._valid_ms
+
+    def doubt(self) -> None:
+        """Somebody has heard of a newer claim: what was known of ours no longer counts."""
+        self.validated_at = float("-inf")
+
+    def seen(self, started: float) -> None:
+        """A put that began then was the first of its number."""
+        self.validated_at = max(self.validated_at, started)
+
+    async def look(self, tried: Callable[[], Tried], fail: Callable[[Fenced], None]) -> None:
+        """Look once, together with all who ask meanwhile; a newer claim is told to `fail`."""
+        if self.task is None:
+            if self._environment.monotonic() - self._failed_at < PROBE_PAUSE_S:
+                raise StoreUnavailable(
+                    f"lane {self._claim.lane}: the store did not answer just now"
+                )
+            self.task = asyncio.get_running_loop().create_task(self._look_once(tried, fail))
+            self.task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(self.task)
+
+    async def _look_once(self, tried: Callable[[], Tried], fail: Callable[[Fenced], None]) -> None:
+        """It takes itself away before anybody can wait for it again."""
+        try:
+            await self._look(tried, fail)
+        except HoldfastError:
+            self._failed_at = self._environment.monotonic()
+            raise
+        finally:
+            self.task = None
+
+    async def _look(self, tried: Callable[[], Tried], fail: Callable[[Fenced], None]) -> None:
+        started = self._environment.monotonic()
+        number, is_tried = tried()
+        while (head := await self._read_ahead(number)) is not None:
+            if head.header.writer != self._writer:
+                fail(self.fenced_by(number, head.header))
+                return
+            number = LaneNumber(number + 1)  # our own put, whose answer is still on its way
+            is_tried = True
+        # A number that we never tried can only have been taken by a claim, and claims stay. One
+        # that we did try may have landed, been taken over, rewritten and deleted by a successor.
+        if (is_tried or tried().is_tried) and await self.is_below_floor(
+            number, give_up_after_s=PROBE_PATIENCE_S
+        ):
+            fail(self.fenced_by(number, None))
+            return
+        self.validated_at = max(self.validated_at, started)
+
+    async def is_below_floor(
+        self, number: LaneNumber, *, give_up_after_s: float | None = None
+    ) -> bool:
+        floor = await read_floor(
+            self._store, self._environment, self._claim.lane, give_up_after_s=give_up_after_s
+        )
+        return floor > number
+
+    async def _read_ahead(self, number: LaneNumber) -> EntryHead | None:
+        lane = self._claim.lane
+        try:
+            async with asyncio.timeout(PROBE_PATIENCE_S):
+                return await read_head(self._store, self._environment, lane, number)
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"lane {lane}: the store did not say within {PROBE_PATIENCE_S:g} s whether"
+                f" number {number} is taken"
+            ) from None
+
+    def fenced_by(self, number: LaneNumber, header: EntryHeader | None) -> Fenced:
+        """The error of an owner that has lost its lane to another object at a number."""
+        whom = (
+            f"claim {header.claim} (writer {header.writer.hex()})" if header else "another writer"
+        )
+        return Fenced(
+            f"lane {self._claim.lane}: number {number} was taken by {whom}; this broker's claim"
+            f" {self._claim.claim} has ended"
+        )
