@@ -14,6 +14,8 @@ from holdfast.identifiers import BrokerId, LaneId, PartitionId
 from holdfast.lane.appender import GroupSettings
 from holdfast.lane.claim import ClaimedLane, claim_lane
 from holdfast.lane.entry import Claim
+from holdfast.lane.spool.disk import Disk
+from holdfast.lane.spool.queue import SpoolSettings
 from holdfast.log.append import (
     Accepted,
     AppendRules,
@@ -135,6 +137,8 @@ class World:
         tail_bytes: int = 1 << 30,
         cache_bytes: int = 1 << 26,
         lane_type: type[DataLane] = DataLane,
+        disk: Disk | None = None,
+        spool_settings: SpoolSettings | None = None,
     ) -> DataLane:
         store = store or self.store
         claimed = await self.claim(store, broker)
@@ -147,6 +151,8 @@ class World:
             cache=ReadCache(cache_bytes),
             on_lost=self.lost.append,
             snapshot_every=snapshot_every,
+            disk=disk,
+            spool_settings=spool_settings,
         )
 
     async def keys(self, prefix: str = "") -> list[str]:
@@ -210,14 +216,16 @@ def append(
     return append_batch(lane, batch(values, **more), partition)
 
 
-def append_batch(lane: DataLane, data: bytearray, partition: PartitionId = P0) -> int:
+def append_batch(
+    lane: DataLane, data: bytearray, partition: PartitionId = P0, *, to_disk: bool = False
+) -> int:
     """The same for a batch that is there already."""
     log = lane.log_of(partition)
     rules = AppendRules(timestamp_after_max_ms=1 << 62)
     decision = decide_append(log, parse_header(data), rules, lane.environment.now_ms())
     assert isinstance(decision, Accepted), decision
     stamp(data, base_offset=decision.fact.base_offset, leader_epoch=lane.leader_epoch)
-    lane.appender.add(decision.fact, memoryview(data))
+    lane.append(decision.fact, memoryview(data), to_disk=to_disk)
     return decision.fact.base_offset
 
 
