@@ -15,12 +15,15 @@ from holdfast.lane.entry import Buffer, EntryHeader
 from holdfast.lane.owned import SNAPSHOT_EVERY, OwnedLane
 from holdfast.lane.spool.disk import Disk
 from holdfast.lane.spool.queue import SpoolSettings
-from holdfast.log.facts import Appended, DataFact, PartitionRemoved
+from holdfast.log.facts import Appended, CeilingReserved, DataFact, PartitionRemoved
 from holdfast.log.memory import ReadCache, Tail
 from holdfast.log.partition import PartitionLog
 from holdfast.log.reader import LogReader
 from holdfast.log.state import LogState, LogStateKind
 from holdfast.store.interface import Store
+
+RESERVED_OFFSETS = 1_000_000
+"""How far ahead of its log a partition's ceiling is raised: one fact for so many records."""
 
 
 class DataLane(OwnedLane[LogState, DataFact]):
@@ -47,6 +50,13 @@ class DataLane(OwnedLane[LogState, DataFact]):
         self.bytes_published = 0
         self._by_disk: set[PartitionId] = set()
         """Partitions whose newest batch went by the disk."""
+        self.awaited: dict[PartitionId, int] = {
+            partition: claim
+            for partition, log in claimed.state.partitions.items()
+            if (claim := log.awaits_claim) is not None
+        }
+        """Partitions of which an earlier claim's disk may hold more than the store: nothing of them
+        may be told or decided here until that is taken in, or given up."""
         super().__init__(
             store=store,
             environment=environment,
@@ -76,19 +86,50 @@ class DataLane(OwnedLane[LogState, DataFact]):
         watermark would pass what is not durable.
         """
         log = self.log_of(fact.partition)
+        may_take = to_disk and not fact.is_transactional and self.appender.takes_to_disk
         is_next = fact.partition in self._by_disk or log.high_watermark == log.log_end_offset
-        if to_disk and is_next and not fact.is_transactional and self.appender.takes_to_disk:
+        if may_take and is_next and fact.last_offset < self._ceiling_of(log):
             self._by_disk.add(fact.partition)
             self.appender.add_to_disk(fact, record_batch)
         else:
             self.appender.add(fact, record_batch)
+        if may_take:
+            self._reserve(fact.partition)
+
+    def _ceiling_of(self, log: PartitionLog) -> int:
+        """Below which offset this owner may acknowledge from its disk."""
+        ceiling = log.durable_ceiling
+        return ceiling.offset if ceiling.claim == self.claimed_lane.cursor.claim else 0
+
+    def _reserve(self, partition: PartitionId) -> None:
+        """Raise the ceiling well before it is reached."""
+        log = self.log_of(partition)
+        claim = self.claimed_lane.cursor.claim
+        is_low = log.ceiling.offset - log.log_end_offset < RESERVED_OFFSETS // 2
+        if is_low or log.ceiling.claim != claim:
+            ceiling = log.log_end_offset + RESERVED_OFFSETS
+            self.appender.add(CeilingReserved(partition, ceiling, claim))
+
+    async def close(self, *, release: bool) -> None:
+        """Put what waits, also what is on the disk alone; after a release nothing is there."""
+        if release and self.appender.is_open:
+            claim = self.claimed_lane.cursor.claim
+            for partition, log in self.state.partitions.items():
+                if log.ceiling.claim == claim and log.ceiling.offset > log.log_end_offset:
+                    self.appender.add(CeilingReserved(partition, log.log_end_offset, claim))
+        await super().close(release=release)
 
     def adding(self, fact: DataFact) -> None:
         """In the lane, what a partition has on the disk comes before what goes to the store now."""
         partition = getattr(fact, "partition", None)
-        if partition in self._by_disk:
+        if partition in self._by_disk and not self._raises_ceiling(fact):
             self._by_disk.discard(partition)
             self.appender.flush_spool_soon()
+
+    def _raises_ceiling(self, fact: DataFact) -> bool:
+        if not isinstance(fact, CeilingReserved):
+            return False
+        return fact.ceiling > self.log_of(fact.partition).log_end_offset
 
     def flushing(self, header: EntryHeader, payload: list[Buffer]) -> None:
         self.tail.pin(self.lane, header.number, payload)

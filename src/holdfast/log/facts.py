@@ -53,6 +53,8 @@ class Appended(msgspec.Struct, frozen=True, array_like=True, tag="a"):
     is_transactional: bool = False
     ends: TransactionEnd | None = None
     """Only of a control batch: the marker that ends a transaction."""
+    leader_epoch: int = -1
+    """Under which it was acknowledged, where that was an earlier claim: from that owner's disk."""
 
 
 class LogStartMoved(msgspec.Struct, frozen=True, array_like=True, tag="s"):
@@ -96,8 +98,36 @@ class ProducersExpired(msgspec.Struct, frozen=True, array_like=True, tag="e"):
     before_ms: int
 
 
+class CeilingReserved(msgspec.Struct, frozen=True, array_like=True, tag="c"):
+    """Offsets of a partition below the ceiling may be acknowledged from the disk of this claim."""
+
+    partition: PartitionId
+    ceiling: int
+    """At most the end of the log: nothing is on a disk alone."""
+    claim: int
+    """The number of the claim whose spool holds what is past the end of the log in the store."""
+
+
+class RecordsMissing(msgspec.Struct, frozen=True, array_like=True, tag="m"):
+    """Offsets that may have been acknowledged from a disk that is not there; the log goes on."""
+
+    partition: PartitionId
+    base_offset: int
+    last_offset: int
+    claim: int
+    """Whose disk it was."""
+    missing_ms: int
+
+
 LogFact = (
-    Appended | LogStartMoved | PartitionRemoved | PartitionPurged | Rewritten | ProducersExpired
+    Appended
+    | LogStartMoved
+    | PartitionRemoved
+    | PartitionPurged
+    | Rewritten
+    | ProducersExpired
+    | CeilingReserved
+    | RecordsMissing
 )
 DataFact = LogFact | GroupFact | TransactionFact
 """All that an object of a data lane may say."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from holdfast.errors import InvariantViolation
 from holdfast.identifiers import PartitionId
 from holdfast.lane.entry import SPOOLED
-from holdfast.log.facts import Appended, SegmentRef, TransactionEnd
+from holdfast.log.facts import Appended, RecordsMissing, SegmentRef, TransactionEnd
 from holdfast.log.producers import ProducerState, RememberedBatch
 from holdfast.log.transactions import Transactions
 
@@ -38,6 +38,13 @@ class EpochStart(NamedTuple):
 
     leader_epoch: int
     start_offset: int
+
+
+class Ceiling(NamedTuple):
+    """How far a partition may have been acknowledged from a disk, and whose."""
+
+    offset: int
+    claim: int
 
 
 class RunColumns:
@@ -106,6 +113,17 @@ class PartitionLog:
         self.epochs: list[EpochStart] = []
         self.producers: dict[int, ProducerState] = {}
         self.transactions = Transactions()
+        self.ceiling = Ceiling(0, -1)
+        self.durable_ceiling = Ceiling(0, -1)
+        self.missing: list[RecordsMissing] = []
+        """Stretches that were given up; the log has an empty batch for each."""
+
+    @property
+    def awaits_claim(self) -> int | None:
+        """The claim whose disk may have acknowledged more than the store knows of; None where
+        nothing can be missing. Only a new owner asks: of its own disk an owner knows."""
+        ceiling = self.durable_ceiling
+        return ceiling.claim if ceiling.offset > self.log_end_offset else None
 
     def append(self, fact: Appended, leader_epoch: int) -> None:
         """Take in a batch that was decided."""
@@ -115,6 +133,8 @@ class PartitionLog:
                 f" decided where {self.log_end_offset} is next"
             )
         self.log_end_offset = fact.last_offset + 1
+        if fact.leader_epoch >= 0:
+            leader_epoch = fact.leader_epoch
         if not self.epochs or self.epochs[-1].leader_epoch != leader_epoch:
             self.epochs.append(EpochStart(leader_epoch, fact.base_offset))
         if fact.ends is not None:

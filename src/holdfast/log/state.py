@@ -22,17 +22,19 @@ from holdfast.lane.entry import Buffer, EntryHeader
 from holdfast.log.columns import column_bytes, fill_column
 from holdfast.log.facts import (
     Appended,
+    CeilingReserved,
     DataFact,
     LogStartMoved,
     PartitionPurged,
     PartitionRemoved,
     ProducersExpired,
+    RecordsMissing,
     Rewritten,
     SegmentRef,
     decode_facts,
     encode_facts,
 )
-from holdfast.log.partition import EpochStart, PartitionLog, Run
+from holdfast.log.partition import Ceiling, EpochStart, PartitionLog, Run
 from holdfast.log.producers import NO_COORDINATOR_EPOCH, ProducerState, RememberedBatch
 from holdfast.log.transactions import AbortedTransaction, OpenTransaction, Transactions
 from holdfast.transactions.facts import TransactionFact
@@ -92,6 +94,10 @@ class LogState:
                 self.removed.pop(fact.partition, None)
             case Rewritten():
                 self._rewrite(fact)
+            case CeilingReserved():
+                self._made(fact.partition).ceiling = Ceiling(fact.ceiling, fact.claim)
+            case RecordsMissing():
+                self._made(fact.partition).missing.append(fact)
             case ProducersExpired():
                 for log in self.partitions.values():
                     log.expire_producers(fact.before_ms)
@@ -169,7 +175,11 @@ class LogState:
                 self.transactions.publish(fact)
                 continue
             self.collectable.extend(self._dropped.pop(id(fact), ()))
-            if isinstance(fact, LogStartMoved):
+            if isinstance(fact, CeilingReserved):
+                log = self.partitions.get(fact.partition)
+                if log is not None:
+                    log.durable_ceiling = Ceiling(fact.ceiling, fact.claim)
+            elif isinstance(fact, LogStartMoved):
                 log = self.partitions.get(fact.partition)
                 gone = log.publish_start(fact.offset) if log is not None else []
                 self.collectable.extend(segment_key(fact.partition, s.name) for s in gone)
@@ -228,6 +238,8 @@ class _StoredPartition(msgspec.Struct, array_like=True):
     transactions: list[_StoredTransaction] = []
     """Open ones, oldest first."""
     aborted: list[AbortedTransaction] = []
+    ceiling: Ceiling = Ceiling(0, -1)
+    missing: list[RecordsMissing] = []
 
 
 class _StoredState(msgspec.Struct, array_like=True):
@@ -285,6 +297,8 @@ def _stored_partition(log: PartitionLog) -> _StoredPartition:
         ],
         [_StoredTransaction(*item) for item in log.transactions.open.items()],
         log.transactions.aborted_since(start),
+        log.ceiling,
+        [missing for missing in log.missing if missing.last_offset >= start],
     )
 
 
@@ -313,4 +327,6 @@ def _decode_state(data: bytes) -> LogState:
         log.transactions = Transactions(
             ((t.producer_id, t.open) for t in part.transactions), part.aborted
         )
+        log.ceiling = log.durable_ceiling = part.ceiling
+        log.missing = list(part.missing)
     return state

@@ -9,11 +9,13 @@ from tests.unit.lane.world import LANE, P0, P1, Hold, World, append_batch, batch
 
 from holdfast.errors import Fenced
 from holdfast.identifiers import PartitionId
+from holdfast.lane.entry import HEADER_BYTES
 from holdfast.lane.recovery import recover
 from holdfast.lane.spool.memory_disk import MemoryDisk
 from holdfast.lane.spool.queue import SpoolSettings
-from holdfast.log.data_lane import DataLane
-from holdfast.log.facts import LogStartMoved
+from holdfast.lane.spool.spool import spools_on
+from holdfast.log.data_lane import RESERVED_OFFSETS, DataLane
+from holdfast.log.facts import CeilingReserved, LogStartMoved
 from holdfast.log.memory import ReadCache, Tail
 from holdfast.log.partition import PartitionLog
 from holdfast.log.reader import LogReader
@@ -75,9 +77,19 @@ async def in_the_store(world: World, partition: PartitionId = P0) -> list[bytes 
     return await values(reader, recovered.state.log_of(partition))
 
 
-async def owner(world: World, spool: SpoolSettings = NEVER_FLUSHED) -> tuple[DataLane, MemoryDisk]:
-    disk = MemoryDisk(environment=world.environment())
-    return await world.own(disk=disk, spool_settings=spool), disk
+async def owner(
+    world: World, spool: SpoolSettings = NEVER_FLUSHED, disk: MemoryDisk | None = None
+) -> tuple[DataLane, MemoryDisk]:
+    """An owner whose disk is ready, and whose ceilings are reserved."""
+    disk = disk or MemoryDisk(environment=world.environment())
+    lane = await world.own(disk=disk, spool_settings=spool)
+    await asyncio.sleep(0.1)
+    assert lane.appender.takes_to_disk
+    for partition in (P0, P1):
+        claim = lane.claimed_lane.cursor.claim
+        lane.appender.add(CeilingReserved(partition, RESERVED_OFFSETS, claim))
+    await lane.appender.flush()
+    return lane, disk
 
 
 def test_an_ack_from_disk_needs_no_put_and_the_record_can_be_read_at_once():
@@ -116,7 +128,8 @@ def test_what_is_on_disk_can_be_read_while_it_is_flushed_and_after():
         await lane.appender.flush_spool()
         assert await in_the_store(world) == [b"one", b"two"]
         await asyncio.sleep(1)
-        assert disk.files == {}
+        (left,) = (await spools_on(disk)).values()
+        assert len(left) == 1 and len(disk.files[left[0]]) == HEADER_BYTES
 
     simulate(test)
 

@@ -97,6 +97,7 @@ class SpoolQueue(Generic[F]):
         self._open: SpooledGroup[F] | None = None
         self._wake = asyncio.Event()
         self._failed_at = float("-inf")
+        self._is_open = False
         self._ended: HoldfastError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._parts: dict[SpooledGroup[F], list[str]] = {}
@@ -108,7 +109,7 @@ class SpoolQueue(Generic[F]):
     def is_usable(self) -> bool:
         """Whether more facts may come this way; else they go to the store at once."""
         rested = self._environment.monotonic() - self._failed_at >= RETRY_S
-        return self._ended is None and (self.failure is None or rested)
+        return self._is_open and self._ended is None and (self.failure is None or rested)
 
     @property
     def is_empty(self) -> bool:
@@ -196,6 +197,13 @@ class SpoolQueue(Generic[F]):
 
     async def _run(self) -> None:
         """Write one frame after the other."""
+        while not self._is_open:
+            try:
+                await self._spool.open()
+                self._is_open = True
+            except DiskFailed as error:
+                self.failure, self._failed_at = error, self._environment.monotonic()
+                await asyncio.sleep(RETRY_S)
         while self._ended is None:
             await self._wake.wait()
             group = self._next_unwritten()

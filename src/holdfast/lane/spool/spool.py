@@ -2,9 +2,11 @@
 
 Owns the names of the files and the order of the frames. A part that a write failed in is never
 written to again: the next part goes on from the last frame that is durable. Must never delete a
-part with a frame that is not in the store.
+part with a frame that is not in the store, nor the last part: that a spool is empty must be told
+from a disk that is not the one it was.
 """
 
+import asyncio
 import dataclasses
 import re
 from collections.abc import Sequence
@@ -19,7 +21,7 @@ NAME = re.compile(r"(\d+)-(\d{20})-([0-9a-f]{32})-(\d{8})\.spool")
 
 
 class Spool:
-    """What the owner of a lane writes; one write at a time."""
+    """What the owner of a lane writes."""
 
     def __init__(self, disk: Disk, spool: SpoolId) -> None:
         self.spool = spool
@@ -29,11 +31,20 @@ class Spool:
         self._last: EntryHeader | None = None
         self._part = 0
         self._parts: dict[str, int] = {}
+        self._writing = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Put the spool on the disk, with nothing in it."""
+        await self.write(b"", (), written_ms=0)
 
     async def write(
         self, facts: bytes, payload: Sequence[Buffer], *, written_ms: int
     ) -> EntryHeader:
         """Make a frame durable; raises DiskFailed, and then the frame counts as never written."""
+        async with self._writing:
+            return await self._write(facts, payload, written_ms)
+
+    async def _write(self, facts: bytes, payload: Sequence[Buffer], written_ms: int) -> EntryHeader:
         last = self._last
         entry = seal(
             kind=EntryKind.DATA,
@@ -69,6 +80,8 @@ class Spool:
     async def drop(self, parts: Sequence[str]) -> None:
         """All frames of these parts are in the store."""
         try:
+            if part_name(self.spool, self._part) not in self._parts:
+                await self.open()
             await self._disk.delete(parts)
         except DiskFailed:
             return  # they are told from later ones by their offsets, and go with the next drop

@@ -1,0 +1,165 @@
+"""After a crash: what was acknowledged from a disk comes back from that disk, or is waited for."""
+
+import asyncio
+import random
+
+import pytest
+from tests.unit.lane.world import P0, P1, World, simulate
+from tests.unit.log.test_disk_acks import NEVER_FLUSHED, acked, add, in_the_store, owner, values
+
+from holdfast.identifiers import PartitionId
+from holdfast.lane.spool.memory_disk import MemoryDisk
+from holdfast.lane.spool.spool import spools_on
+from holdfast.log.data_lane import DataLane
+from holdfast.log.spool_replay import replay_spools
+
+
+async def successor(world: World, disk: MemoryDisk | None) -> DataLane:
+    lane = await world.own(broker=2, disk=disk, spool_settings=NEVER_FLUSHED)
+    await asyncio.sleep(0.1)
+    return lane
+
+
+def test_what_was_acknowledged_from_a_disk_is_taken_in_from_that_disk():
+    async def test(world: World) -> None:
+        first, disk = await owner(world)
+        for number in range(5):
+            add(first, b"%d" % number)
+            add(first, b"other %d" % number, P1)
+        await acked(first)
+        second = await successor(world, disk)
+        assert set(second.awaited) == {P0, P1}
+        replayed = await replay_spools(second, disk)
+        assert replayed.record_batches == 10 and replayed.problems == []
+        assert second.awaited == {}
+        assert await values(second.reader, second.log_of(P0)) == [b"0", b"1", b"2", b"3", b"4"]
+        assert await in_the_store(world, P1) == [b"other %d" % number for number in range(5)]
+        assert {spool.claim for spool in await spools_on(disk)} == {
+            second.claimed_lane.cursor.claim
+        }
+
+    simulate(test)
+
+
+def test_records_keep_the_leader_epoch_under_which_they_were_acknowledged():
+    async def test(world: World) -> None:
+        first, disk = await owner(world)
+        add(first, b"one", to_disk=False)
+        add(first, b"two")
+        await acked(first)
+        add(first, b"three")
+        await acked(first)
+        before = first.leader_epoch
+        second = await successor(world, disk)
+        await replay_spools(second, disk)
+        add(second, b"four", to_disk=False)
+        await acked(second)
+        log = second.log_of(P0)
+        assert [tuple(epoch) for epoch in log.epochs] == [(before, 0), (before + 1, 3)]
+        assert log.end_of_epoch(before).start_offset == 3
+        assert await in_the_store(world) == [b"one", b"two", b"three", b"four"]
+
+    simulate(test)
+
+
+def test_an_owner_without_the_disk_waits_and_one_with_it_goes_on():
+    async def test(world: World) -> None:
+        first, disk = await owner(world)
+        add(first, b"one")
+        await acked(first)
+        other_disk = MemoryDisk(environment=world.environment())
+        second = await successor(world, other_disk)
+        await replay_spools(second, other_disk)
+        assert set(second.awaited) == {P0, P1}
+        add(second, b"elsewhere", PartitionId(P0.topic_id, 2))
+        await acked(second)
+        await second.close(release=True)
+        third = await successor(world, disk)
+        await replay_spools(third, disk)
+        assert third.awaited == {}
+        assert await values(third.reader, third.log_of(P0)) == [b"one"]
+
+    simulate(test)
+
+
+def test_after_a_clean_release_nobody_waits_for_a_disk():
+    async def test(world: World) -> None:
+        first, _ = await owner(world)
+        add(first, b"one")
+        await acked(first)
+        await first.close(release=True)
+        second = await successor(world, None)
+        assert second.awaited == {}
+        assert await values(second.reader, second.log_of(P0)) == [b"one"]
+
+    simulate(test)
+
+
+def test_a_spool_that_is_empty_is_told_from_a_disk_that_is_another():
+    async def test(world: World) -> None:
+        first, disk = await owner(world)
+        add(first, b"one")
+        await acked(first)
+        await first.appender.flush_spool()
+        await asyncio.sleep(1)
+        second = await successor(world, disk)
+        assert set(second.awaited) == {P0, P1}
+        await replay_spools(second, disk)
+        assert second.awaited == {}
+        assert await values(second.reader, second.log_of(P0)) == [b"one"]
+
+    simulate(test)
+
+
+def test_the_first_batch_of_a_partition_goes_to_the_store_with_its_ceiling():
+    async def test(world: World) -> None:
+        disk = MemoryDisk(environment=world.environment())
+        lane = await successor(world, disk)
+        add(lane, b"one")
+        await acked(lane)
+        assert await in_the_store(world) == [b"one"]
+        puts = [call for call in world.store.calls if call[0] == "create"]
+        add(lane, b"two")
+        await acked(lane)
+        assert [call for call in world.store.calls if call[0] == "create"] == puts
+        assert await in_the_store(world) == [b"one"]
+
+    simulate(test)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_was_acknowledged_survives_any_number_of_crashes(seed: int):
+    chance = random.Random(seed)
+
+    async def test(world: World) -> None:
+        disk = MemoryDisk(environment=world.environment())
+        told: dict[PartitionId, list[bytes]] = {P0: [], P1: []}
+        for life in range(4):
+            lane = await successor(world, disk)
+            await replay_spools(lane, disk)
+            assert lane.awaited == {}
+            for partition, expected in told.items():
+                found = await values(lane.reader, lane.log_of(partition))
+                assert found[: len(expected)] == expected, (life, partition)
+                # What was not acknowledged may have come through all the same, in its order.
+                told[partition] = [value for value in found if value is not None]
+            for number in range(chance.randrange(1, 25)):
+                partition = chance.choice((P0, P1))
+                add(lane, b"%d.%d" % (life, number), partition, to_disk=chance.random() < 0.8)
+                disk.bytes_max = 1 if chance.random() < 0.05 else None
+                if chance.random() < 0.5:
+                    await asyncio.sleep(chance.random() * 0.01)
+                if chance.random() < 0.1:
+                    await lane.appender.flush_spool()
+                if chance.random() < 0.1:
+                    await lane.snapshot_now()
+            for partition in told:
+                told[partition] = await visible(lane, partition)
+            disk.bytes_max = None
+
+    simulate(test, seed=seed)
+
+
+async def visible(lane: DataLane, partition: PartitionId) -> list[bytes]:
+    found = await values(lane.reader, lane.log_of(partition))
+    return [value for value in found if value is not None]
