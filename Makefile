@@ -8,10 +8,10 @@ KILLS ?= 200
 SPARK_KILLS ?= 100
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help install demo test check sim chaos chaos-spark bench bench-spark peers lock clean
+.PHONY: help install demo test check sim chaos chaos-spark bench bench-spark bench-coordinators peers lock clean
 
 help: ## what there is
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 install: $(STAMP) ## .venv with the locked dependencies
 
@@ -55,6 +55,9 @@ bench: $(STAMP) ## against Apache Kafka on this machine, in the same run
 
 bench-spark: $(STAMP) ## the pipeline against Spark's own Kafka source, its dedup, and Kafka Streams
 	$(BIN)/python -m benchmarks.pipeline
+
+bench-coordinators: $(STAMP) ## groups and transactions against Apache Kafka, in the same run
+	$(BIN)/python -m benchmarks.coordinators
 
 peers: $(STAMP) ## fetch Apache Kafka's jars (needs Java 17 and Maven)
 	$(BIN)/python -m tests.peers.kafka fetch
