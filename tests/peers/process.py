@@ -3,6 +3,7 @@
 It knows nothing of Kafka beyond the smallest question a broker answers (ApiVersions).
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -136,8 +137,9 @@ class Process:
 def _family(pid: int) -> list[int]:
     members = [pid]
     for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            members.extend(_family(int(child)))
+        with contextlib.suppress(FileNotFoundError):  # threads end at any time
+            for child in (task / "children").read_text().split():
+                members.extend(_family(int(child)))
     return members
 
 
