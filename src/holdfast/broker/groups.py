@@ -16,7 +16,9 @@ from holdfast.errors import Fenced, HoldfastError
 from holdfast.groups.coordinator import GroupCoordinator
 from holdfast.groups.deadlines import NEVER
 from holdfast.groups.facts import GroupFact
-from holdfast.groups.outbox import GroupRules, Token
+from holdfast.groups.outbox import Token
+from holdfast.groups.rules import GroupRules
+from holdfast.groups.topics import Topics
 from holdfast.identifiers import LaneId
 from holdfast.log.data_lane import DataLane
 from holdfast.protocol.api import ErrorCode
@@ -50,7 +52,13 @@ class _Waiting(NamedTuple):
 class LaneGroups:
     """The coordinator of a lane's groups, at work."""
 
-    def __init__(self, lane: DataLane, environment: Environment, rules: GroupRules) -> None:
+    def __init__(
+        self,
+        lane: DataLane,
+        environment: Environment,
+        rules: GroupRules,
+        topics: Callable[[], Topics],
+    ) -> None:
         self._lane = lane
         self._environment = environment
         self._tokens: Iterator[int] = itertools.count()
@@ -65,6 +73,7 @@ class LaneGroups:
             rules,
             now=environment.monotonic(),
             now_ms=environment.now_ms,
+            topics=topics,
             new_member_suffix=lambda: str(environment.new_uuid()),
         )
         lane.when_fenced(self.end)

@@ -14,6 +14,7 @@ from holdfast.groups.facts import (
     ConsumerMember,
     ConsumerMemberLeft,
     ConsumerMemberSubscribed,
+    GroupUpgraded,
     MemberReconciled,
     OwnedPartitions,
     StaticConsumerReplaced,
@@ -37,6 +38,7 @@ ConsumerFact = (
     | ConsumerGroupEpochMoved
     | TargetAssigned
     | MemberReconciled
+    | GroupUpgraded
 )
 
 
@@ -70,6 +72,13 @@ class ConsumerState:
         """Which member id a group.instance.id has now."""
         return self._instances.get(instance_id)
 
+    def classic_members(self) -> list[ConsumerMember]:
+        return [member for member in self.members.values() if member.classic is not None]
+
+    def is_left_to_classic_members(self) -> bool:
+        """Nobody here speaks the new protocol any more."""
+        return bool(self.members) and len(self.classic_members()) == len(self.members)
+
     def chosen_assignor(self) -> str:
         """What most members ask for; the first of those that are asked for equally."""
         votes = Counter(m.assignor for m in self.members.values() if m.assignor is not None)
@@ -94,6 +103,19 @@ class ConsumerState:
             case MemberReconciled():
                 if fact.member_id in self.members:
                     self._stand(fact.member_id, _standing(fact))
+            case GroupUpgraded():
+                self._begin(fact)
+
+    def _begin(self, fact: GroupUpgraded) -> None:
+        """What the members of the last generation have is also what they are to have, for now."""
+        self.group_epoch = self.assignment_epoch = fact.group_epoch
+        for item in fact.members:
+            assigned, pending = flat(item.assigned), flat(item.pending_revocation)
+            state = MemberState.UNREVOKED_PARTITIONS if pending else MemberState.STABLE
+            epoch, member_id = item.member_epoch, item.member.member_id
+            self._put(item.member)
+            self.targets[member_id] = assigned
+            self._stand(member_id, Standing(epoch, epoch, state, assigned, pending))
 
     def _put(self, member: ConsumerMember) -> None:
         before = self.members.get(member.member_id)
