@@ -1,4 +1,4 @@
-"""Classic members of a consumer group: what they ask, what they are told, and when they are late."""
+"""Classic members of a consumer group: what they ask and are told, and when they are late."""
 
 import pytest
 from tests.unit.groups.classics import ALL, Classic, all_beat, classic_group, owned, run
