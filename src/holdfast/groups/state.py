@@ -25,6 +25,7 @@ from holdfast.groups.facts import (
     TransactionalOffsetsEnded,
 )
 from holdfast.identifiers import PartitionId
+from holdfast.lane.unsettled import Unsettled
 from holdfast.protocol.consumer_protocol import PROTOCOL_TYPE, TopicPartition, assigned_partitions
 
 
@@ -180,12 +181,11 @@ class GroupsState:
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
-        self._unpublished: dict[str, int] = {}
-        """How many facts about a group are decided and not durable, also about one deleted."""
+        self._unsettled = Unsettled()
 
     def is_settled(self, group_id: str) -> bool:
         """Whether all that was decided about a group is durable."""
-        return group_id not in self._unpublished
+        return group_id not in self._unsettled
 
     def mentions(self, partition: PartitionId) -> bool:
         """Whether a group has a committed offset in a partition, or will have."""
@@ -198,7 +198,7 @@ class GroupsState:
         return group
 
     def apply(self, fact: GroupFact) -> None:
-        self._unpublished[fact.group_id] = self._unpublished.get(fact.group_id, 0) + 1
+        self._unsettled.decided(fact.group_id)
         if isinstance(fact, GroupDeleted):
             self.groups.pop(fact.group_id, None)
             return
@@ -232,11 +232,7 @@ class GroupsState:
 
     def publish(self, fact: GroupFact) -> None:
         """The object of the fact is durable."""
-        left = self._unpublished.get(fact.group_id, 1) - 1
-        if left:
-            self._unpublished[fact.group_id] = left
-        else:
-            self._unpublished.pop(fact.group_id, None)
+        self._unsettled.published(fact.group_id)
 
 
 class _StoredPending(msgspec.Struct, array_like=True):
