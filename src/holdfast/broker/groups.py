@@ -23,6 +23,8 @@ from holdfast.identifiers import LaneId
 from holdfast.log.data_lane import DataLane
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.message import Message
+from holdfast.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from holdfast.protocol.messages.sync_group import SyncGroupResponse
 
 MessageT = TypeVar("MessageT", bound=Message)
 TIMER_SECONDS_MAX = 3_600.0
@@ -115,7 +117,8 @@ class LaneGroups:
     def answer(self, token: Token, response: Message) -> None:
         waiting = self._waiting.pop(token)
         barrier = self._barrier(waiting.group_id)
-        if barrier is None and not needs_proof(self._lane, _error_of(response)):
+        is_safe = not needs_proof(self._lane, _error_of(response), gives=_gives(response))
+        if barrier is None and is_safe:
             _resolve(waiting.future, response)
             return
         task = asyncio.get_running_loop().create_task(self._leave(waiting, response, barrier))
@@ -134,7 +137,7 @@ class LaneGroups:
         if error is not None:
             response = waiting.refused(refusal(error))
         told = _error_of(response)
-        proven = await coordinator_error(self._lane, told)
+        proven = await coordinator_error(self._lane, told, gives=_gives(response))
         _resolve(waiting.future, response if proven is told else waiting.refused(proven))
 
     async def settled(self, group_id: str) -> ErrorCode | None:
@@ -174,6 +177,14 @@ class LaneGroups:
 
 def _error_of(response: Message) -> ErrorCode:
     return ErrorCode(getattr(response, "error_code", 0))
+
+
+def _gives(response: Message) -> bool:
+    """Whether a member is told what it owns. A broker that has lost the lane and does not know yet
+    would give back what a newer coordinator has given to another member."""
+    if isinstance(response, ConsumerGroupHeartbeatResponse):
+        return response.assignment is not None
+    return isinstance(response, SyncGroupResponse) and bool(response.assignment)
 
 
 async def _outcome(barrier: asyncio.Future[None]) -> BaseException | None:
