@@ -15,7 +15,7 @@ from holdfast.environment import Environment
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.groups.coordinator import GroupCoordinator
 from holdfast.groups.deadlines import NEVER
-from holdfast.groups.facts import GroupFact
+from holdfast.groups.facts import GenerationFormed, GroupFact, TargetAssigned
 from holdfast.groups.outbox import Token
 from holdfast.groups.rules import GroupRules
 from holdfast.groups.topics import Topics
@@ -29,6 +29,8 @@ from holdfast.protocol.messages.sync_group import SyncGroupResponse
 MessageT = TypeVar("MessageT", bound=Message)
 TIMER_SECONDS_MAX = 3_600.0
 FIRST_DATA_LANE = 1
+CLASSIC = "classic"
+CONSUMER = "consumer"
 
 
 def lane_of(name: str, lanes: int) -> LaneId:
@@ -69,6 +71,8 @@ class LaneGroups:
         self._timer_at = NEVER
         self._leaving: set[asyncio.Task[None]] = set()
         self._has_ended = False
+        self.rebalances = {CLASSIC: 0, CONSUMER: 0}
+        """Generations and target assignments that were made here, by the protocol of the group."""
         self.coordinator = GroupCoordinator(
             lane.state.groups,
             self,
@@ -96,6 +100,10 @@ class LaneGroups:
 
     def decide(self, fact: GroupFact) -> None:
         self._lane.appender.add(fact)
+        if isinstance(fact, GenerationFormed):
+            self.rebalances[CLASSIC] += 1
+        elif isinstance(fact, TargetAssigned):
+            self.rebalances[CONSUMER] += 1
 
     async def ask(
         self,

@@ -30,7 +30,7 @@ from holdfast.transactions.decide import (
     is_overdue,
     verify,
 )
-from holdfast.transactions.facts import TransactionEnded, TransactionFact
+from holdfast.transactions.facts import TransactionEnded, TransactionEnding, TransactionFact
 from holdfast.transactions.state import Marker, Transaction
 
 log = logging.getLogger("holdfast.broker")
@@ -78,6 +78,8 @@ class LaneTransactions:
         self._environment = environment
         self._ending: dict[str, asyncio.Future[None]] = {}
         """Transactions that wait for markers in other lanes, and who waits for them."""
+        self.ended = {"committed": 0, "aborted": 0, "timed_out": 0}
+        """How transactions have ended here."""
         for transaction in list(lane.state.transactions.transactions.values()):
             if transaction.phase.is_ending:
                 self.finish(transaction)
@@ -97,8 +99,11 @@ class LaneTransactions:
             return None
         return refusal(self.lane.appender.failure)
 
-    def decide(self, fact: TransactionFact) -> None:
+    def decide(self, fact: TransactionFact, *, is_overdue: bool = False) -> None:
         self.lane.appender.add(fact)
+        if isinstance(fact, TransactionEnding):
+            result = "committed" if fact.committed else "timed_out" if is_overdue else "aborted"
+            self.ended[result] += 1
 
     def barrier(self, transactional_id: str) -> asyncio.Future[None] | None:
         """Resolves when all that was decided about an id is durable; shared, so never awaited
@@ -280,7 +285,7 @@ class LaneTransactions:
                 return
             decided = abort(transaction, fresh_id=fresh_id, now_ms=self.now_ms())
             if not isinstance(decided, FreshIdNeeded):
-                self.decide(decided.fact)
+                self.decide(decided.fact, is_overdue=True)
                 self.finish(transaction)
                 log.info("transaction_timed_out transactional_id=%s", name)
                 return

@@ -4,7 +4,6 @@ Pure. Owns how facts change it, and who owns each partition. Must never decide a
 """
 
 from collections import Counter
-from collections.abc import Iterator
 
 import msgspec
 
@@ -62,8 +61,8 @@ class ConsumerState:
     def standing(self, member_id: str) -> Standing:
         return self._standings[member_id]
 
-    def standings(self) -> Iterator[Standing]:
-        return iter(self._standings.values())
+    def standings(self) -> list[Standing]:
+        return list(self._standings.values())
 
     def target(self, member_id: str) -> Target:
         return Target(self.assignment_epoch, self.targets[member_id])

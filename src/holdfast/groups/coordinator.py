@@ -62,6 +62,7 @@ class GroupCoordinator:
         self._table = GroupTable(state, outbox, rules, now=now, now_ms=now_ms, topics=topics)
         self.refused_commits: dict[str, int] = {}
         """How many late acks each group has sent, since this coordinator took over."""
+        self.refused_commits_in_all = 0
 
     def classic(self, group_id: str) -> ClassicGroup | None:
         return self._table.classic.get(group_id)
@@ -266,6 +267,7 @@ class GroupCoordinator:
         if judged.refused_as_not_owned:
             before = self.refused_commits.get(group_id, 0)
             self.refused_commits[group_id] = before + judged.refused_as_not_owned
+            self.refused_commits_in_all += judged.refused_as_not_owned
         if judged.accepted:
             self._outbox.decide(
                 OffsetsCommitted(
