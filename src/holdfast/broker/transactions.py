@@ -31,7 +31,7 @@ from holdfast.transactions.decide import (
     verify,
 )
 from holdfast.transactions.facts import TransactionEnded, TransactionEnding, TransactionFact
-from holdfast.transactions.state import Marker, Transaction
+from holdfast.transactions.state import Marker, Phase, Transaction
 
 log = logging.getLogger("holdfast.broker")
 
@@ -271,25 +271,32 @@ class LaneTransactions:
                 return
             now_ms = self.now_ms()
             if is_overdue(transaction, now_ms):
-                await self._abort(transaction.transactional_id)
+                await self.abort_open(transaction.transactional_id)
                 continue
             expired = expire(transaction, self.rules, now_ms)
             if expired is not None:
                 self.decide(expired)
 
-    async def _abort(self, name: str) -> None:
+    async def abort_open(self, name: str, producer_epoch: int | None = None) -> bool:
+        """End a transaction against its producer: because it is open for too long, or, where an
+        epoch is given, because an administrator wants that. Whether that is decided now."""
         fresh_id = None
         for _ in range(2):
             transaction = self.known(name)
-            if transaction is None or not is_overdue(transaction, self.now_ms()):
-                return
+            if transaction is None or transaction.phase is not Phase.ONGOING:
+                return False
+            is_wanted = transaction.producer_epoch == producer_epoch
+            if not is_wanted and not is_overdue(transaction, self.now_ms()):
+                return False
             decided = abort(transaction, fresh_id=fresh_id, now_ms=self.now_ms())
             if not isinstance(decided, FreshIdNeeded):
-                self.decide(decided.fact, is_overdue=True)
+                self.decide(decided.fact, is_overdue=not is_wanted)
                 self.finish(transaction)
-                log.info("transaction_timed_out transactional_id=%s", name)
-                return
+                reason = "aborted_by_administrator" if is_wanted else "timed_out"
+                log.info("transaction_%s transactional_id=%s", reason, name)
+                return True
             fresh_id = await self._participants.new_producer_id()
+        return False
 
 
 def _end_offsets(groups: LaneGroups, group_id: str, marker: Marker) -> None:
