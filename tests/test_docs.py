@@ -10,9 +10,12 @@ import msgspec
 import pytest
 
 from holdfast.broker.dispatch import HANDLERS
+from holdfast.broker.properties import BY_NAME, PROPERTIES
+from holdfast.broker.settings import BrokerSettings
 from holdfast.cli.main import COMMANDS
 from holdfast.cli.serve import command
 from holdfast.cluster.configs import TOPIC_CONFIGS
+from holdfast.identifiers import BrokerId
 from holdfast.landing.facts import Facts
 from holdfast.landing.formats.known import NAMES as FORMATS
 from holdfast.landing.ledger_entry import Entry, OutputFile
@@ -51,6 +54,14 @@ def test_every_serve_option_is_on_its_page():
     assert options
     for option in options:
         assert f"`{option.opts[0]}`" in page, option.opts
+
+
+def test_every_setting_that_can_be_overridden_is_on_its_page_with_its_default_and_no_other():
+    usual = BrokerSettings(broker_id=BrokerId(0), host="", port=0)
+    page = (REFERENCE / "serve.md").read_text()
+    assert first_column(page, "Settings for `--override`") == set(BY_NAME)
+    for item in PROPERTIES:
+        assert f"| `{item.name}` | {item.shown(usual)} | {item.documentation} |" in page
 
 
 def test_every_metric_is_on_its_page_and_no_other():

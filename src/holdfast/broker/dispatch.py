@@ -46,6 +46,7 @@ from holdfast.broker.handlers import (
     produce,
     sync_group,
     txn_offset_commit,
+    write_txn_markers,
 )
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.connection import Reply, Request, ServedApis
@@ -77,6 +78,7 @@ HANDLERS: Mapping[ApiKey, tuple[range, Handler]] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: (range(6), add_partitions_to_txn.handle),
     ApiKey.ADD_OFFSETS_TO_TXN: (range(5), add_offsets_to_txn.handle),
     ApiKey.END_TXN: (range(6), end_txn.handle),
+    ApiKey.WRITE_TXN_MARKERS: (range(1, 3), write_txn_markers.handle),
     ApiKey.TXN_OFFSET_COMMIT: (range(6), txn_offset_commit.handle),
     ApiKey.DESCRIBE_TRANSACTIONS: (range(1), describe_transactions.handle),
     ApiKey.LIST_TRANSACTIONS: (range(3), list_transactions.handle),

@@ -15,16 +15,22 @@ from holdfast.environment import Environment
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.groups.coordinator import GroupCoordinator
 from holdfast.groups.deadlines import NEVER
-from holdfast.groups.facts import GroupFact
-from holdfast.groups.outbox import GroupRules, Token
+from holdfast.groups.facts import GenerationFormed, GroupFact, TargetAssigned
+from holdfast.groups.outbox import Token
+from holdfast.groups.rules import GroupRules
+from holdfast.groups.topics import Topics
 from holdfast.identifiers import LaneId
 from holdfast.log.data_lane import DataLane
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.message import Message
+from holdfast.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from holdfast.protocol.messages.sync_group import SyncGroupResponse
 
 MessageT = TypeVar("MessageT", bound=Message)
 TIMER_SECONDS_MAX = 3_600.0
 FIRST_DATA_LANE = 1
+CLASSIC = "classic"
+CONSUMER = "consumer"
 
 
 def lane_of(name: str, lanes: int) -> LaneId:
@@ -50,7 +56,13 @@ class _Waiting(NamedTuple):
 class LaneGroups:
     """The coordinator of a lane's groups, at work."""
 
-    def __init__(self, lane: DataLane, environment: Environment, rules: GroupRules) -> None:
+    def __init__(
+        self,
+        lane: DataLane,
+        environment: Environment,
+        rules: GroupRules,
+        topics: Callable[[], Topics],
+    ) -> None:
         self._lane = lane
         self._environment = environment
         self._tokens: Iterator[int] = itertools.count()
@@ -59,12 +71,15 @@ class LaneGroups:
         self._timer_at = NEVER
         self._leaving: set[asyncio.Task[None]] = set()
         self._has_ended = False
+        self.rebalances = {CLASSIC: 0, CONSUMER: 0}
+        """Generations and target assignments that were made here, by the protocol of the group."""
         self.coordinator = GroupCoordinator(
             lane.state.groups,
             self,
             rules,
             now=environment.monotonic(),
             now_ms=environment.now_ms,
+            topics=topics,
             new_member_suffix=lambda: str(environment.new_uuid()),
         )
         lane.when_fenced(self.end)
@@ -85,6 +100,10 @@ class LaneGroups:
 
     def decide(self, fact: GroupFact) -> None:
         self._lane.appender.add(fact)
+        if isinstance(fact, GenerationFormed):
+            self.rebalances[CLASSIC] += 1
+        elif isinstance(fact, TargetAssigned):
+            self.rebalances[CONSUMER] += 1
 
     async def ask(
         self,
@@ -106,7 +125,8 @@ class LaneGroups:
     def answer(self, token: Token, response: Message) -> None:
         waiting = self._waiting.pop(token)
         barrier = self._barrier(waiting.group_id)
-        if barrier is None and not needs_proof(self._lane, _error_of(response)):
+        is_safe = not needs_proof(self._lane, _error_of(response), gives=_gives(response))
+        if barrier is None and is_safe:
             _resolve(waiting.future, response)
             return
         task = asyncio.get_running_loop().create_task(self._leave(waiting, response, barrier))
@@ -125,7 +145,7 @@ class LaneGroups:
         if error is not None:
             response = waiting.refused(refusal(error))
         told = _error_of(response)
-        proven = await coordinator_error(self._lane, told)
+        proven = await coordinator_error(self._lane, told, gives=_gives(response))
         _resolve(waiting.future, response if proven is told else waiting.refused(proven))
 
     async def settled(self, group_id: str) -> ErrorCode | None:
@@ -165,6 +185,14 @@ class LaneGroups:
 
 def _error_of(response: Message) -> ErrorCode:
     return ErrorCode(getattr(response, "error_code", 0))
+
+
+def _gives(response: Message) -> bool:
+    """Whether a member is told what it owns. A broker that has lost the lane and does not know yet
+    would give back what a newer coordinator has given to another member."""
+    if isinstance(response, ConsumerGroupHeartbeatResponse):
+        return response.assignment is not None
+    return isinstance(response, SyncGroupResponse) and bool(response.assignment)
 
 
 async def _outcome(barrier: asyncio.Future[None]) -> BaseException | None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.groups.facts import CommittedOffset
-from holdfast.groups.outbox import GroupRules
+from holdfast.groups.rules import GroupRules
 from holdfast.groups.state import Group
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode

@@ -4,7 +4,6 @@ Pure. Owns how facts change it, and who owns each partition. Must never decide a
 """
 
 from collections import Counter
-from collections.abc import Iterator
 
 import msgspec
 
@@ -14,6 +13,7 @@ from holdfast.groups.facts import (
     ConsumerMember,
     ConsumerMemberLeft,
     ConsumerMemberSubscribed,
+    GroupUpgraded,
     MemberReconciled,
     OwnedPartitions,
     StaticConsumerReplaced,
@@ -37,6 +37,7 @@ ConsumerFact = (
     | ConsumerGroupEpochMoved
     | TargetAssigned
     | MemberReconciled
+    | GroupUpgraded
 )
 
 
@@ -60,8 +61,8 @@ class ConsumerState:
     def standing(self, member_id: str) -> Standing:
         return self._standings[member_id]
 
-    def standings(self) -> Iterator[Standing]:
-        return iter(self._standings.values())
+    def standings(self) -> list[Standing]:
+        return list(self._standings.values())
 
     def target(self, member_id: str) -> Target:
         return Target(self.assignment_epoch, self.targets[member_id])
@@ -69,6 +70,13 @@ class ConsumerState:
     def holder(self, instance_id: str) -> str | None:
         """Which member id a group.instance.id has now."""
         return self._instances.get(instance_id)
+
+    def classic_members(self) -> list[ConsumerMember]:
+        return [member for member in self.members.values() if member.classic is not None]
+
+    def is_left_to_classic_members(self) -> bool:
+        """Nobody here speaks the new protocol any more."""
+        return bool(self.members) and len(self.classic_members()) == len(self.members)
 
     def chosen_assignor(self) -> str:
         """What most members ask for; the first of those that are asked for equally."""
@@ -94,6 +102,19 @@ class ConsumerState:
             case MemberReconciled():
                 if fact.member_id in self.members:
                     self._stand(fact.member_id, _standing(fact))
+            case GroupUpgraded():
+                self._begin(fact)
+
+    def _begin(self, fact: GroupUpgraded) -> None:
+        """What the members of the last generation have is also what they are to have, for now."""
+        self.group_epoch = self.assignment_epoch = fact.group_epoch
+        for item in fact.members:
+            assigned, pending = flat(item.assigned), flat(item.pending_revocation)
+            state = MemberState.UNREVOKED_PARTITIONS if pending else MemberState.STABLE
+            epoch, member_id = item.member_epoch, item.member.member_id
+            self._put(item.member)
+            self.targets[member_id] = assigned
+            self._stand(member_id, Standing(epoch, epoch, state, assigned, pending))
 
     def _put(self, member: ConsumerMember) -> None:
         before = self.members.get(member.member_id)

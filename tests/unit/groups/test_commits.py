@@ -1,7 +1,7 @@
 """Who may move a committed offset: the rule of the late ack, and Kafka's own."""
 
 import pytest
-from tests.unit.groups.world import GROUP, TOPIC, TOPIC_ID, World, assignment
+from tests.unit.groups.world import GROUP, TOPIC_ID, World, assignment
 
 from holdfast.groups.commits import NOT_OWNED, Judged
 from holdfast.groups.topics import Topics, TopicShape
@@ -98,7 +98,7 @@ def test_offsets_outlive_the_retention_while_a_member_wants_the_topic(world: Wor
     (a,) = world.stable([assignment(0)])
     world.commit(a, 1, {0: 1})
     world.keep_alive(a, RETENTION_S + 1)
-    world.coordinator.expire_offsets(topics(TOPIC))
+    world.coordinator.expire_offsets()
     assert world.committed(0) == 1
 
 
@@ -106,7 +106,8 @@ def test_offsets_of_topics_that_no_member_wants_go_after_the_retention(world: Wo
     (a,) = world.stable([assignment(0)])
     world.commit(a, 1, {0: 1})
     world.keep_alive(a, RETENTION_S + 1)
-    world.coordinator.expire_offsets(topics("another"))
+    world.topics = topics("another")
+    world.coordinator.expire_offsets()
     assert world.committed(0) is None
     assert world.phase() == "Stable"
 
@@ -117,10 +118,10 @@ def test_the_offsets_of_an_empty_group_are_kept_from_when_it_became_empty(world:
     world.keep_alive(a, RETENTION_S)
     world.leave(a)
     world.wait(RETENTION_S - 1)
-    world.coordinator.expire_offsets(topics(TOPIC))
+    world.coordinator.expire_offsets()
     assert world.committed(0) == 1
     world.wait(1)
-    world.coordinator.expire_offsets(topics(TOPIC))
+    world.coordinator.expire_offsets()
     assert GROUP not in world.state.groups
     assert world.phase() == "Dead"
 

@@ -1,5 +1,7 @@
 """OffsetCommit (8), versions 2 to 10.
 
+A member of the new protocol (KIP-848) must use version 9 or later, as in Kafka.
+
 Deviations: a partition that is assigned to another member of the group now is refused with
 STALE_MEMBER_EPOCH, alone, whatever the member's generation; Kafka accepts it. So a late ack cannot
 move the offset of a partition that its consumer has lost.
@@ -37,7 +39,10 @@ async def handle(
         judged = groups.coordinator.commit(
             request.group_id,
             Committer(
-                request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
+                request.member_id,
+                request.group_instance_id,
+                request.generation_id_or_member_epoch,
+                version=context.api_version,
             ),
             [item for topic in request.topics for item in _asked(broker, topic, by_id=by_id)],
             groups.now(),
