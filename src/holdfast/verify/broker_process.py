@@ -27,7 +27,7 @@ from holdfast.protocol.messages import (
     produce,
 )
 from holdfast.store.interface import Store
-from holdfast.verify.client import FetchedBatches, Refused
+from holdfast.verify.client import FETCH_WAIT_MS, FetchedBatches, Refused
 from holdfast.verify.history import Deleted, Done, Listed, Partition, Produced, Which
 from holdfast.verify.virtual_loop import VirtualLoop
 
@@ -38,7 +38,6 @@ ADMIN_VERSION = 2
 CREATE_TOPICS_VERSION = 7
 DELETE_TOPICS_VERSION = 5
 FETCH_BYTES_MAX = 400
-FETCH_WAIT_MS = 300
 REQUEST_TIMEOUT_MS = 3_000
 TIMESTAMPS = {Which.LATEST: -1, Which.EARLIEST: -2}
 
@@ -170,14 +169,18 @@ class BrokerProcess:
         return _refusal(told.error_code) or Produced(told.base_offset, told.log_start_offset)
 
     async def fetch(
-        self, partition: Partition, offset: int, isolation: int = 0
+        self,
+        partition: Partition,
+        offset: int,
+        isolation: int = 0,
+        wait_ms: int = FETCH_WAIT_MS,
     ) -> FetchedBatches | Refused:
         topic, number = _split(partition)
         wanted = fetch.FetchPartition(
             partition=number, fetch_offset=offset, partition_max_bytes=FETCH_BYTES_MAX
         )
         request = fetch.FetchRequest(
-            max_wait_ms=FETCH_WAIT_MS,
+            max_wait_ms=wait_ms,
             min_bytes=1,
             max_bytes=FETCH_BYTES_MAX,
             isolation_level=isolation,

@@ -50,6 +50,7 @@ DEFINITE_ERRORS = frozenset(
 UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 CALL_TIMEOUT_S = 4.0
+FETCH_WAIT_MS = 300
 
 
 class Refused(NamedTuple):
@@ -78,7 +79,11 @@ class BrokerPort(Protocol):
     async def produce(self, partition: Partition, batch: bytes) -> Produced | Refused: ...
 
     async def fetch(
-        self, partition: Partition, offset: int, isolation: int = 0
+        self,
+        partition: Partition,
+        offset: int,
+        isolation: int = 0,
+        wait_ms: int = FETCH_WAIT_MS,
     ) -> FetchedBatches | Refused: ...
 
     async def list_offsets(

@@ -14,7 +14,7 @@ from holdfast.verify.classic_member import ClassicMember
 from holdfast.verify.client import Clients
 from holdfast.verify.consumer_member import ConsumerMember
 from holdfast.verify.history import READ_COMMITTED, MarkerKind
-from holdfast.verify.member import fetch_offsets
+from holdfast.verify.member import OffsetsPoller, fetch_offsets
 from holdfast.verify.streams import Worker
 from holdfast.verify.transactional import Transactional, finish_transactions
 from holdfast.verify.vocabulary import OffsetsTold, Partition
@@ -29,6 +29,8 @@ RULES = GroupRules(
 TIMEOUTS_MS = (800, 2_500, 900_000)
 FEEDER_IDS = 1_000_000
 """Producer ids that the simulation makes up; brokers give out others, from 0 on."""
+
+GROUP = "group"
 
 Tasks = list[asyncio.Task[None]]
 Draw = Callable[[], float]
@@ -70,15 +72,17 @@ def start_clients(
     finite: Tasks = []
     endless: Tasks = []
     for number, partition in enumerate(ground.partitions):
-        for isolation in (0, READ_COMMITTED):
+        for isolation in (READ_COMMITTED, 0) if draw() < 0.3 else (READ_COMMITTED,):
             reader = Consumer(clients, f"reader-{number}.{isolation}", isolation)
-            endless.append(loop.create_task(reader.run(partition, 2.5)))
+            endless.append(loop.create_task(reader.run(partition, 2.0)))
     start: dict[Workload, Callable[..., None]] = {
         Workload.GROUPS: _start_groups,
         Workload.TRANSACTIONS: _start_transactions,
         Workload.STREAMS: _start_streams,
     }
     start[workload](clients, draw, ground, finite, endless)
+    poller = OffsetsPoller(clients, "poller")
+    endless.append(loop.create_task(poller.watch(GROUP, ground.partitions, 0.8)))
     return finite, endless
 
 
@@ -108,11 +112,11 @@ def _start_groups(
         name = f"member-{number}"
         if is_classic:
             options["is_cooperative"] = is_cooperative
-            member = ClassicMember(clients, name, "readers", ground.inputs, **options)
+            member = ClassicMember(clients, name, GROUP, ground.inputs, **options)
         else:
             topics = sorted({p.rpartition("/")[0] for p in ground.inputs})
-            member = ConsumerMember(clients, name, "readers", topics, **options)
-        endless.append(clients.loop.create_task(member.take_part(0.7)))
+            member = ConsumerMember(clients, name, GROUP, topics, **options)
+        endless.append(clients.loop.create_task(member.take_part(0.6)))
 
 
 def _start_transactions(
@@ -129,10 +133,8 @@ def _start_transactions(
                 is_new=is_new,
                 timeout_ms=timeout_ms,
             )
-            run = producer.transact(ground.partitions, 3 + int(draw() * 5), 1.5, "ledger")
+            run = producer.transact(ground.partitions, 3 + int(draw() * 5), 1.5, GROUP)
             finite.append(clients.loop.create_task(run))
-    if draw() < 0.3:
-        clients.groups.add("ledger")
     for number, partition in enumerate(ground.outputs):
         if draw() < 0.3:
             deleter = Deleter(clients, f"deleter-{number}")
@@ -148,14 +150,14 @@ def _start_streams(
         worker = Worker(
             clients,
             f"worker-{number}",
-            "workers",
+            GROUP,
             ground.inputs,
             ground.outputs,
             is_cooperative=is_cooperative,
             is_new=draw() < 0.7,
             timeout_ms=TIMEOUTS_MS[int(draw() * len(TIMEOUTS_MS))],
         )
-        endless.append(clients.loop.create_task(worker.take_part(0.7)))
+        endless.append(clients.loop.create_task(worker.take_part(0.6)))
 
 
 async def finish(clients: Clients, ground: Ground, broker: str) -> None:

@@ -23,6 +23,8 @@ from holdfast.verify.workload import Consumer
 
 COMMIT_VERSION = 9
 FETCH_VERSION = 9
+WAIT_MS = 20
+"""Of a fetch: a member has other things to do."""
 LOSES_MEMBERSHIP = frozenset(("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH"))
 
 
@@ -33,6 +35,7 @@ class Member(Consumer):
         self, clients: Clients, name: str, group: str, *, instance: str | None, is_late: bool
     ) -> None:
         super().__init__(clients, name)
+        self.wait_ms = WAIT_MS
         self.group = group
         self.instance = instance
         self.is_late = is_late
@@ -74,7 +77,7 @@ class Member(Consumer):
             reading = await self.read(partition, self.positions[partition])
             if partition in self.positions:
                 self.positions[partition] = reading.next_offset
-        if self.positions and self.chance(0.5):
+        if self.positions and self.chance(0.7):
             await self.commit(self.positions)
         if self.lost and self.chance(0.5):
             await self.commit(self.lost)
@@ -132,6 +135,20 @@ class Member(Consumer):
         """What a refusal says of the member itself; each protocol knows more."""
         if isinstance(answer, Refused) and answer.error == "FENCED_INSTANCE_ID":
             self.is_gone = True
+
+
+class OffsetsPoller(Consumer):
+    """Asks all brokers in turn what a group has committed."""
+
+    async def watch(self, group: str, partitions: list[Partition], pause_s: float) -> None:
+        self.clients.groups.add(group)
+        while not self.clients.is_over:
+            if self.clients.chance.random() < 0.3:
+                self.forget(group)
+            call, answer = await fetch_offsets(self, group, partitions)
+            if isinstance(answer, OffsetsTold):
+                self.ok(call, answer)
+            await self.pause(0.0, pause_s)
 
 
 async def fetch_offsets(

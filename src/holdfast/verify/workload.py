@@ -10,6 +10,7 @@ import functools
 from holdfast.records.record import encode_batch
 from holdfast.verify.client import (
     DEFINITE_ERRORS,
+    FETCH_WAIT_MS,
     OUT_OF_ORDER,
     UNKNOWN_TOPIC,
     Client,
@@ -161,6 +162,7 @@ class Consumer(Client):
     def __init__(self, clients: Clients, name: str, isolation: int = 0) -> None:
         super().__init__(clients, name)
         self.isolation = isolation
+        self.wait_ms = FETCH_WAIT_MS
 
     async def run(self, partition: Partition, pause_s: float) -> None:
         position = 0
@@ -190,7 +192,7 @@ class Consumer(Client):
             partition,
             broker,
             Fetch(partition, position, self.isolation),
-            lambda: port.fetch(partition, position, self.isolation),
+            lambda: port.fetch(partition, position, self.isolation, self.wait_ms),
         )
         match answer:
             case FetchedBatches():
