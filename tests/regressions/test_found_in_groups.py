@@ -2,10 +2,13 @@
 
 import asyncio
 
+from tests.seeds.test_001_late_acks import Member, rebalance, two_members
 from tests.seeds.wire import Cluster, ask
 from tests.unit.broker.cluster import VALID_MS, pass_time, simulate, topic
+from tests.unit.groups.world import assignment
 
 from holdfast.broker.broker import Broker
+from holdfast.groups.commits import NOT_OWNED
 from holdfast.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -63,3 +66,36 @@ def test_a_committed_offset_is_told_only_when_it_is_durable():
         assert await committed(broker) == (0, 9)
 
     simulate(test)
+
+
+def test_a_commit_is_refused_only_once_the_assignment_that_forbids_it_is_durable():
+    """Seed 18 of groups: the partition was given to another member, and that was not durable."""
+
+    async def test(world: Cluster) -> None:
+        _, a, b = await two_members(world)
+        await rebalance((a, assignment(0, topic="t")), (b, assignment()))
+        await joined_again(a, b)
+        put = asyncio.Event()
+
+        async def hold(operation: str, key: str) -> None:
+            if operation == "create":
+                await put.wait()
+
+        world.store.before.append(hold)
+        given = {a.member_id: assignment(), b.member_id: assignment(0, topic="t")}
+        synced = asyncio.gather(a.sync(given), b.sync(given))
+        await pass_time(0.1)
+        late = asyncio.ensure_future(a.commit(7))
+        await pass_time(0.1)
+        assert not late.done()
+        put.set()
+        assert await late == NOT_OWNED
+        await synced
+
+    simulate(test)
+
+
+async def joined_again(leader: Member, other: Member) -> None:
+    joining = asyncio.ensure_future(leader.join())
+    await pass_time(0.01)
+    await asyncio.gather(joining, other.join())

@@ -71,7 +71,7 @@ class Worker(ClassicMember):
             await producer.maybe_stall()
             after = {p: reading.next_offset for p, reading in found.items()}
             is_sent = await producer.commit(Offsets(self.group, after, *identity))
-        await producer.maybe_stall()
+        await producer.maybe_stall(0.2)
         if self.chance(0.04):  # it dies here, and leaves its transaction open
             self.forget_all()
             return

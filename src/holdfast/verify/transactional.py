@@ -106,9 +106,9 @@ class Transactional(Consumer):
         await self.maybe_stall()
         await self.end(committed=is_sent and chance.random() < 0.75)
 
-    async def maybe_stall(self) -> None:
+    async def maybe_stall(self, share: float = 0.06) -> None:
         """Now and then stand still, for longer than a timeout, or until another has the id."""
-        if self.clients.chance.random() < 0.06:
+        if self.clients.chance.random() < share:
             await self.pause(0.5, 4.0)
 
     async def init(self, *, to_the_end: bool = False) -> bool:
@@ -325,6 +325,8 @@ class Transactional(Consumer):
             answer = await self._ask(operation, request(), version, understand)
             if answer is not None and not isinstance(answer, Refused):
                 return True
+            if isinstance(operation, EndTransaction) and self.clients.chance.random() < 0.4:
+                return False  # the process dies here, and never knows how it ended
             if isinstance(answer, Refused) and answer.error in FENCED:
                 self.is_fenced = True
                 return False
@@ -367,14 +369,22 @@ def refusal(code: int) -> Refused | None:
 
 
 def taken(response: Any) -> OffsetsTaken | Refused:
-    """Which partitions of a commit were taken; a refusal where none was."""
+    """Which partitions of a commit were taken, and which not; an error of all is a refusal.
+
+    What a stale member epoch is told looks like the refusal of all its partitions.
+    """
     answers = [
         (f"{topic.name}/{part.partition_index}", part.error_code)
         for topic in response.topics
         for part in topic.partitions
     ]
-    accepted = tuple(partition for partition, error in answers if not error)
-    return OffsetsTaken(accepted) if accepted else Refused(ErrorCode(answers[0][1]).name)
+    others = [error for _, error in answers if error and error != ErrorCode.STALE_MEMBER_EPOCH]
+    if others:
+        return Refused(ErrorCode(others[0]).name)
+    return OffsetsTaken(
+        tuple(partition for partition, error in answers if not error),
+        tuple(partition for partition, error in answers if error),
+    )
 
 
 async def finish_transactions(clients: Clients) -> bool:

@@ -63,9 +63,10 @@ class CommitOffsets(Fact, frozen=True):
 
 
 class OffsetsTaken(Fact, frozen=True):
-    """Of which partitions the offset was moved; the others were refused."""
+    """Of which partitions the offset was moved, and which are said to be another member's."""
 
     partitions: tuple[Partition, ...]
+    not_owned: tuple[Partition, ...] = ()
 
 
 class FetchOffsets(Fact, frozen=True):

@@ -57,6 +57,7 @@ CHECKERS: Sequence[Checker] = (
     watermarks.stable_back,
     watermarks.stable_stuck,
     groups.not_owner_commit,
+    groups.owner_refused,
     groups.ownership_overlap,
     groups.assignment_not_durable,
     offsets.commit_not_durable,

@@ -3,6 +3,8 @@
 Pure. One function for each anomaly.
 """
 
+from typing import TypeVar
+
 from holdfast.verify.checkers.decided import Owners, decisions
 from holdfast.verify.checkers.knowledge import FOR_EVER, Knowledge
 from holdfast.verify.checkers.violation import Kind, Violation
@@ -18,9 +20,12 @@ from holdfast.verify.vocabulary import (
     MemberOwns,
     MemberRenamed,
     OffsetsLanded,
+    OffsetsTaken,
     Partition,
     SyncGroup,
 )
+
+T = TypeVar("T")
 
 
 def not_owner_commit(knowledge: Knowledge) -> list[Violation]:
@@ -51,6 +56,54 @@ def not_owner_commit(knowledge: Knowledge) -> list[Violation]:
                     )
                 )
     return found
+
+
+def owner_refused(knowledge: Knowledge) -> list[Violation]:
+    """A commit that was refused for an owner of the partition who was none all that time.
+
+    In a consumer group the same answer is given to an old member epoch: those are not judged.
+    """
+    refused = [
+        (call, call.operation, call.result.not_owned)
+        for call in knowledge.history.calls
+        if isinstance(call.operation, CommitOffsets)
+        and isinstance(call.result, OffsetsTaken)
+        and call.result.not_owned
+    ]
+    watched = sorted({(asked.group, p) for _, asked, partitions in refused for p in partitions})
+    owners = Owners()
+    epochs: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    held: dict[tuple[str, Partition], list[tuple[int, list[str]]]] = {}
+    for event, decision in decisions(knowledge.history) if refused else ():
+        owners.apply(decision)
+        if isinstance(decision, MemberOwns):
+            key = (decision.group, decision.member)
+            epochs.setdefault(key, []).append((event, decision.epoch))
+        for group, partition in watched:
+            held.setdefault((group, partition), []).append((event, owners.of(group, partition)))
+    found: list[Violation] = []
+    for call, asked, partitions in refused:
+        stood = _meanwhile(epochs.get((asked.group, asked.member), []), call)
+        if any(epoch != asked.generation for epoch in stood):
+            continue
+        for partition in partitions:
+            holders = _meanwhile(held.get((asked.group, partition), []), call)
+            if not any(member != asked.member for who in holders for member in who):
+                found.append(
+                    Violation(
+                        Kind.OWNER_REFUSED,
+                        f"{asked.group}: {call.broker} refused {asked.member!r} its commit of "
+                        f"{partition}, which no other member owned",
+                        (call.invoked, call.completed),
+                    )
+                )
+    return found
+
+
+def _meanwhile(changes: list[tuple[int, T]], call: Call) -> list[T]:
+    """What held at some time of a call."""
+    before = [what for event, what in changes if event < call.invoked][-1:]
+    return before + [what for event, what in changes if call.invoked <= event <= call.completed]
 
 
 def ownership_overlap(knowledge: Knowledge) -> list[Violation]:

@@ -31,6 +31,7 @@ class Kind(enum.Enum):
     CLAIM_BACK = "claim went back"
     CHAIN_BROKEN = "hash chain broken"
     NOT_OWNER_COMMIT = "commit by a member that does not own the partition"
+    OWNER_REFUSED = "commit refused though nobody else owns the partition"
     OWNERSHIP_OVERLAP = "one partition, two owners"
     ASSIGNMENT_NOT_DURABLE = "assignment told before it was durable"
     COMMIT_NOT_DURABLE = "commit acked before it was durable"
