@@ -70,6 +70,7 @@ class Outcome:
     """What one seed showed."""
 
     seed: int
+    workload: Workload
     history: History
     violations: list[Violation]
     void: str | None
@@ -164,6 +165,7 @@ class Simulation:
         violations = check(history) if not self.liveness or history.cold else []
         return Outcome(
             seed=self.seed,
+            workload=self.workload,
             history=history,
             violations=violations,
             void=void_reason(history),
