@@ -155,6 +155,14 @@ class LaneGroups:
         error = await _outcome(barrier) if barrier is not None else None
         return refusal(error) if error is not None else None
 
+    async def vouched(self, group_id: str, told: ErrorCode) -> ErrorCode | None:
+        """As settled, for an answer with a refusal, which only the newest coordinator may give."""
+        problem = await self.settled(group_id)
+        if problem is None:
+            proven = await coordinator_error(self._lane, told)
+            problem = proven if proven is not told else None
+        return problem
+
     def _set_timer(self) -> None:
         """Have the coordinator looked at when it says so; too early harms nobody."""
         at = self.coordinator.next_deadline()

@@ -21,6 +21,7 @@ from holdfast.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 
 PARTITIONS = 3
 LANES = 3
+FETCHES_MAX = 100
 VERSIONS = pytest.mark.parametrize(
     "versions", [NEWEST, BEFORE], ids=["with KIP-890", "before KIP-890"]
 )
@@ -51,13 +52,14 @@ async def committed_values(broker: Broker, partition: int) -> list[bytes | None]
     """As a client of committed records sees the partition: aborted ones left out."""
     found: list[bytes | None] = []
     offset = 0
-    while True:
+    for _ in range(FETCHES_MAX):
         part = await fetch(broker, offset, partition=partition, isolation_level=READ_COMMITTED)
         assert part.error_code == 0, part
         seen, offset = read_committed(part, offset)
         found += [record.value for record in seen]
         if offset >= part.last_stable_offset:
             return found
+    raise AssertionError(f"partition {partition}: {FETCHES_MAX} fetches came only to {offset}")
 
 
 @VERSIONS

@@ -11,7 +11,7 @@ from uuid import UUID
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.groups import LaneGroups
-from holdfast.broker.leadership import prove_claim
+from holdfast.broker.leadership import coordinator_error, prove_claim
 from holdfast.groups.state import Group
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
@@ -87,9 +87,25 @@ async def _group(
     broker: Broker, asked: OffsetFetchRequestGroup, version: int, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     groups = broker.groups_of(asked.group_id)
-    problem = await _problem(groups, asked)
+    problem = groups.problem() or groups.coordinator.offset_fetch_problem(
+        asked.group_id, asked.member_id, asked.member_epoch
+    )
     if problem is not None:
-        return _refused(asked, problem)
+        return _refused(asked, await coordinator_error(groups.lane, problem))
+    # Read first, then wait for it: what is decided meanwhile is not durable when this leaves.
+    found = _found(broker, groups, asked, version, require_stable=require_stable)
+    problem = await _unsettled(groups, asked.group_id)
+    return found if problem is None else _refused(asked, problem)
+
+
+def _found(
+    broker: Broker,
+    groups: LaneGroups,
+    asked: OffsetFetchRequestGroup,
+    version: int,
+    *,
+    require_stable: bool,
+) -> OffsetFetchResponseGroup:
     group = groups.coordinator.state.groups.get(asked.group_id)
     wanted = (
         _all_of(broker, group)
@@ -113,12 +129,9 @@ async def _group(
     )
 
 
-async def _problem(groups: LaneGroups, asked: OffsetFetchRequestGroup) -> ErrorCode | None:
-    problem = groups.problem() or groups.coordinator.offset_fetch_problem(
-        asked.group_id, asked.member_id, asked.member_epoch
-    )
-    if problem is None:
-        problem = await groups.settled(asked.group_id)
+async def _unsettled(groups: LaneGroups, group_id: str) -> ErrorCode | None:
+    """Wait until what was decided is durable and the claim is proved; or why it is not."""
+    problem = await groups.settled(group_id)
     if problem is not None:
         return problem
     unproven = await prove_claim(groups.lane)

@@ -1,0 +1,101 @@
+"""What the simulation of groups and transactions found, played step by step through a broker."""
+
+import asyncio
+
+from tests.seeds.test_001_late_acks import Member, rebalance, two_members
+from tests.seeds.wire import Cluster, ask
+from tests.unit.broker.cluster import VALID_MS, pass_time, simulate, topic
+from tests.unit.groups.world import assignment
+
+from holdfast.broker.broker import Broker
+from holdfast.groups.commits import NOT_OWNED
+from holdfast.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from holdfast.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+
+GROUP = "readers"
+
+
+async def commit(broker: Broker, offset: int) -> int:
+    wanted = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_metadata=None
+    )
+    request = OffsetCommitRequest(
+        group_id=GROUP, topics=[OffsetCommitRequestTopic(name="t", partitions=[wanted])]
+    )
+    return (await ask(broker, request)).topics[0].partitions[0].error_code
+
+
+async def committed(broker: Broker) -> tuple[int, int]:
+    topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+    answer = await ask(broker, OffsetFetchRequest(group_id=GROUP, topics=topics))
+    part = answer.topics[0].partitions[0]
+    return part.error_code, part.committed_offset
+
+
+def test_a_committed_offset_is_told_only_when_it_is_durable():
+    """Seeds 10 and 18 of groups: it was read after the wait for what had been decided before."""
+
+    async def test(world: Cluster) -> None:
+        broker = await world.broker()
+        await topic(broker)
+        assert await commit(broker, 5) == 0
+        await pass_time(2 * VALID_MS / 1000)  # the claim has to be looked at anew
+        looking, look, put = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def hold(operation: str, key: str) -> None:
+            if operation == "create":
+                await put.wait()
+            else:
+                looking.set()
+                await look.wait()
+
+        world.store.before.append(hold)
+        told = asyncio.ensure_future(committed(broker))
+        await looking.wait()
+        acked = asyncio.ensure_future(commit(broker, 9))
+        await pass_time(0.1)
+        look.set()
+        assert await told == (0, 5)
+        assert not acked.done()
+        put.set()
+        assert await acked == 0
+        assert await committed(broker) == (0, 9)
+
+    simulate(test)
+
+
+def test_a_commit_is_refused_only_once_the_assignment_that_forbids_it_is_durable():
+    """Seed 18 of groups: the partition was given to another member, and that was not durable."""
+
+    async def test(world: Cluster) -> None:
+        _, a, b = await two_members(world)
+        await rebalance((a, assignment(0, topic="t")), (b, assignment()))
+        await joined_again(a, b)
+        put = asyncio.Event()
+
+        async def hold(operation: str, key: str) -> None:
+            if operation == "create":
+                await put.wait()
+
+        world.store.before.append(hold)
+        given = {a.member_id: assignment(), b.member_id: assignment(0, topic="t")}
+        synced = asyncio.gather(a.sync(given), b.sync(given))
+        await pass_time(0.1)
+        late = asyncio.ensure_future(a.commit(7))
+        await pass_time(0.1)
+        assert not late.done()
+        put.set()
+        assert await late == NOT_OWNED
+        await synced
+
+    simulate(test)
+
+
+async def joined_again(leader: Member, other: Member) -> None:
+    joining = asyncio.ensure_future(leader.join())
+    await pass_time(0.01)
+    await asyncio.gather(joining, other.join())
