@@ -27,6 +27,7 @@ type given struct {
 	Assignor             string  `json:"assignor"`
 	GroupProtocol        string  `json:"group_protocol"`
 	InstanceID           *string `json:"instance_id"`
+	Isolation            string  `json:"isolation"`
 	CommitOnRevoke       bool    `json:"commit_on_revoke"`
 	SessionTimeoutMs     int     `json:"session_timeout_ms"`
 	HeartbeatIntervalMs  int     `json:"heartbeat_interval_ms"`
@@ -129,6 +130,9 @@ func groupOptions(be given) []kgo.Opt {
 		options = append(options, kgo.Balancers(kgo.CooperativeStickyBalancer()))
 	default:
 		options = append(options, kgo.Balancers(kgo.RangeBalancer()))
+	}
+	if be.Isolation == "read_committed" {
+		options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	}
 	if be.InstanceID != nil {
 		options = append(options, kgo.InstanceID(*be.InstanceID))

@@ -32,7 +32,7 @@ final class GroupMember implements ConsumerRebalanceListener {
         topic = given.get("topic").asText();
         commitsOnRevoke = given.path("commit_on_revoke").asBoolean();
         consumer = new KafkaConsumer<>(
-                Lines.consumerProperties(given, "read_uncommitted"),
+                Lines.consumerProperties(given, given.path("isolation").asText("read_uncommitted")),
                 new ByteArrayDeserializer(),
                 new ByteArrayDeserializer());
     }

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from aiokafka.errors import CommitFailedError, KafkaError
+from aiokafka.errors import CommitFailedError, KafkaError, ProducerFenced
 from tests.compat.programs.lines import (
     POLL_SECONDS,
     WORKER_RECORDS_MAX,
@@ -22,12 +22,15 @@ from tests.compat.programs.lines import (
 
 POLL_MS = int(POLL_SECONDS * 1000)
 UNKNOWN_MEMBER_ID = 25
+PRODUCER_FENCED = 90
 
 
 def code_of(refused: KafkaError) -> int:
     if isinstance(refused, CommitFailedError):
         # The library's own error for a member that is out of its group.
         return UNKNOWN_MEMBER_ID
+    if isinstance(refused, ProducerFenced):
+        return PRODUCER_FENCED
     return getattr(refused, "errno", -1)
 
 

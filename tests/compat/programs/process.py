@@ -57,6 +57,10 @@ def _java() -> Sequence[str]:
     return (java_command(), *options, "-cp", program_class_path(), "ClientProgram")
 
 
+def _go() -> Sequence[str]:
+    return (str(go_program()),)
+
+
 _COOPERATIVE = ProgramAbility.COOPERATIVE
 _CONSUMER_PROTOCOL = ProgramAbility.CONSUMER_PROTOCOL
 _ANY_GROUP = ProgramAbility.OFFSETS_OF_ANY_GROUP
