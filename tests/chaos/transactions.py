@@ -28,7 +28,8 @@ Broker = HoldfastBroker | KafkaBroker
 PARTITIONS = 3
 INPUT = "input"
 INSTANTS = ("anywhere", "begun", "produced", "offsets_sent", "transaction")
-BATCH_RECORDS = 240
+BATCH_RECORDS = 120
+STUCK_SECONDS = 30.0
 CATCH_UP_SECONDS_MAX = 180.0
 ANYWHERE_SECONDS_MAX = 0.6
 
@@ -43,6 +44,7 @@ class Figures:
     zombies: int = 0
     zombies_ended: int = 0
     ended_by_themselves: dict[str, int] = dataclasses.field(default_factory=dict)
+    stuck: dict[str, int] = dataclasses.field(default_factory=dict)
     last_words: list[str] = dataclasses.field(default_factory=list)
     records: int = 0
     transactions: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -109,10 +111,17 @@ class Worker:
         if not self.process.has_told_all:
             return
         ended = self.replace()
-        self._figures.last_words.append(ended.last_words()[-600:])
+        self._figures.last_words.append(ended.last_words()[-1500:])
         add(self._figures.ended_by_themselves, self.program.name)
         self.count(ended)
         ended.kill()
+
+    def give_up(self) -> None:
+        """It makes no progress, though its broker is up."""
+        self._figures.last_words.append(self.process.last_words()[-1500:])
+        add(self._figures.stuck, self.program.name)
+        self.process.kill()
+        self.count(self.replace())
 
     def kill(self, instant: str) -> None:
         self.process.kill()
@@ -178,10 +187,13 @@ class Run:
             worker.keep_up()
             self.feed()
             try:
-                worker.process.wait_for(event, after=len(worker.process.events), seconds_max=30)
+                worker.process.wait_for(
+                    event, after=len(worker.process.events), seconds_max=STUCK_SECONDS
+                )
                 return
             except PeerFailed:
-                continue
+                if not worker.process.has_told_all:
+                    worker.give_up()
         raise PeerFailed(f"{worker.program.name}: no {event}\n{worker.process.last_words()}")
 
     def _haunt(self, worker: Worker) -> None:

@@ -131,6 +131,9 @@ def producer_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         # Not above the transaction's own time.
         "message.timeout.ms": min(given["transaction_timeout_ms"], 30_000),
         "linger.ms": 0,
+        # With a new bootstrap it waits for ever for a group coordinator that it has dropped
+        # (librdkafka issue 5511).
+        "metadata.recovery.strategy": "none",
         "reconnect.backoff.max.ms": 500,
     }
 
