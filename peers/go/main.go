@@ -158,6 +158,8 @@ func main() {
 		newMember(be).run(commands())
 	case "producer":
 		produceTransactions(be, commands())
+	case "compat":
+		answerRequests(be)
 	default:
 		work(be, commands())
 	}

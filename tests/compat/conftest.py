@@ -10,15 +10,16 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.compat.families.aio import Aiokafka
 from tests.compat.families.interface import ClientFamily, ErrorCode, Topic
-from tests.compat.families.java import Java
 from tests.compat.families.kafka_python import KafkaPython
 from tests.compat.families.librdkafka import Librdkafka
+from tests.compat.families.program import FranzGo, Java
 from tests.compat.programs.process import PROGRAMS, ClientProcess, Program, why_missing
 from tests.peers.holdfast import HoldfastBroker
+from tests.peers.jars import PeerUnavailable
 from tests.peers.kafka import KafkaBroker
 from tests.peers.process import wait_until
 
-FAMILIES: tuple[type[ClientFamily], ...] = (Librdkafka, KafkaPython, Aiokafka, Java)
+FAMILIES: tuple[type[ClientFamily], ...] = (Librdkafka, KafkaPython, Aiokafka, Java, FranzGo)
 NUMBERS = itertools.count()
 SESSION_MS = 6_000
 """The shortest that both clusters accept at their defaults."""
@@ -79,7 +80,10 @@ def client(
     families: Callable[[type[ClientFamily], str], ClientFamily],
 ) -> ClientFamily:
     """One client family, talking to the cluster."""
-    return families(request.param, cluster.bootstrap)
+    try:
+        return families(request.param, cluster.bootstrap)
+    except PeerUnavailable as unavailable:
+        pytest.skip(str(unavailable))
 
 
 @pytest.fixture

@@ -197,6 +197,9 @@ def work(given: Mapping[str, Any]) -> None:
     tell("ready")
     while next_command(waiting) is None:
         messages = consumer.consume(WORKER_RECORDS_MAX, timeout=POLL_SECONDS)
+        for error in filter(None, [message.error() for message in messages]):
+            if error.fatal():
+                raise KafkaException(error)
         messages = [message for message in messages if message.error() is None]
         if messages:
             work_once(given["output"], producer, consumer, messages)
