@@ -36,8 +36,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """Apache Kafka, one broker, with its default settings and topic auto-creation."""
+    # How often it looks for transactions that are open for too long: 10 s by default.
+    settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
     try:
-        broker = KafkaBroker(tmp_path_factory.mktemp("kafka"))
+        broker = KafkaBroker(tmp_path_factory.mktemp("kafka"), settings=settings)
     except PeerUnavailable as unavailable:
         pytest.skip(str(unavailable))
     try:

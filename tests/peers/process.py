@@ -21,7 +21,7 @@ LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """A test run that is killed must leave no broker behind."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -74,7 +74,7 @@ class Process:
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(environment or {})},
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
 
     @property

@@ -2,7 +2,9 @@
 
 Pure. Owns the rule of the late ack: a member may move the offset of a partition that is its own
 or nobody's, never of one that is assigned to another member now. So what a consumer does with a
-partition that it lost, whatever its generation, cannot be skipped by the one who has it now.
+partition that it lost, whatever its generation, cannot be skipped by the one who has it now. Who
+names no member, as transactional producers did before KIP-447, is fenced by its transactional id
+alone.
 """
 
 from collections.abc import Sequence
@@ -41,14 +43,15 @@ class Judged(NamedTuple):
 
 def judge_commit(
     group: Group | None,
-    member_id: str,
+    member_id: str | None,
     asked: Sequence[Asked],
     rules: GroupRules,
     *,
     now_ms: int,
     retention_ms: int = -1,
 ) -> Judged:
-    """Partition by partition; that the member is one of the group has been checked."""
+    """Partition by partition; that the member is one of the group, or that none need be named,
+    has been checked."""
     accepted: list[CommittedOffset] = []
     errors: list[ErrorCode] = []
     not_owned = 0
@@ -73,7 +76,9 @@ def judge_commit(
 
 
 def _is_of_another(
-    group: Group | None, member_id: str, name: TopicPartition, partition: PartitionId
+    group: Group | None, member_id: str | None, name: TopicPartition, partition: PartitionId
 ) -> bool:
-    owner = group.owner(name, partition) if group is not None else None
+    if group is None or member_id is None:
+        return False
+    owner = group.owner(name, partition)
     return owner is not None and owner != member_id

@@ -258,7 +258,7 @@ class GroupCoordinator:
             group.touch(committer.member_id, now)
         judged = judge_commit(
             self.state.groups.get(group_id),
-            committer.member_id,
+            None if committer.is_nameless else committer.member_id,
             asked,
             self._rules,
             now_ms=self._now_ms(),

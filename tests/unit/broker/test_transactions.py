@@ -18,6 +18,7 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.maintenance import Maintenance
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from holdfast.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 PARTITIONS = 3
 LANES = 3
@@ -121,6 +122,34 @@ async def add_group(producer: TransactionalProducer) -> ErrorCode:
         group_id="bills",
     )
     return ErrorCode((await producer.ask(request, 3)).error_code)
+
+
+def test_in_a_transaction_a_stale_member_or_one_that_does_not_own_has_an_illegal_generation():
+    """STALE_MEMBER_EPOCH, which OffsetCommit has for these, would be the end of a Java producer."""
+
+    async def test(world: Cluster) -> None:
+        broker = await serving(world)
+        producer = await producing(broker, NEWEST)
+        for member_id in ("a", "b"):
+            heartbeat = ConsumerGroupHeartbeatRequest(
+                group_id="bills",
+                member_id=member_id,
+                member_epoch=0,
+                subscribed_topic_names=["t"],
+                rebalance_timeout_ms=60_000,
+                topic_partitions=[],
+            )
+            assert (await producer.ask(heartbeat, 1)).error_code == 0
+        refused = ErrorCode.ILLEGAL_GENERATION
+        assert await producer.commit_offset(0, 5, member_id="a", generation=0) is refused
+        assert await producer.commit_offset(0, 5, member_id="b", generation=2) is refused
+        assert await producer.commit_offset(0, 5, member_id="a", generation=1) is ErrorCode.NONE
+        assert await producer.commit_offset(0, 6) is ErrorCode.NONE
+        assert await producer.end(committed=True) is ErrorCode.NONE
+        await pass_time(10)
+        assert await committed_offset(broker, 0) == 6
+
+    simulate(test)
 
 
 @VERSIONS

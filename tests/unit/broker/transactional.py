@@ -88,13 +88,17 @@ class TransactionalProducer:
         response = await self.ask(request, self.versions["produce"])
         return response.responses[0].partition_responses[0]
 
-    async def commit_offset(self, partition: int, offset: int) -> ErrorCode:
+    async def commit_offset(
+        self, partition: int, offset: int, *, member_id: str = "", generation: int = -1
+    ) -> ErrorCode:
         wanted = TxnOffsetCommitRequestPartition(
             partition_index=partition, committed_offset=offset, committed_metadata=None
         )
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=GROUP,
+            member_id=member_id,
+            generation_id=generation,
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[wanted])],

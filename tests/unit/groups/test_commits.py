@@ -41,6 +41,13 @@ def test_a_late_ack_of_a_partition_that_another_has_now_is_refused_alone(world: 
     assert world.coordinator.refused_commits == {GROUP: 1}
 
 
+def test_a_transaction_that_names_no_member_commits_what_a_member_owns(world: World):
+    """So aiokafka sends the offsets of the very group that its consumer is in."""
+    a, _ = world.stable([assignment(0), assignment(1)])
+    assert errors(world.commit("", -1, {0: 10, 1: 20}, producer_id=7)) == [ErrorCode.NONE] * 2
+    assert errors(world.commit(a, 1, {1: 20}, producer_id=7)) == [NOT_OWNED]
+
+
 def test_the_last_commit_of_a_cooperative_revoke_is_accepted(world: World):
     """Generation 2 takes the partition from A and gives it to nobody; generation 3 gives it to B.
     A's commit from its callback comes in between, with generation 2."""

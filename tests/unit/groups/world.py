@@ -190,15 +190,20 @@ class World:
         return self.coordinator.leave(GROUP, [(member_id, instance)], self.now)[0]
 
     def commit(
-        self, member_id: str, generation: int, offsets: dict[int, int], *, version: int = 9
+        self,
+        member_id: str,
+        generation: int,
+        offsets: dict[int, int],
+        *,
+        producer_id: int = -1,
+        version: int = 9,
     ) -> ErrorCode | Judged:
         asked = [
             Asked(TopicPartition(TOPIC, p), PartitionId(TOPIC_ID, p), offset, -1, None)
             for p, offset in offsets.items()
         ]
-        return self.coordinator.commit(
-            GROUP, Committer(member_id, None, generation, version=version), asked, self.now
-        )
+        committer = Committer(member_id, None, generation, producer_id, version=version)
+        return self.coordinator.commit(GROUP, committer, asked, self.now)
 
     def committed(self, partition: int) -> int | None:
         found = self.state.groups[GROUP].offsets.get(PartitionId(TOPIC_ID, partition))

@@ -1,8 +1,8 @@
 """TxnOffsetCommit (28), versions 0 to 5: offsets that count when the transaction commits.
 
 Since version 5 (KIP-890) it takes the group into the transaction by itself; before, AddOffsetsToTxn
-must have done so, and that is verified. The rule of OffsetCommit holds here too: a partition that
-is assigned to another member of the group now is refused, alone.
+must have done so, and that is verified. The rule of OffsetCommit holds here too, for a committer
+that names its member: a partition that is assigned to another one now is refused, alone.
 """
 
 from holdfast.broker.broker import Broker
@@ -23,6 +23,8 @@ from holdfast.protocol.messages.txn_offset_commit import (
 from holdfast.transactions.decide import Producer, verify_group
 
 ADDS_GROUP_SINCE = 5
+IN_TRANSACTION = {ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION}
+"""As Kafka has it: producers abort and go on after ILLEGAL_GENERATION, and know no other."""
 
 
 async def handle(
@@ -96,7 +98,10 @@ def _asked(broker: Broker, topic: TxnOffsetCommitRequestTopic) -> list[Asked]:
 def _response(
     request: TxnOffsetCommitRequest, errors: list[ErrorCode], problem: ErrorCode | None
 ) -> TxnOffsetCommitResponse:
-    each = iter(errors)
+    told = [IN_TRANSACTION.get(error, error) for error in errors]
+    if problem is not None:
+        problem = IN_TRANSACTION.get(problem, problem)
+    each = iter(told)
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
