@@ -42,7 +42,8 @@ def classic_problem(group: ClassicGroup | None, committer: Committer) -> ErrorCo
         return problem
     if generation is None or committer.generation != generation.number:
         return ErrorCode.ILLEGAL_GENERATION
-    if group.phase is Phase.COMPLETING_REBALANCE:
+    if group.phase is Phase.COMPLETING_REBALANCE and committer.producer_id < 0:
+        # Within a transaction clients know no such answer: their producer would be dead for good.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return None
 

@@ -73,6 +73,13 @@ def test_nobody_commits_while_the_leader_assigns(world: World):
     assert world.commit(a, 1, {0: 3}) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_a_transaction_commits_also_while_the_leader_assigns(world: World):
+    a = world.new_member()
+    world.join(a)
+    world.wait(3)
+    assert errors(world.commit(a, 1, {0: 3}, producer=(7, 0))) == [ErrorCode.NONE]
+
+
 def test_a_consumer_without_a_group_protocol_commits_to_a_group_that_nobody_is_in(world: World):
     assert errors(world.commit("", -1, {0: 3})) == [ErrorCode.NONE]
     assert world.phase() == "Empty"

@@ -175,14 +175,19 @@ class World:
         return self.coordinator.leave(GROUP, [(member_id, instance)], self.now)[0]
 
     def commit(
-        self, member_id: str, generation: int, offsets: dict[int, int]
+        self,
+        member_id: str,
+        generation: int,
+        offsets: dict[int, int],
+        *,
+        producer: tuple[int, int] = (-1, -1),
     ) -> ErrorCode | Judged:
         asked = [
             Asked(TopicPartition(TOPIC, p), PartitionId(TOPIC_ID, p), offset, -1, None)
             for p, offset in offsets.items()
         ]
         return self.coordinator.commit(
-            GROUP, Committer(member_id, None, generation), asked, self.now
+            GROUP, Committer(member_id, None, generation, *producer), asked, self.now
         )
 
     def committed(self, partition: int) -> int | None:

@@ -2,7 +2,9 @@
 
 Since version 5 (KIP-890) it takes the group into the transaction by itself; before, AddOffsetsToTxn
 must have done so, and that is verified. The rule of OffsetCommit holds here too: a partition that
-is assigned to another member of the group now is refused, alone.
+is assigned to another member of the group now is refused, alone. What OffsetCommit calls a stale
+member epoch is an illegal generation here: the one makes a client's transaction fail, which it can
+abort, the other its producer, for good.
 """
 
 from holdfast.broker.broker import Broker
@@ -45,9 +47,9 @@ async def handle(
             groups.now(),
         )
         if isinstance(judged, ErrorCode):
-            problem = await coordinator_error(groups.lane, judged)
+            problem = await coordinator_error(groups.lane, _abortable(judged))
         else:
-            errors = judged.errors
+            errors = [_abortable(error) for error in judged.errors]
             problem = await groups.settled(request.group_id) if judged.accepted else None
     return _response(request, errors, problem)
 
@@ -74,6 +76,10 @@ async def _verified(
     if broker.groups_of(request.group_id).lane is here.lane:
         return None  # in one lane, what is decided first is durable first
     return await here.settled(name)
+
+
+def _abortable(error: ErrorCode) -> ErrorCode:
+    return ErrorCode.ILLEGAL_GENERATION if error is ErrorCode.STALE_MEMBER_EPOCH else error
 
 
 def _asked(broker: Broker, topic: TxnOffsetCommitRequestTopic) -> list[Asked]:
