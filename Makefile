@@ -6,9 +6,10 @@ STAMP := $(VENV)/.installed
 SEEDS ?= 20000
 KILLS ?= 200
 SPARK_KILLS ?= 100
+STREAMS_KILLS ?= 50
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help install demo test check sim chaos chaos-spark bench bench-spark bench-coordinators peers lock clean
+.PHONY: help install demo test check sim chaos chaos-spark chaos-streams bench bench-spark bench-coordinators peers lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -49,6 +50,9 @@ chaos: $(STAMP) ## real processes: 200 SIGKILLs under load
 
 chaos-spark: $(STAMP) ## the pipeline: SIGKILLs of driver and executors, local and on a cluster
 	$(BIN)/python -m tests.chaos.spark_kills --kills $(SPARK_KILLS) --cluster
+
+chaos-streams: $(STAMP) ## Kafka Streams, exactly once: SIGKILLs of application and broker in turn
+	$(BIN)/python -m tests.chaos.streams_kills --kills $(STREAMS_KILLS)
 
 bench: $(STAMP) ## against Apache Kafka on this machine, in the same run
 	$(BIN)/python -m benchmarks.broker

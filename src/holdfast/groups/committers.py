@@ -47,7 +47,9 @@ def classic_problem(group: ClassicGroup | None, committer: Committer) -> ErrorCo
         return problem
     if generation is None or committer.generation != generation.number_of(committer.member_id):
         return ErrorCode.ILLEGAL_GENERATION
-    if generation.assignments is None:  # so who owns what is not known
+    if generation.assignments is None and committer.producer_id < 0:
+        # Who owns what is not known. Within a transaction clients know no such answer, their
+        # producer would be dead for good; and what nobody owns yet may be committed.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return None
 

@@ -44,8 +44,8 @@ def test_a_late_ack_of_a_partition_that_another_has_now_is_refused_alone(world: 
 def test_a_transaction_that_names_no_member_commits_what_a_member_owns(world: World):
     """So aiokafka sends the offsets of the very group that its consumer is in."""
     a, _ = world.stable([assignment(0), assignment(1)])
-    assert errors(world.commit("", -1, {0: 10, 1: 20}, producer_id=7)) == [ErrorCode.NONE] * 2
-    assert errors(world.commit(a, 1, {1: 20}, producer_id=7)) == [NOT_OWNED]
+    assert errors(world.commit("", -1, {0: 10, 1: 20}, producer=(7, 0))) == [ErrorCode.NONE] * 2
+    assert errors(world.commit(a, 1, {1: 20}, producer=(7, 0))) == [NOT_OWNED]
 
 
 def test_the_last_commit_of_a_cooperative_revoke_is_accepted(world: World):
@@ -78,6 +78,13 @@ def test_nobody_commits_while_the_leader_assigns(world: World):
     world.join(a)
     world.wait(3)
     assert world.commit(a, 1, {0: 3}) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_transaction_commits_also_while_the_leader_assigns(world: World):
+    a = world.new_member()
+    world.join(a)
+    world.wait(3)
+    assert errors(world.commit(a, 1, {0: 3}, producer=(7, 0))) == [ErrorCode.NONE]
 
 
 def test_a_consumer_without_a_group_protocol_commits_to_a_group_that_nobody_is_in(world: World):

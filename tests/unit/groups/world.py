@@ -195,14 +195,14 @@ class World:
         generation: int,
         offsets: dict[int, int],
         *,
-        producer_id: int = -1,
+        producer: tuple[int, int] = (-1, -1),
         version: int = 9,
     ) -> ErrorCode | Judged:
         asked = [
             Asked(TopicPartition(TOPIC, p), PartitionId(TOPIC_ID, p), offset, -1, None)
             for p, offset in offsets.items()
         ]
-        committer = Committer(member_id, None, generation, producer_id, version=version)
+        committer = Committer(member_id, None, generation, *producer, version=version)
         return self.coordinator.commit(GROUP, committer, asked, self.now)
 
     def committed(self, partition: int) -> int | None:

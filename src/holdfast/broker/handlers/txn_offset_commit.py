@@ -2,7 +2,9 @@
 
 Since version 5 (KIP-890) it takes the group into the transaction by itself; before, AddOffsetsToTxn
 must have done so, and that is verified. The rule of OffsetCommit holds here too, for a committer
-that names its member: a partition that is assigned to another one now is refused, alone.
+that names its member: a partition that is assigned to another one now is refused, alone. What
+OffsetCommit calls a stale member epoch is an illegal generation here: the one makes a client's
+transaction fail, which it can abort, the other its producer, for good.
 """
 
 from holdfast.broker.broker import Broker
