@@ -182,12 +182,16 @@ async def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartit
 
 
 async def committed_positions(
-    cluster: Cluster, group_id: str, partitions: Sequence[TopicPartition] | None = None
+    cluster: Cluster,
+    group_id: str,
+    partitions: Sequence[TopicPartition] | None = None,
+    *,
+    stable: bool = False,
 ) -> dict[TopicPartition, CommittedOffset]:
     """What the group has committed, with the text that was kept beside each offset.
 
-    For partitions that are named, the end of a transaction that would change them is waited for.
-    Of all partitions that cannot be asked: Kafka leaves those out that only an open one has.
+    With `stable`, the end of a transaction that would change them is waited for. Name the
+    partitions then: asked for all, Kafka leaves those out that only an open transaction has.
     """
     by_topic: dict[str, list[int]] | None = None if partitions is None else {}
     if by_topic is not None:
@@ -196,9 +200,9 @@ async def committed_positions(
 
     async def ask(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
         version = min(connection.version_for(OffsetFetchRequest), NAMES_UNTIL)
-        if by_topic is not None and version < STABLE_SINCE:
+        if stable and version < STABLE_SINCE:
             raise UnsupportedByBroker(f"{connection.address} cannot wait for open transactions")
-        request = _offset_fetch(group_id, by_topic, version)
+        request = _offset_fetch(group_id, by_topic, version, stable=stable)
         response = await connection.request(request, OffsetFetchResponse, version=version)
         what = f"committed offsets of group {group_id!r}"
         found: dict[TopicPartition, CommittedOffset] = {}
@@ -221,9 +225,8 @@ async def committed_positions(
 
 
 def _offset_fetch(
-    group_id: str, by_topic: Mapping[str, list[int]] | None, version: int
+    group_id: str, by_topic: Mapping[str, list[int]] | None, version: int, *, stable: bool
 ) -> OffsetFetchRequest:
-    stable = by_topic is not None
     if version >= GROUPS_SINCE:
         topics = (
             None

@@ -1,4 +1,4 @@
-"""The data source "holdfast": Spark's calls, handed on to a Planner and to read_range.
+"""The data source "holdfast": Spark's calls, handed on to a Planner, read_range and a sink.
 
 Owns nothing but the translation. Readers are pickled to executors, so they hold options only; the
 input is opened in the process that plans, and stays open there for as long as the query runs.
@@ -13,6 +13,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
@@ -91,6 +92,12 @@ class HoldfastSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "HoldfastStreamReader":  # noqa: N802
         return HoldfastStreamReader(type(self), self._parsed(schema, streaming=True))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from holdfast.spark.topic_sink import TopicStreamWriter, topic_options
+
+        options = cast(Mapping[str, Any], self.options)
+        return TopicStreamWriter(topic_options(options, schema, overwrite=overwrite))
 
     def _option(self, name: str) -> str:
         options = cast(Mapping[str, Any], self.options)

@@ -96,7 +96,9 @@ def test_records_and_offsets_of_a_transaction_are_visible_together_when_it_is_co
         assert committed_values(broker.bootstrap, name, 0) == []
         assert await groups.committed_positions(cluster, f"group-{name}") == {}
         await transaction.commit()
-        found = await groups.committed_positions(cluster, f"group-{name}", [Where(name, 0)])
+        found = await groups.committed_positions(
+            cluster, f"group-{name}", [Where(name, 0)], stable=True
+        )
         assert found == kept
         assert committed_values(broker.bootstrap, name, 0) == [b"a", b"a'", b"b", b"b'"]
         assert committed_values(broker.bootstrap, name, 1) == [b"a", b"b"]
