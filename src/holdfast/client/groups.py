@@ -250,7 +250,11 @@ def _offset_fetch(
 
 
 async def commit_offsets(
-    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]
+    cluster: Cluster,
+    group_id: str,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    deadline_ms: int | None = None,
 ) -> None:
     """Set committed offsets of a group that nobody is in: Refused where somebody is."""
 
@@ -277,4 +281,4 @@ async def commit_offsets(
                     raise Refused(part.error_code, f"group {group_id!r} has members")
                 raise_for(part.error_code, f"commit {where} of group {group_id!r}")
 
-    await ask_coordinator(cluster, group_id, ask)
+    await ask_coordinator(cluster, group_id, ask, deadline_ms=deadline_ms)

@@ -29,6 +29,7 @@ from holdfast.columnar.arrow import RecordBatch, pa, record_batch
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError
 from holdfast.spark import offsets
+from holdfast.spark.group_offsets import GroupOffsets, group_offsets
 from holdfast.spark.inputs import Input, Range, read_range
 from holdfast.spark.kafka_options import client_options
 from holdfast.spark.options import Rows, SourceOptions, parse_options
@@ -186,6 +187,13 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, source: type[HoldfastSource], options: SourceOptions) -> None:
         self._reading = _Reading(source, options)
         self._options = options
+        self._group: GroupOffsets | None = None
+        if options.commit_group_id is not None:
+            client = client_options(options.bootstrap_servers or "", options.client)
+            self._group = group_offsets(client, options.commit_group_id)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_group": None}
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802
         return offsets.to_json(self._reading.planner().initial_offset())
@@ -213,6 +221,9 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"{limit!r} cannot be followed: this source counts offsets, not bytes or files"
                 )
         start_offset = offsets.from_json(start)
+        if self._group is not None:
+            # Spark asks only when the micro-batch that ends at `start` is in its commit log.
+            self._group.committed(start_offset)
         end = self._reading.planner().next_offset(start_offset, most=most, least=least)
         return start if end == start_offset else offsets.to_json(end)
 
