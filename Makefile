@@ -6,9 +6,10 @@ STAMP := $(VENV)/.installed
 SEEDS ?= 20000
 KILLS ?= 200
 SPARK_KILLS ?= 100
+TOPIC_KILLS ?= 50
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help install demo test check sim chaos chaos-spark bench bench-spark peers lock clean
+.PHONY: help install demo test check sim chaos chaos-spark chaos-spark-topic bench bench-spark peers lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +50,9 @@ chaos: $(STAMP) ## real processes: 200 SIGKILLs under load
 
 chaos-spark: $(STAMP) ## the pipeline: SIGKILLs of driver and executors, local and on a cluster
 	$(BIN)/python -m tests.chaos.spark_kills --kills $(SPARK_KILLS) --cluster
+
+chaos-spark-topic: $(STAMP) ## Spark into a topic: SIGKILLs and zombies, read as a consumer would
+	$(BIN)/python -m tests.chaos.spark_topic_kills --kills $(TOPIC_KILLS) --cluster
 
 bench: $(STAMP) ## against Apache Kafka on this machine, in the same run
 	$(BIN)/python -m benchmarks.broker
