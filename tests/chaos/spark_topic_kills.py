@@ -36,7 +36,7 @@ LOCAL = (
 )
 CLUSTER = (("executor", TASK), ("executor", "end"), ("task", TASK), ("executor", ANYWHERE))
 ZOMBIES = ("end", "produce", "offsets", "look again", "ended", TASK)
-CLUSTER_SHARE = 0.2
+CLUSTER_SHARE = 0.3
 
 
 def say(text: str) -> None:
@@ -94,12 +94,13 @@ def is_found(figures: TopicFigures) -> bool:
 
 def run_all(folder: Path, options: argparse.Namespace) -> dict[str, TopicFigures]:
     begun = time.monotonic()
-    until = begun + options.minutes * 60
+    until = begun + options.minutes * 60 * (1 - CLUSTER_SHARE if options.cluster else 1)
     broker = (KafkaBroker if options.kafka else HoldfastBroker)(folder / "broker")
     found: dict[str, TopicFigures] = {}
     try:
         broker.start()
-        archive = class_archive(folder)
+        made = folder / "spark.jsa"
+        archive = made if made.exists() else class_archive(folder)
         of_cluster = round(options.kills * CLUSTER_SHARE) if options.cluster else 0
         seed = options.seed
         run = TopicRun(folder / "local", broker, topic=f"local-{seed}", seed=seed, archive=archive)
@@ -118,7 +119,7 @@ def run_all(folder: Path, options: argparse.Namespace) -> dict[str, TopicFigures
                     archive=archive,
                 )
                 found["cluster"] = killed(
-                    run, CLUSTER, kills=of_cluster, zombies=0, until=until + 300
+                    run, CLUSTER, kills=of_cluster, zombies=0, until=begun + options.minutes * 60
                 )
             finally:
                 nodes.stop()

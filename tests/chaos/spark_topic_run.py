@@ -208,7 +208,7 @@ class TopicRun:
         self._check_group()
         if target in ("driver", "jvm", "python"):
             self.restart()
-        self.go_on_until(lambda: self.commits() > before + 1)
+        self.go_on_until(lambda: self.commits() > before)
 
     def zombie(self, step: str, *, micro_batches: int = 2) -> str:
         """Stop a driver at a step of its commit, let another go on, wake it; how it ended."""

@@ -74,7 +74,9 @@ class TopicCommit:
                         f"sink {self._options.sink_id}: another driver took its transactional id"
                         f" over {TRIES} times while micro-batch {batch.batch_id} was written, which"
                         f" was not published here ({refused}). What to do: stop all drivers but"
-                        " one, and start that one again"
+                        " one, and start that one again; if there is but one, it writes for longer"
+                        " than kafka.transaction.timeout.ms: raise that, or lower"
+                        " maxOffsetsPerTrigger"
                     ) from refused
 
     async def _once(self, staged: Sequence[Staged], batch: Position) -> bool:

@@ -13,6 +13,7 @@ from tests.unit.client.test_transactions import committed_values
 
 from holdfast.client import admin
 from holdfast.client.cluster import Cluster
+from holdfast.client.refusals import OutcomeUnknown
 from holdfast.environment import SystemEnvironment
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.records.record import Record, encode_batch
@@ -125,6 +126,25 @@ def test_a_driver_that_dies_before_any_step_leaves_all_of_a_micro_batch_or_nothi
             was_there = step == "ended"
             assert await sink.run(batch_id) is not was_there
         assert sink.seen() == whole(*range(len(STEPS)))
+
+    run(broker, body)
+
+
+def test_a_commit_whose_answer_is_lost_is_resolved_by_another_look(
+    broker: HoldfastBroker | KafkaBroker,
+):
+    async def body(sink: Sink) -> None:
+        for batch_id, step in enumerate(("end", "ended")):
+            lost: list[str] = []
+
+            def lose(now: str, step: str = step, lost: list[str] = lost) -> None:
+                if now == step and not lost:
+                    lost.append(now)
+                    raise OutcomeUnknown("nobody answers")
+
+            assert await sink.run(batch_id, lose) is (step == "end")
+            assert lost
+        assert sink.seen() == whole(0, 1)
 
     run(broker, body)
 
