@@ -7,9 +7,10 @@ SEEDS ?= 20000
 KILLS ?= 200
 SPARK_KILLS ?= 100
 STREAMS_KILLS ?= 50
+TOPIC_KILLS ?= 50
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help install demo test check sim chaos chaos-spark chaos-streams bench bench-spark bench-coordinators peers lock clean
+.PHONY: help install demo test check sim chaos chaos-spark chaos-spark-topic chaos-streams bench bench-spark bench-coordinators peers lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -53,6 +54,9 @@ chaos-spark: $(STAMP) ## the pipeline: SIGKILLs of driver and executors, local a
 
 chaos-streams: $(STAMP) ## Kafka Streams, exactly once: SIGKILLs of application and broker in turn
 	$(BIN)/python -m tests.chaos.streams_kills --kills $(STREAMS_KILLS)
+
+chaos-spark-topic: $(STAMP) ## Spark into a topic: SIGKILLs and zombies, read as a consumer would
+	$(BIN)/python -m tests.chaos.spark_topic_kills --kills $(TOPIC_KILLS) --cluster
 
 bench: $(STAMP) ## against Apache Kafka on this machine, in the same run
 	$(BIN)/python -m benchmarks.broker

@@ -21,7 +21,7 @@ from holdfast.landing.formats.known import NAMES as FORMATS
 from holdfast.landing.ledger_entry import Entry, OutputFile
 from holdfast.landing.ledger_rules import _REMEDIES, Refusal
 from holdfast.landing.origin import Origin
-from holdfast.spark import kafka_options, options
+from holdfast.spark import kafka_options, options, topic_options
 from holdfast.spark.pipeline_file import read_pipeline
 
 ROOT = Path(__file__).parent.parent
@@ -86,6 +86,14 @@ def test_every_option_of_the_source_is_on_its_page_and_no_other():
     page = (REFERENCE / "spark-source.md").read_text()
     listed = first_column(page, "Where records are") | first_column(page, "Options")
     assert listed == set(options.NAMES)
+
+
+def test_every_option_of_the_sink_is_on_its_page_and_no_other():
+    page = (REFERENCE / "spark-sink.md").read_text()
+    of_client = {"kafka.compression.type", "kafka.transaction.timeout.ms"}
+    assert first_column(page, "Options") == {*topic_options.NAMES, *of_client}
+    for name in topic_options.FIXED:
+        assert f"kafka.{name}" in page, name
 
 
 def test_every_option_of_the_kafka_client_is_on_its_page_and_no_other():

@@ -41,11 +41,14 @@ class Plan:
     lake: str
     checkpoint: str
     mode: str = "dedup"
-    """dedup, plain (rows as they come), aggregate, timers or chain."""
+    """dedup, plain (rows as they come), aggregate, timers, chain, or topic (into another)."""
     sink_id: str = "orders"
     variant: str = ""
     rows: str = "records"
     starting: str = "earliest"
+    bootstrap: str = ""
+    output: str = ""
+    """Where a topic is written to."""
     offsets_max: int = 5000
     master: str = "local[2,8]"
     memory: str = "768m"
@@ -119,6 +122,10 @@ def built_of(stream: Any, mode: str) -> Any:
 
 def start_query(spark: Any, plan: Plan) -> Any:
     """The pipeline as a user writes it; or one of its planted variants."""
+    if plan.mode == "topic":
+        from tests.chaos.spark_topic_source import start_topic_query
+
+        return start_topic_query(spark, plan)
     stream = stream_of(spark, plan)
     trigger = {"processingTime": "100 milliseconds"}
     if plan.mode == "chain":
@@ -143,7 +150,8 @@ def warm_workers(spark: Any) -> None:
 def _imported(batches: Iterable[Any]) -> Iterator[Any]:
     import holdfast.columnar.json_field
     import holdfast.spark.chain_sink
-    import holdfast.spark.tasks  # noqa: F401
+    import holdfast.spark.tasks
+    import holdfast.spark.topic_sink  # noqa: F401
 
     yield from batches
 
