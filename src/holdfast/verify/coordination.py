@@ -9,7 +9,7 @@ import enum
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from holdfast.groups.outbox import GroupRules
+from holdfast.groups.rules import GroupRules
 from holdfast.verify.classic_member import ClassicMember
 from holdfast.verify.client import Clients
 from holdfast.verify.consumer_member import ConsumerMember
