@@ -226,6 +226,15 @@ def test_a_subscription_that_cannot_be_read_is_not_upgraded(world: ConsumerWorld
     assert Client(world, "new").beat() is ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_a_group_that_is_full_is_not_upgraded_for_a_member_that_would_be_refused():
+    world = ConsumerWorld(GroupRules(group_consumer_max_size=1))
+    (a,) = classic_group(world, 1)
+    count = len(world.facts)
+    assert Client(world, "new").beat() is ErrorCode.GROUP_ID_NOT_FOUND
+    assert a.step() is ErrorCode.NONE
+    assert len(world.facts) == count
+
+
 def test_a_generation_that_is_not_assigned_yet_is_waited_for(world: ConsumerWorld):
     member = world.new_member()
     new = Client(world, "new")
