@@ -52,7 +52,7 @@ async def handle(
             problem = await coordinator_error(groups.lane, judged)
         else:
             errors = judged.errors
-            problem = await groups.settled(request.group_id) if judged.accepted else None
+            problem = await groups.judged(request.group_id, judged)
     return _response(request, errors, problem, by_id=by_id)
 
 
