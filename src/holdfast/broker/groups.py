@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeVar, cast
 from holdfast.broker.leadership import coordinator_error, needs_proof
 from holdfast.environment import Environment
 from holdfast.errors import Fenced, HoldfastError
-from holdfast.groups.commits import NOT_OWNED, Judged
 from holdfast.groups.coordinator import GroupCoordinator
 from holdfast.groups.deadlines import NEVER
 from holdfast.groups.facts import GenerationFormed, GroupFact, TargetAssigned
@@ -156,13 +155,12 @@ class LaneGroups:
         error = await _outcome(barrier) if barrier is not None else None
         return refusal(error) if error is not None else None
 
-    async def judged(self, group_id: str, judged: Judged) -> ErrorCode | None:
-        """Wait until a commit may be answered partition by partition, or say why it may not: what
-        was accepted is durable, and what was refused is so by the newest owner of the lane."""
-        problem = await self.settled(group_id) if judged.accepted else None
-        if problem is None and judged.refused_as_not_owned:
-            proven = await coordinator_error(self._lane, NOT_OWNED)
-            problem = proven if proven is not NOT_OWNED else None
+    async def vouched(self, group_id: str, told: ErrorCode) -> ErrorCode | None:
+        """As settled, for an answer with a refusal, which only the newest coordinator may give."""
+        problem = await self.settled(group_id)
+        if problem is None:
+            proven = await coordinator_error(self._lane, told)
+            problem = proven if proven is not told else None
         return problem
 
     def _set_timer(self) -> None:

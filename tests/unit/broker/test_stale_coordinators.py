@@ -19,7 +19,6 @@ from holdfast.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from holdfast.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from holdfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 GROUP = "g"
@@ -99,23 +98,6 @@ def test_a_stale_broker_refuses_no_commit_for_what_another_member_owned_before()
         await beat(new, "b", -1, None)
         assert await commit(old, "a", 2, moved) is ErrorCode.NOT_COORDINATOR
         assert await commit(new, "a", 2, moved) is ErrorCode.NONE
-
-    simulate(test)
-
-
-def test_a_stale_broker_refuses_no_fetch_of_offsets_by_a_member_it_does_not_know():
-    async def test(world: Cluster) -> None:
-        old = await world.broker(lanes=1)
-        await topic(old, partitions=PARTITIONS)
-        await beat(old, "a", 0, None)
-        new = await world.broker(2)
-        await beat(new, "b", 0, None)
-        request = OffsetFetchRequest(
-            groups=[OffsetFetchRequestGroup(group_id=GROUP, member_id="b", member_epoch=2)]
-        )
-        for broker, wanted in ((old, ErrorCode.NOT_COORDINATOR), (new, ErrorCode.NONE)):
-            response = await answer(broker, request, RequestContext(api_version=9))
-            assert response.groups[0].error_code == wanted
 
     simulate(test)
 

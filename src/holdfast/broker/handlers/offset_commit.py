@@ -12,7 +12,7 @@ from uuid import UUID
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.leadership import coordinator_error
-from holdfast.groups.commits import Asked
+from holdfast.groups.commits import NOT_OWNED, Asked
 from holdfast.groups.committers import Committer
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
@@ -52,7 +52,8 @@ async def handle(
             problem = await coordinator_error(groups.lane, judged)
         else:
             errors = judged.errors
-            problem = await groups.judged(request.group_id, judged)
+            told = NOT_OWNED if judged.refused_as_not_owned else ErrorCode.NONE
+            problem = await groups.vouched(request.group_id, told)
     return _response(request, errors, problem, by_id=by_id)
 
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.groups import LaneGroups
-from holdfast.broker.leadership import coordinator_error, prove_claim
+from holdfast.broker.leadership import prove_claim
 from holdfast.groups.state import Group
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
@@ -117,9 +117,8 @@ async def _problem(groups: LaneGroups, asked: OffsetFetchRequestGroup) -> ErrorC
     problem = groups.problem() or groups.coordinator.offset_fetch_problem(
         asked.group_id, asked.member_id, asked.member_epoch
     )
-    if problem is not None:
-        return await coordinator_error(groups.lane, problem)
-    problem = await groups.settled(asked.group_id)
+    if problem is None:
+        problem = await groups.settled(asked.group_id)
     if problem is not None:
         return problem
     unproven = await prove_claim(groups.lane)

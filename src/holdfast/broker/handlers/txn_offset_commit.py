@@ -8,7 +8,7 @@ is assigned to another member of the group now is refused, alone.
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.leadership import coordinator_error
-from holdfast.groups.commits import Asked
+from holdfast.groups.commits import NOT_OWNED, Asked
 from holdfast.groups.coordinator import Committer
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
@@ -48,7 +48,8 @@ async def handle(
             problem = await coordinator_error(groups.lane, judged)
         else:
             errors = judged.errors
-            problem = await groups.judged(request.group_id, judged)
+            told = NOT_OWNED if judged.refused_as_not_owned else ErrorCode.NONE
+            problem = await groups.vouched(request.group_id, told)
     return _response(request, errors, problem)
 
 
