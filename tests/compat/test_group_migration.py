@@ -3,9 +3,10 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupType, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
@@ -99,7 +100,7 @@ class Member:
         for message in self._consumer.consume(50, timeout=0.02):
             error = message.error()
             if error is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
+                assert not error.fatal(), error
                 continue
             self._flow.read[int(message.value())] += 1
             self._consumer.commit(message=message, asynchronous=True)
@@ -170,3 +171,54 @@ def test_a_running_group_moves_to_the_new_protocol_and_back_and_skips_nothing(
         seconds_max=20,
         what="all that was read is committed",
     )
+
+
+def test_members_of_both_protocols_may_start_at_the_same_time(
+    flow: Flow, kind: Callable[[], ConsumerGroupType | None]
+):
+    for settings in (CLASSIC, NEW, CLASSIC):
+        flow.join(settings)
+    flow.until_shared("two classic members and one of the new protocol share the topic")
+    assert kind() is ConsumerGroupType.CONSUMER
+    flow.until_all_is_read()
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_killed_while_the_group_moves_goes_on_with_it(
+    tmp_path: Path, topic_name: str
+):
+    """On a broker of its own: SIGKILL while both protocols are in the group, and after each way."""
+    broker = HoldfastBroker(
+        tmp_path, arguments=["--override", "group.initial.rebalance.delay.ms=500"]
+    ).start()
+    try:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic(topic_name, PARTITIONS, 1)])[topic_name].result(20)
+        flow = Flow(broker.bootstrap, topic_name)
+        old = [flow.join(CLASSIC), flow.join(CLASSIC)]
+        flow.until_shared("two classic members share the topic")
+        new = flow.join(NEW)
+        flow.turn()
+        broker.kill()
+        broker.start()
+        flow.until_shared("one of the new protocol is with them after a SIGKILL")
+        for member in old:
+            flow.leave(member)
+        broker.kill()
+        broker.start()
+        flow.until_shared("the new one has everything after a SIGKILL")
+        old = [flow.join(CLASSIC)]
+        flow.until_shared("a classic one is with it")
+        flow.leave(new)
+        broker.kill()
+        broker.start()
+        flow.until_shared("the classic one has everything after a SIGKILL")
+        flow.until_all_is_read()
+        wait_until(
+            lambda: old[0].committed() == flow.produced,
+            seconds_max=20,
+            what="all that was read is committed",
+        )
+        flow.close()
+    finally:
+        broker.stop()

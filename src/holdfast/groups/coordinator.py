@@ -1,28 +1,26 @@
 """The coordinator of all groups of one lane: each request against the group that it names.
 
-Pure. Owns the soft state of all groups and their deadlines. Answers go to the outbox, at once or
-when others have come; facts go there too, and are applied when that call returns.
+Pure. Owns committed offsets and what becomes of groups as a whole; members come and go in
+`memberships`. Answers go to the outbox, at once or when others have come; facts go there too, and
+are applied when that call returns.
 """
 
 from collections.abc import Callable, Sequence
 
-from holdfast.groups import classic_in_consumer as mixed
 from holdfast.groups.caller import Caller
-from holdfast.groups.classic import ClassicGroup, Joining, Phase
+from holdfast.groups.classic import ClassicGroup, Phase
 from holdfast.groups.commits import Asked, Judged, judge_commit
 from holdfast.groups.committers import Committer, classic_problem, consumer_problem
 from holdfast.groups.consumer import ConsumerGroup
 from holdfast.groups.consumer_checks import fetch_problem
 from holdfast.groups.facts import (
-    ClassicMember,
     GroupDeleted,
     OffsetsCommitted,
     OffsetsRemoved,
 )
 from holdfast.groups.generation import metadata_of
-from holdfast.groups.heartbeats import Refusal, request_problem
+from holdfast.groups.memberships import Memberships
 from holdfast.groups.outbox import Outbox, Token
-from holdfast.groups.reconciliation import JOIN_EPOCH
 from holdfast.groups.retention import Held, expired_offsets
 from holdfast.groups.rules import GroupRules
 from holdfast.groups.state import GroupsState
@@ -33,10 +31,8 @@ from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from holdfast.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from holdfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from holdfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-
-MEMBER_ID_REQUIRED_SINCE = 4
+from holdfast.protocol.messages.join_group import JoinGroupRequest
+from holdfast.protocol.messages.sync_group import SyncGroupRequest
 
 
 class GroupCoordinator:
@@ -58,8 +54,8 @@ class GroupCoordinator:
         self._rules = rules
         self._now_ms = now_ms
         self._topics = topics
-        self._new_member_suffix = new_member_suffix
         self._table = GroupTable(state, outbox, rules, now=now, now_ms=now_ms, topics=topics)
+        self._memberships = Memberships(self._table, outbox, rules, topics, new_member_suffix)
         self.refused_commits: dict[str, int] = {}
         """How many late acks each group has sent, since this coordinator took over."""
         self.refused_commits_in_all = 0
@@ -74,164 +70,27 @@ class GroupCoordinator:
         self, request: ConsumerGroupHeartbeatRequest, caller: Caller, token: Token, now: float
     ) -> None:
         """A member of a consumer group joins, is alive, or goes."""
-        group_id = request.group_id
-        refusal = request_problem(request, caller.version) or self._kind_problem(request, now)
-        if refusal is not None:
-            self._outbox.answer(token, refusal.response())
-            return
-        group = self._table.open_consumer(group_id, now)
-        member_id = request.member_id or self._new_member_suffix()
-        answer = group.heartbeat(request, member_id, caller, self._topics(), now)
-        classic = self._table.downgrade(group_id, now)
-        self._outbox.answer(token, answer)
-        self._table.watch(classic or group)
-
-    def _kind_problem(self, request: ConsumerGroupHeartbeatRequest, now: float) -> Refusal | None:
-        """Only who joins makes a group a consumer group, new or from a classic one."""
-        group_id = request.group_id
-        if group_id in self._table.consumer:
-            return None
-        if request.member_epoch != JOIN_EPOCH:
-            return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        return self._table.upgrade(group_id, now) if self._table.has_members(group_id) else None
+        self._memberships.consumer_heartbeat(request, caller, token, now)
 
     def join(self, request: JoinGroupRequest, caller: Caller, token: Token, now: float) -> None:
         """A consumer wants to be in the next generation."""
-        problem = self._join_problem(request)
-        if problem is not None:
-            self._refuse_join(token, request.member_id, problem)
-            return
-        group_id = request.group_id
-        self._table.downgrade(group_id, now)  # where a policy or a crash has left that undone
-        is_of_consumers = group_id in self._table.consumer and self._table.has_members(group_id)
-        if is_of_consumers:
-            self._join_consumer_group(request, caller, token, now)
-        else:
-            self._join_classic_group(request, caller, token, now)
-
-    def _join_classic_group(
-        self, request: JoinGroupRequest, caller: Caller, token: Token, now: float
-    ) -> None:
-        group = self._table.classic.get(request.group_id)
-        problem: ErrorCode | None = None
-        if request.member_id:
-            problem = ErrorCode.UNKNOWN_MEMBER_ID
-            problem = self._may_join_as(group, request) if group is not None else problem
-        if problem is not None:
-            self._refuse_join(token, request.member_id, problem)
-            return
-        group = self._table.open_classic(request.group_id, now)
-        member_id = request.member_id or self._new_member_id(request, caller)
-        if _must_ask_again(request, caller):
-            group.promise(member_id, request.session_timeout_ms, now)
-            problem = ErrorCode.MEMBER_ID_REQUIRED
-        else:
-            member = _member(request, caller, member_id)
-            problem = group.join_problem(member, request.protocol_type)
-            if problem is None:
-                joining = Joining(token, member, request.protocol_type)
-                group.join(joining, now, version=caller.version)
-            else:
-                member_id = request.member_id
-        if problem is not None:
-            self._refuse_join(token, member_id, problem)
-        self._table.watch(group)
-
-    def _join_consumer_group(
-        self, request: JoinGroupRequest, caller: Caller, token: Token, now: float
-    ) -> None:
-        """A classic member of a group that is on its way between the protocols."""
-        group = self._table.consumer[request.group_id]
-        member_id = request.member_id or self._new_member_id(request, caller)
-        joining = Joining(token, _member(request, caller, member_id), request.protocol_type)
-        has_id = bool(request.member_id)
-        found = mixed.joined(group.durable, joining, has_id=has_id, rules=self._rules)
-        if isinstance(found, ErrorCode):
-            self._refuse_join(token, request.member_id, found)
-            return
-        if _must_ask_again(request, caller):
-            self._refuse_join(token, member_id, ErrorCode.MEMBER_ID_REQUIRED)
-            return
-        answer = mixed.join(group, found, self._topics(), now)
-        classic = self._table.downgrade(request.group_id, now)
-        if classic is not None:  # it took the place of the last member of the new protocol
-            classic.join(joining, now, version=caller.version)
-        else:
-            self._outbox.answer(token, answer)
-        self._table.watch(classic or group)
-
-    def _new_member_id(self, request: JoinGroupRequest, caller: Caller) -> str:
-        prefix = request.group_instance_id
-        prefix = caller.client_id if prefix is None else prefix
-        return f"{prefix}-{self._new_member_suffix()}"
-
-    def _join_problem(self, request: JoinGroupRequest) -> ErrorCode | None:
-        rules = self._rules
-        if not request.group_id:
-            return ErrorCode.INVALID_GROUP_ID
-        shortest, longest = rules.group_min_session_timeout_ms, rules.group_max_session_timeout_ms
-        if not shortest <= request.session_timeout_ms <= longest:
-            return ErrorCode.INVALID_SESSION_TIMEOUT
-        return None
-
-    def _may_join_as(self, group: ClassicGroup, request: JoinGroupRequest) -> ErrorCode | None:
-        if request.group_instance_id is None and group.has_promised(request.member_id):
-            return None
-        return group.member_problem(request.member_id, request.group_instance_id)
-
-    def _refuse_join(self, token: Token, member_id: str, error: ErrorCode) -> None:
-        self._outbox.answer(token, JoinGroupResponse(error_code=error, member_id=member_id))
+        self._memberships.join(request, caller, token, now)
 
     def sync(self, request: SyncGroupRequest, token: Token, now: float) -> None:
         """A member wants its assignment, or brings those of all."""
-        consumer = self._table.consumer.get(request.group_id)
-        if consumer is not None:
-            self._outbox.answer(token, mixed.sync(consumer, request, self._topics(), now))
-            return
-        group = self._table.classic.get(request.group_id)
-        if group is None:
-            error = ErrorCode.UNKNOWN_MEMBER_ID
-            self._outbox.answer(token, SyncGroupResponse(error_code=error))
-            return
-        group.sync(request, token, now)
-        self._table.watch(group)
+        self._memberships.sync(request, token, now)
 
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: float
     ) -> ErrorCode:
-        """A classic member is alive. The answer may leave at once: that a member is to join again
-        harms nobody, whatever becomes of what led to it."""
-        consumer = self._table.consumer.get(group_id)
-        if consumer is not None:
-            topics = self._topics()
-            found = mixed.heartbeat(consumer, member_id, instance_id, generation, topics, now)
-            self._table.watch(consumer)
-            return found
-        group = self._table.classic.get(group_id)
-        problem = (
-            ErrorCode.UNKNOWN_MEMBER_ID
-            if group is None
-            else group.member_problem(member_id, instance_id)
-        )
-        if problem is not None or group is None:
-            return problem or ErrorCode.UNKNOWN_MEMBER_ID
-        return group.heartbeat(member_id, generation, now)
+        """A classic member is alive. The answer may leave at once."""
+        return self._memberships.heartbeat(group_id, member_id, instance_id, generation, now)
 
     def leave(
         self, group_id: str, members: Sequence[tuple[str, str | None]], now: float
     ) -> list[ErrorCode]:
         """Members (by id, or by group.instance.id) go, of their own will or an administrator's."""
-        consumer = self._table.consumer.get(group_id)
-        group = self._table.classic.get(group_id)
-        if consumer is not None:
-            errors = [mixed.leave(consumer, member_id, name) for member_id, name in members]
-            self._table.watch(consumer)
-        elif group is not None:
-            errors = [group.leave(member_id, name, now) for member_id, name in members]
-            self._table.watch(group)
-        else:
-            errors = [ErrorCode.UNKNOWN_MEMBER_ID for _ in members]
-        return errors
+        return self._memberships.leave(group_id, members, now)
 
     def commit(
         self,
@@ -380,22 +239,3 @@ class GroupCoordinator:
     def tick(self, now: float) -> None:
         """Let what is due happen."""
         self._table.tick(now)
-
-
-def _must_ask_again(request: JoinGroupRequest, caller: Caller) -> bool:
-    """A new dynamic member is told its id first, and joins with it then (KIP-394)."""
-    is_new_and_dynamic = not request.member_id and request.group_instance_id is None
-    return is_new_and_dynamic and caller.version >= MEMBER_ID_REQUIRED_SINCE
-
-
-def _member(request: JoinGroupRequest, caller: Caller, member_id: str) -> ClassicMember:
-    rebalance_ms = request.rebalance_timeout_ms
-    return ClassicMember(
-        member_id,
-        request.group_instance_id,
-        caller.client_id,
-        caller.client_host,
-        request.session_timeout_ms,
-        rebalance_ms if rebalance_ms >= 0 else request.session_timeout_ms,
-        [(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols],
-    )

@@ -81,7 +81,8 @@ class GroupTable:
         if not policy.allows_upgrade:
             reason = f"and group.consumer.migration.policy is {policy}"
             return Refusal(refused, f"Group {group_id} is not a consumer group, {reason}.")
-        if len(members) > self._rules.group_consumer_max_size:
+        if len(members) >= self._rules.group_consumer_max_size:
+            # Who wants to join would be refused, and the group be a classic one again at once.
             reason = f"it has {len(members)} members"
             return Refusal(refused, f"Classic group {group_id} cannot be upgraded: {reason}.")
         generation = group.generation

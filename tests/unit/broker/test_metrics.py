@@ -1,19 +1,12 @@
 """What Prometheus is told about groups and transactions."""
 
 from tests.unit.broker.cluster import Cluster, pass_time, simulate, topic
-from tests.unit.broker.test_stale_coordinators import beat, given
+from tests.unit.broker.test_stale_coordinators import beat, commit, given
 from tests.unit.broker.transactional import TransactionalProducer
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.context import RequestContext
-from holdfast.broker.dispatch import answer
 from holdfast.broker.metrics import BrokerCollector
 from holdfast.protocol.api import ErrorCode
-from holdfast.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from holdfast.store.counting import CountingStore
 
 
@@ -24,18 +17,6 @@ def told(broker: Broker, name: str, *labels: str) -> float | None:
             if sample.name == name and tuple(sample.labels.values()) == labels:
                 return sample.value
     return None
-
-
-async def commit(broker: Broker, member_id: str, epoch: int, partition: int) -> ErrorCode:
-    wanted = OffsetCommitRequestPartition(partition_index=partition, committed_offset=1)
-    request = OffsetCommitRequest(
-        group_id="g",
-        generation_id_or_member_epoch=epoch,
-        member_id=member_id,
-        topics=[OffsetCommitRequestTopic(name="t", partitions=[wanted])],
-    )
-    response = await answer(broker, request, RequestContext(api_version=9))
-    return ErrorCode(response.topics[0].partitions[0].error_code)
 
 
 def test_groups_members_rebalances_and_refused_commits_are_told():

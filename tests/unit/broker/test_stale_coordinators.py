@@ -14,6 +14,11 @@ from holdfast.protocol.messages.consumer_group_heartbeat import (
 )
 from holdfast.protocol.messages.heartbeat import HeartbeatRequest
 from holdfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from holdfast.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from holdfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 GROUP = "g"
@@ -57,6 +62,42 @@ def test_a_stale_broker_does_not_give_back_what_a_newer_one_gave_to_another_memb
         response = await beat(old, "a", 1, [kept])
         assert response.error_code == ErrorCode.NOT_COORDINATOR
         assert response.assignment is None
+
+    simulate(test)
+
+
+async def shared(broker: Broker) -> int:
+    """Members a and b have one partition each, in member epoch 2; the one that b has."""
+    await topic(broker, partitions=PARTITIONS)
+    await beat(broker, "a", 0, None)
+    await beat(broker, "b", 0, None)
+    (kept,) = given(await beat(broker, "a", 1, [0, 1]))
+    await beat(broker, "a", 1, [kept])
+    (moved,) = given(await beat(broker, "b", 2, None))
+    return moved
+
+
+async def commit(broker: Broker, member_id: str, epoch: int, partition: int) -> ErrorCode:
+    wanted = OffsetCommitRequestPartition(partition_index=partition, committed_offset=1)
+    request = OffsetCommitRequest(
+        group_id=GROUP,
+        generation_id_or_member_epoch=epoch,
+        member_id=member_id,
+        topics=[OffsetCommitRequestTopic(name="t", partitions=[wanted])],
+    )
+    response = await answer(broker, request, RequestContext(api_version=9))
+    return ErrorCode(response.topics[0].partitions[0].error_code)
+
+
+def test_a_stale_broker_refuses_no_commit_for_what_another_member_owned_before():
+    async def test(world: Cluster) -> None:
+        old = await world.broker(lanes=1)
+        moved = await shared(old)
+        assert await commit(old, "a", 2, moved) is ErrorCode.STALE_MEMBER_EPOCH
+        new = await world.broker(2)
+        await beat(new, "b", -1, None)
+        assert await commit(old, "a", 2, moved) is ErrorCode.NOT_COORDINATOR
+        assert await commit(new, "a", 2, moved) is ErrorCode.NONE
 
     simulate(test)
 

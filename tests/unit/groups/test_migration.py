@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import msgspec
 import pytest
 from tests.unit.groups.classics import (
     ALL,
@@ -24,6 +25,7 @@ from tests.unit.groups.world import (
 from holdfast.groups.commits import NOT_OWNED, Judged
 from holdfast.groups.facts import GroupDowngraded, GroupUpgraded
 from holdfast.groups.rules import GroupRules, MigrationPolicy
+from holdfast.groups.state import stored_groups
 from holdfast.protocol.api import ErrorCode
 
 
@@ -226,6 +228,15 @@ def test_a_subscription_that_cannot_be_read_is_not_upgraded(world: ConsumerWorld
     assert Client(world, "new").beat() is ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_a_group_that_is_full_is_not_upgraded_for_a_member_that_would_be_refused():
+    world = ConsumerWorld(GroupRules(group_consumer_max_size=1))
+    (a,) = classic_group(world, 1)
+    count = len(world.facts)
+    assert Client(world, "new").beat() is ErrorCode.GROUP_ID_NOT_FOUND
+    assert a.step() is ErrorCode.NONE
+    assert len(world.facts) == count
+
+
 def test_a_generation_that_is_not_assigned_yet_is_waited_for(world: ConsumerWorld):
     member = world.new_member()
     new = Client(world, "new")
@@ -347,3 +358,18 @@ def test_a_downgrade_is_followed_by_a_rebalance_also_after_a_crash(world: Consum
     assert world.phase() == "PreparingRebalance"
     run(a, b)
     assert owned(a, b) == ALL
+
+
+def test_nothing_grows_with_the_number_of_moves(world: ConsumerWorld):
+    a, b = classic_group(world, 2, COOPERATIVE)
+    sizes: list[int] = []
+    for turn in range(30):
+        new = Client(world, f"new-{turn:04}")
+        new.beat()
+        all_beat(a, b, new)
+        sizes.append(len(msgspec.msgpack.encode(stored_groups(world.state))))
+        new.leave()
+        run(a, b, rounds=3)
+    assert owned(a, b) == ALL
+    epoch_bytes = 2 * 5 * len(world.state.groups)
+    assert max(sizes[5:]) - min(sizes[5:]) <= epoch_bytes
