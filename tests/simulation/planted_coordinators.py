@@ -215,15 +215,6 @@ def bad_transactions(bad: type[Transactions]) -> type[BrokerProcess]:
 # Coordinators of transactions.
 
 
-class MarkersBeforeTheDecision(LaneTransactions):
-    def finish(self, transaction) -> None:
-        marker = transaction.marker
-        for lane, part in self._parts(transaction).items() if marker is not None else ():
-            if lane != self.lane.lane and part.lane.appender.is_open:
-                self._write(part, marker)
-        super().finish(transaction)
-
-
 class NoMarkersElsewhere(LaneTransactions):
     def finish(self, transaction) -> None:
         here = self._parts(transaction).get(self.lane.lane)
@@ -299,10 +290,10 @@ COORDINATORS: dict[str, type[BrokerProcess]] = {
     "nothing-was-aborted": bad_transactions(NothingWasAborted),
     "stable-is-the-high-watermark": bad_transactions(StableIsTheHighWatermark),
     "stable-before-the-marker": bad_transactions(StableBeforeTheMarker),
-    "markers-before-the-decision": lane_transactions(MarkersBeforeTheDecision),
     "no-markers-elsewhere": lane_transactions(NoMarkersElsewhere),
     "zombies-write": lane_transactions(ZombiesWrite),
     "aborts-what-was-committed": claimed(abort_what_was_committed),
+    "tears-what-was-committed": claimed(abort_what_was_committed),
     "offsets-count-at-once": groups_state(OffsetsCountAtOnce),
     "offsets-are-dropped": groups_state(OffsetsAreDropped),
     "pending-is-stable": groups_state(PendingIsStable),
