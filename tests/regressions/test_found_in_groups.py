@@ -5,10 +5,12 @@ import asyncio
 from tests.seeds.test_001_late_acks import Member, rebalance, two_members
 from tests.seeds.wire import Cluster, ask
 from tests.unit.broker.cluster import VALID_MS, pass_time, simulate, topic
+from tests.unit.broker.transactional import BEFORE, TransactionalProducer
 from tests.unit.groups.world import assignment
 
 from holdfast.broker.broker import Broker
 from holdfast.groups.commits import NOT_OWNED
+from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -99,3 +101,27 @@ async def joined_again(leader: Member, other: Member) -> None:
     joining = asyncio.ensure_future(leader.join())
     await pass_time(0.01)
     await asyncio.gather(joining, other.join())
+
+
+def test_a_stale_coordinator_does_not_call_a_later_transaction_committed():
+    """Before KIP-890 the epoch stays: an end that was done and one to be done look alike."""
+
+    async def test(world: Cluster) -> None:
+        stale = await world.broker()
+        await topic(stale)
+        producer = TransactionalProducer(stale, versions=BEFORE)
+        assert await producer.init() is ErrorCode.NONE
+        await one_record(producer)
+        assert await producer.end(committed=True) is ErrorCode.NONE
+
+        producer.broker = await world.broker(2)
+        await one_record(producer)
+        producer.broker = stale
+        assert await producer.end(committed=True) is ErrorCode.NOT_COORDINATOR
+
+    simulate(test)
+
+
+async def one_record(producer: TransactionalProducer) -> None:
+    assert await producer.add(0) is ErrorCode.NONE
+    assert (await producer.send(0, b"value")).error_code == 0
