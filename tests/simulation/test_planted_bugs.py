@@ -41,6 +41,7 @@ OF_GROUPS: dict[str, set[Kind]] = {
     "commit-acked-at-once": {Kind.COMMIT_NOT_DURABLE},
     "assignment-told-at-once": {Kind.ASSIGNMENT_NOT_DURABLE},
     "gives-what-is-owned": {Kind.OWNERSHIP_OVERLAP},
+    "tells-the-target": {Kind.TOLD_ANOTHERS},
     "forgets-committed-offsets": {Kind.COMMITTED_BACK},
     "coordinator-never-validates": {Kind.COMMITTED_BACK},
 }

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar, cast
 
-from holdfast.broker.leadership import coordinator_error, needs_proof
+from holdfast.broker.leadership import coordinator_error, coordinator_problem, needs_proof
 from holdfast.environment import Environment
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.groups.coordinator import GroupCoordinator
@@ -21,6 +21,8 @@ from holdfast.identifiers import LaneId
 from holdfast.log.data_lane import DataLane
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.message import Message
+from holdfast.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from holdfast.protocol.messages.sync_group import SyncGroupResponse
 
 MessageT = TypeVar("MessageT", bound=Message)
 TIMER_SECONDS_MAX = 3_600.0
@@ -106,7 +108,7 @@ class LaneGroups:
     def answer(self, token: Token, response: Message) -> None:
         waiting = self._waiting.pop(token)
         barrier = self._barrier(waiting.group_id)
-        if barrier is None and not needs_proof(self._lane, _error_of(response)):
+        if barrier is None and not self._needs_proof(response):
             _resolve(waiting.future, response)
             return
         task = asyncio.get_running_loop().create_task(self._leave(waiting, response, barrier))
@@ -124,9 +126,15 @@ class LaneGroups:
         error = await _outcome(barrier) if barrier is not None else None
         if error is not None:
             response = waiting.refused(refusal(error))
-        told = _error_of(response)
-        proven = await coordinator_error(self._lane, told)
-        _resolve(waiting.future, response if proven is told else waiting.refused(proven))
+        problem = await coordinator_problem(self._lane) if self._needs_proof(response) else None
+        _resolve(waiting.future, response if problem is None else waiting.refused(problem))
+
+    def _needs_proof(self, response: Message) -> bool:
+        """Also of an answer that gives partitions: a newer coordinator may have given them away."""
+        error = ErrorCode(getattr(response, "error_code", 0))
+        if error is ErrorCode.NONE and _gives_partitions(response):
+            return not self._lane.appender.is_valid()
+        return needs_proof(self._lane, error)
 
     async def settled(self, group_id: str) -> ErrorCode | None:
         """Wait until all that was decided about a group is durable, or say why it is not."""
@@ -171,8 +179,14 @@ class LaneGroups:
         self._waiting.clear()
 
 
-def _error_of(response: Message) -> ErrorCode:
-    return ErrorCode(getattr(response, "error_code", 0))
+def _gives_partitions(response: Message) -> bool:
+    match response:
+        case SyncGroupResponse():
+            return True
+        case ConsumerGroupHeartbeatResponse(assignment=given):
+            return given is not None
+        case _:
+            return False
 
 
 async def _outcome(barrier: asyncio.Future[None]) -> BaseException | None:

@@ -209,6 +209,17 @@ def test_an_assignment_is_told_as_the_lane_has_it(script: Script, operation):
     assert script.kinds() == {Kind.ASSIGNMENT_NOT_DURABLE}
 
 
+def test_a_member_is_not_told_to_own_what_has_become_anothers(script: Script):
+    asked = script.invoke("a", "b1", SyncGroup(G, "a", 1), 0.0)
+    assigned(script, "a", 1)
+    assigned(script, "b", 2)
+    script.ok(asked, Assigned("a", 1, (P,)), 0.0)
+    assert script.kinds() == set()
+    late = script.invoke("a", "b1", SyncGroup(G, "a", 1), 0.0)
+    script.ok(late, Assigned("a", 1, (P,)), 0.0)
+    assert script.kinds() == {Kind.TOLD_ANOTHERS}
+
+
 def test_a_commit_is_acked_only_when_it_is_durable(script: Script):
     call = script.commit(1, "a", 5)
     script.ok(call, OffsetsTaken((P,)), 0.0)
