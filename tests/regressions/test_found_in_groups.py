@@ -2,19 +2,26 @@
 
 import asyncio
 
+from tests.seeds.test_001_late_acks import GROUP as GROUP_OF_SEED
 from tests.seeds.test_001_late_acks import Member, rebalance, two_members
 from tests.seeds.wire import Cluster, ask
 from tests.unit.broker.cluster import VALID_MS, pass_time, simulate, topic
+from tests.unit.broker.transactional import BEFORE, TransactionalProducer
 from tests.unit.groups.world import assignment
 
 from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.broker.dispatch import answer
 from holdfast.groups.commits import NOT_OWNED
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from holdfast.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from holdfast.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from holdfast.protocol.messages.sync_group import SyncGroupRequest
 
 GROUP = "readers"
 
@@ -31,8 +38,8 @@ async def commit(broker: Broker, offset: int) -> int:
 
 async def committed(broker: Broker) -> tuple[int, int]:
     topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
-    answer = await ask(broker, OffsetFetchRequest(group_id=GROUP, topics=topics))
-    part = answer.topics[0].partitions[0]
+    told = await ask(broker, OffsetFetchRequest(group_id=GROUP, topics=topics))
+    part = told.topics[0].partitions[0]
     return part.error_code, part.committed_offset
 
 
@@ -99,3 +106,50 @@ async def joined_again(leader: Member, other: Member) -> None:
     joining = asyncio.ensure_future(leader.join())
     await pass_time(0.01)
     await asyncio.gather(joining, other.join())
+
+
+def test_a_stale_coordinator_gives_no_partitions():
+    """A newer one may have given them to another member."""
+
+    async def test(world: Cluster) -> None:
+        stale, a, b = await two_members(world)
+        await rebalance((a, assignment(0, topic="t")))
+        b.broker = await world.broker(2)
+        left = LeaveGroupRequest(
+            group_id=GROUP_OF_SEED, members=[MemberIdentity(member_id=a.member_id)]
+        )
+        context = RequestContext(api_version=5)
+        assert (await answer(b.broker, left, context)).error_code == 0
+        await rebalance((b, assignment(0, topic="t")))
+        request = SyncGroupRequest(
+            group_id=GROUP_OF_SEED, generation_id=a.generation, member_id=a.member_id
+        )
+        told = await ask(stale, request)
+        assert told.error_code == ErrorCode.NOT_COORDINATOR
+        assert not told.assignment
+
+    simulate(test)
+
+
+def test_a_stale_coordinator_does_not_call_a_later_transaction_committed():
+    """Before KIP-890 the epoch stays: an end that was done and one to be done look alike."""
+
+    async def test(world: Cluster) -> None:
+        stale = await world.broker()
+        await topic(stale)
+        producer = TransactionalProducer(stale, versions=BEFORE)
+        assert await producer.init() is ErrorCode.NONE
+        await one_record(producer)
+        assert await producer.end(committed=True) is ErrorCode.NONE
+
+        producer.broker = await world.broker(2)
+        await one_record(producer)
+        producer.broker = stale
+        assert await producer.end(committed=True) is ErrorCode.NOT_COORDINATOR
+
+    simulate(test)
+
+
+async def one_record(producer: TransactionalProducer) -> None:
+    assert await producer.add(0) is ErrorCode.NONE
+    assert (await producer.send(0, b"value")).error_code == 0

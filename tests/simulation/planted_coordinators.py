@@ -13,7 +13,7 @@ from holdfast.groups.consumer import ConsumerGroup
 from holdfast.groups.consumer_state import reconciled_fact
 from holdfast.groups.coordinator import GroupCoordinator
 from holdfast.groups.facts import GenerationAssigned, OffsetsCommitted
-from holdfast.groups.heartbeats import reported_partitions
+from holdfast.groups.heartbeats import assignment, reported_partitions
 from holdfast.groups.reconciliation import reconciled
 from holdfast.groups.state import Group, GroupsState
 from holdfast.identifiers import CONTROL_LANE, PartitionId
@@ -163,6 +163,23 @@ class OpensBadConsumerGroups(GroupCoordinator):
         return group
 
 
+class TellsTheTarget(ConsumerGroup):
+    """What a member is to own some day is told as what it owns."""
+
+    def heartbeat(self, request, member_id, caller, topics, now):
+        response = super().heartbeat(request, member_id, caller, topics, now)
+        if response.assignment is not None:
+            response.assignment = assignment(self.durable.target(member_id).partitions)
+        return response
+
+
+class OpensHastyConsumerGroups(GroupCoordinator):
+    def _opened_consumer(self, group_id, now):
+        group = super()._opened_consumer(group_id, now)
+        group.__class__ = TellsTheTarget
+        return group
+
+
 def forget_committed_offsets(state: LogState) -> None:
     for group in state.groups.groups.values():
         group.offsets.clear()
@@ -213,15 +230,6 @@ def bad_transactions(bad: type[Transactions]) -> type[BrokerProcess]:
 
 
 # Coordinators of transactions.
-
-
-class MarkersBeforeTheDecision(LaneTransactions):
-    def finish(self, transaction) -> None:
-        marker = transaction.marker
-        for lane, part in self._parts(transaction).items() if marker is not None else ():
-            if lane != self.lane.lane and part.lane.appender.is_open:
-                self._write(part, marker)
-        super().finish(transaction)
 
 
 class NoMarkersElsewhere(LaneTransactions):
@@ -294,15 +302,16 @@ COORDINATORS: dict[str, type[BrokerProcess]] = {
     "commit-acked-at-once": lane_groups(CommitAckedAtOnce),
     "assignment-told-at-once": lane_groups(AssignmentToldAtOnce),
     "gives-what-is-owned": coordinator(OpensBadConsumerGroups),
+    "tells-the-target": coordinator(OpensHastyConsumerGroups),
     "forgets-committed-offsets": claimed(forget_committed_offsets),
     "coordinator-never-validates": hooked("lanes", never_validates),
     "nothing-was-aborted": bad_transactions(NothingWasAborted),
     "stable-is-the-high-watermark": bad_transactions(StableIsTheHighWatermark),
     "stable-before-the-marker": bad_transactions(StableBeforeTheMarker),
-    "markers-before-the-decision": lane_transactions(MarkersBeforeTheDecision),
     "no-markers-elsewhere": lane_transactions(NoMarkersElsewhere),
     "zombies-write": lane_transactions(ZombiesWrite),
     "aborts-what-was-committed": claimed(abort_what_was_committed),
+    "tears-what-was-committed": claimed(abort_what_was_committed),
     "offsets-count-at-once": groups_state(OffsetsCountAtOnce),
     "offsets-are-dropped": groups_state(OffsetsAreDropped),
     "pending-is-stable": groups_state(PendingIsStable),

@@ -41,6 +41,7 @@ OF_GROUPS: dict[str, set[Kind]] = {
     "commit-acked-at-once": {Kind.COMMIT_NOT_DURABLE},
     "assignment-told-at-once": {Kind.ASSIGNMENT_NOT_DURABLE},
     "gives-what-is-owned": {Kind.OWNERSHIP_OVERLAP},
+    "tells-the-target": {Kind.TOLD_ANOTHERS},
     "forgets-committed-offsets": {Kind.COMMITTED_BACK},
     "coordinator-never-validates": {Kind.COMMITTED_BACK},
 }
@@ -48,10 +49,10 @@ OF_TRANSACTIONS: dict[str, set[Kind]] = {
     "nothing-was-aborted": {Kind.ABORTED_READ},
     "stable-is-the-high-watermark": {Kind.ABORTED_READ},
     "stable-before-the-marker": {Kind.STABLE_BACK},
-    "markers-before-the-decision": {Kind.TORN_TRANSACTION},
     "no-markers-elsewhere": {Kind.STABLE_STUCK},
     "zombies-write": {Kind.ZOMBIE},
     "aborts-what-was-committed": {Kind.COMMITTED_LOST},
+    "tears-what-was-committed": {Kind.TORN_TRANSACTION},
 }
 OF_STREAMS: dict[str, set[Kind]] = {
     "offsets-count-at-once": {Kind.OUTPUT_LOST, Kind.OFFSET_NOT_DURABLE},

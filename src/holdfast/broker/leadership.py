@@ -86,9 +86,15 @@ async def coordinator_error(lane: DataLane, error: ErrorCode, *, gives: bool = F
     """A coordinator's answer, which only the newest owner of its lane may give."""
     if not needs_proof(lane, error, gives=gives):
         return error
+    return await coordinator_problem(lane) or error
+
+
+async def coordinator_problem(lane: DataLane) -> ErrorCode | None:
+    """Why this broker may not speak as the coordinator of what is in a lane: a newer one is there,
+    or that cannot be found out."""
     unproven = await prove_claim(lane)
     if unproven is None:
-        return error
+        return None
     is_fenced = unproven is ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.NOT_COORDINATOR if is_fenced else ErrorCode.COORDINATOR_NOT_AVAILABLE
 

@@ -4,7 +4,15 @@ import asyncio
 import itertools
 
 import pytest
-from tests.unit.broker.cluster import Cluster, fetch, pass_time, simulate, topic
+from tests.unit.broker.cluster import (
+    Cluster,
+    fetch,
+    lane_of,
+    log_of,
+    pass_time,
+    simulate,
+    topic,
+)
 from tests.unit.broker.committed import read_committed
 from tests.unit.broker.transactional import (
     BEFORE,
@@ -16,6 +24,7 @@ from tests.unit.broker.transactional import (
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.maintenance import Maintenance
+from holdfast.lane.keys import entry_prefix
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from holdfast.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -254,6 +263,36 @@ def test_whatever_crashes_in_between_a_transaction_is_whole_or_not_there(
         await pass_time(10)
         for partition in range(PARTITIONS):
             assert await committed_values(broker, partition) == [*seen[partition], b"next"]
+
+    simulate(test)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_no_marker_is_written_in_another_lane_before_the_decision_is_durable(committed: bool):
+    async def test(world: Cluster) -> None:
+        broker = await serving(world)
+        producer = await producing(broker, NEWEST)
+        await write_everywhere(producer, b"value")
+        own = broker.transactions_of(producer.transactional_id).lane
+        others = [p for p in range(PARTITIONS) if lane_of(broker, partition=p) is not own]
+        assert others
+        before = [log_of(broker, partition=p).log_end_offset for p in others]
+        put = asyncio.Event()
+
+        async def hold(operation: str, key: str) -> None:
+            if operation == "create" and key.startswith(entry_prefix(own.lane)):
+                await put.wait()
+
+        world.store.before.append(hold)
+        ended = asyncio.ensure_future(producer.end(committed=committed))
+        await pass_time(1)
+        assert [log_of(broker, partition=p).log_end_offset for p in others] == before
+        put.set()
+        assert await ended is ErrorCode.NONE
+        await pass_time(1)
+        assert [log_of(broker, partition=p).log_end_offset for p in others] == [
+            offset + 1 for offset in before
+        ]
 
     simulate(test)
 

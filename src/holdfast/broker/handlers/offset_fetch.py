@@ -11,7 +11,7 @@ from uuid import UUID
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.groups import LaneGroups
-from holdfast.broker.leadership import coordinator_error, prove_claim
+from holdfast.broker.leadership import coordinator_error, coordinator_problem
 from holdfast.groups.state import Group
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
@@ -94,7 +94,7 @@ async def _group(
         return _refused(asked, await coordinator_error(groups.lane, problem))
     # Read first, then wait for it: what is decided meanwhile is not durable when this leaves.
     found = _found(broker, groups, asked, version, require_stable=require_stable)
-    problem = await _unsettled(groups, asked.group_id)
+    problem = await groups.settled(asked.group_id) or await coordinator_problem(groups.lane)
     return found if problem is None else _refused(asked, problem)
 
 
@@ -127,17 +127,6 @@ def _found(
             for (name, topic_id), partitions in by_topic.items()
         ],
     )
-
-
-async def _unsettled(groups: LaneGroups, group_id: str) -> ErrorCode | None:
-    """Wait until what was decided is durable and the claim is proved; or why it is not."""
-    problem = await groups.settled(group_id)
-    if problem is not None:
-        return problem
-    unproven = await prove_claim(groups.lane)
-    if unproven is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        return ErrorCode.NOT_COORDINATOR
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE if unproven is not None else None
 
 
 def _refused(asked: OffsetFetchRequestGroup, problem: ErrorCode) -> OffsetFetchResponseGroup:

@@ -59,6 +59,7 @@ CHECKERS: Sequence[Checker] = (
     groups.not_owner_commit,
     groups.owner_refused,
     groups.ownership_overlap,
+    groups.told_anothers,
     groups.assignment_not_durable,
     offsets.commit_not_durable,
     offsets.offset_not_durable,

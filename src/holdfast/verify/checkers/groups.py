@@ -131,6 +131,38 @@ def ownership_overlap(knowledge: Knowledge) -> list[Violation]:
     return found
 
 
+def told_anothers(knowledge: Knowledge) -> list[Violation]:
+    """A member that is told to own a partition which was another's all the time of the call."""
+    told = [
+        (call, call.operation.group, call.result.member, call.result.partitions)
+        for call in knowledge.history.calls
+        if isinstance(call.operation, SyncGroup | ConsumerHeartbeat)
+        and isinstance(call.result, Assigned)
+        and call.result.partitions
+    ]
+    owners = Owners()
+    held: dict[tuple[str, Partition], list[tuple[int, list[str]]]] = {}
+    watched = sorted({(group, p) for _, group, _, partitions in told for p in partitions})
+    for event, decision in decisions(knowledge.history) if told else ():
+        owners.apply(decision)
+        for group, partition in watched:
+            held.setdefault((group, partition), []).append((event, owners.of(group, partition)))
+    found: list[Violation] = []
+    for call, group, member, partitions in told:
+        for partition in partitions:
+            holders = _meanwhile(held.get((group, partition), []), call)
+            if holders and all(who and member not in who for who in holders):
+                found.append(
+                    Violation(
+                        Kind.TOLD_ANOTHERS,
+                        f"{group}: {call.broker} told {member!r} to own {partition}, which was "
+                        f"{holders[0]}'s",
+                        (call.invoked, call.completed),
+                    )
+                )
+    return found
+
+
 _Told = tuple[str, str, int, tuple[Partition, ...]]
 """Group, member, generation or member epoch, partitions."""
 

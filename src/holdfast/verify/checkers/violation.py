@@ -33,6 +33,7 @@ class Kind(enum.Enum):
     NOT_OWNER_COMMIT = "commit by a member that does not own the partition"
     OWNER_REFUSED = "commit refused though nobody else owns the partition"
     OWNERSHIP_OVERLAP = "one partition, two owners"
+    TOLD_ANOTHERS = "told to own a partition that is another member's"
     ASSIGNMENT_NOT_DURABLE = "assignment told before it was durable"
     COMMIT_NOT_DURABLE = "commit acked before it was durable"
     OFFSET_NOT_DURABLE = "committed offset told before it was durable"
