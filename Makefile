@@ -8,10 +8,10 @@ KILLS ?= 200
 SPARK_KILLS ?= 100
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help install demo test check sim chaos chaos-spark bench bench-spark peers lock clean
+.PHONY: help install demo test check sim chaos chaos-clients chaos-spark bench bench-spark peers lock clean
 
 help: ## what there is
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 install: $(STAMP) ## .venv with the locked dependencies
 
@@ -46,6 +46,10 @@ sim: $(STAMP) ## the deterministic simulation: make sim SEEDS=20000
 
 chaos: $(STAMP) ## real processes: 200 SIGKILLs under load
 	$(BIN)/python -m tests.chaos.sigkill --kills $(KILLS)
+
+chaos-clients: $(STAMP) ## groups and exactly once with five clients, through SIGKILLs and pauses
+	$(BIN)/python -m tests.chaos.transactions --kills 60
+	$(BIN)/python -m tests.chaos.groups --steps 60
 
 chaos-spark: $(STAMP) ## the pipeline: SIGKILLs of driver and executors, local and on a cluster
 	$(BIN)/python -m tests.chaos.spark_kills --kills $(SPARK_KILLS) --cluster
