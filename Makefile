@@ -10,7 +10,7 @@ STREAMS_KILLS ?= 50
 TOPIC_KILLS ?= 50
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help install demo test check sim chaos chaos-spark chaos-spark-topic chaos-streams bench bench-spark bench-coordinators peers lock clean
+.PHONY: help install demo test check sim chaos chaos-clients chaos-spark chaos-spark-topic chaos-streams bench bench-spark bench-coordinators peers lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -48,6 +48,10 @@ sim: $(STAMP) ## the deterministic simulation: make sim SEEDS=20000
 
 chaos: $(STAMP) ## real processes: 200 SIGKILLs under load
 	$(BIN)/python -m tests.chaos.sigkill --kills $(KILLS)
+
+chaos-clients: $(STAMP) ## groups and exactly once with five clients, through SIGKILLs and pauses
+	$(BIN)/python -m tests.chaos.transactions --kills 60
+	$(BIN)/python -m tests.chaos.groups --steps 60
 
 chaos-spark: $(STAMP) ## the pipeline: SIGKILLs of driver and executors, local and on a cluster
 	$(BIN)/python -m tests.chaos.spark_kills --kills $(SPARK_KILLS) --cluster

@@ -101,6 +101,9 @@ func (m *member) commit(client *kgo.Client, offsets map[int32]int64) {
 	client.CommitOffsetsSync(context.Background(), map[string]map[int32]kgo.EpochOffset{m.topic: wanted},
 		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, answer *kmsg.OffsetCommitResponse, err error) {
 			refused = err
+			if answer == nil {
+				return
+			}
 			for _, topic := range answer.Topics {
 				for _, partition := range topic.Partitions {
 					if refused == nil {

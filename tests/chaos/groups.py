@@ -101,8 +101,11 @@ class Run:
         add(self.figures.happened, what)
         self._do(what)
         self.feed()
-        if self._members:
-            self.random.choice(self._members).tell("commit")
+        try:
+            if self._members:
+                self.random.choice(self._members).tell("commit")
+        except BrokenPipeError:
+            self._note_ended()
 
     def _do(self, what: str) -> None:
         match what:
@@ -112,7 +115,9 @@ class Run:
                 self.broker.kill()
                 self.broker.start()
             case "leaves":
-                self._take().tell("leave")
+                leaving = self._take()
+                if not leaving.has_told_all:
+                    leaving.tell("leave")
             case "is killed":
                 self._take().kill()
             case _:
@@ -156,7 +161,7 @@ class Run:
             self._members.append(paused[1])
 
     def _note_ended(self) -> None:
-        for ended in [member for member in self._members if member.has_told_all]:
+        for ended in [member for member in self._members if not member.is_running]:
             self._members.remove(ended)
             add(self.figures.ended_by_themselves, ended.program.name)
             self.figures.last_words.append(ended.last_words()[-1500:])

@@ -47,6 +47,7 @@ def judge_commit(
     asked: Sequence[Asked],
     rules: GroupRules,
     *,
+    member_epoch: int,
     now_ms: int,
     retention_ms: int = -1,
 ) -> Judged:
@@ -65,6 +66,8 @@ def judge_commit(
         elif _is_of_another(group, member_id, item.name, item.partition):
             errors.append(NOT_OWNED)
             not_owned += 1
+        elif _is_too_old(group, member_id, item.partition, member_epoch):
+            errors.append(ErrorCode.STALE_MEMBER_EPOCH)
         else:
             errors.append(ErrorCode.NONE)
             accepted.append(
@@ -82,3 +85,14 @@ def _is_of_another(
         return False
     owner = group.owner(name, partition)
     return owner is not None and owner != member_id
+
+
+def _is_too_old(
+    group: Group | None, member_id: str | None, partition: PartitionId, member_epoch: int
+) -> bool:
+    """Whether a member of a consumer group says an epoch of before it owned the partition."""
+    members = group.consumers if group is not None else None
+    if members is None or member_id is None or member_id not in members.members:
+        return False
+    is_current = members.standing(member_id).member_epoch == member_epoch
+    return not is_current and not members.has_owned_since(member_id, partition, member_epoch)

@@ -53,6 +53,8 @@ class ConsumerState:
         self.targets: dict[str, Partitions] = {}
         self.owners: dict[PartitionId, str] = {}
         """Also of partitions that their owner is to give up and has not yet."""
+        self._owned_since: dict[PartitionId, int] = {}
+        """At which of its owner's member epochs."""
         self.left_ms = 0
         """When the last member that left did: an empty group is empty since then."""
         self._standings: dict[str, Standing] = {}
@@ -63,6 +65,11 @@ class ConsumerState:
 
     def standings(self) -> list[Standing]:
         return list(self._standings.values())
+
+    def has_owned_since(self, member_id: str, partition: PartitionId, member_epoch: int) -> bool:
+        """Whether a member owned a partition at this epoch of its own, and ever since."""
+        is_owner = self.owners.get(partition) == member_id
+        return is_owner and self._owned_since[partition] <= member_epoch
 
     def target(self, member_id: str) -> Target:
         return Target(self.assignment_epoch, self.targets[member_id])
@@ -148,10 +155,17 @@ class ConsumerState:
         before = self._standings.get(member_id, Standing())
         for partition in before.owned - standing.owned:
             if self.owners.get(partition) == member_id:
-                del self.owners[partition]
+                del self.owners[partition], self._owned_since[partition]
         for partition in standing.owned:
+            if self.owners.get(partition) != member_id:
+                self._owned_since[partition] = standing.member_epoch
             self.owners[partition] = member_id
         self._standings[member_id] = standing
+
+    def remember(self, member_id: str, owned_since: list[int]) -> None:
+        """Since when a member owns what it owns, as it was stored."""
+        owned = sorted(self._standings[member_id].owned)
+        self._owned_since.update(zip(owned, owned_since, strict=False))
 
     def stored(self) -> "StoredConsumers":
         return StoredConsumers(
@@ -163,6 +177,7 @@ class ConsumerState:
                     member,
                     by_topic(self.targets[i]),
                     reconciled_fact("", i, self._standings[i]),
+                    [self._owned_since[p] for p in sorted(self._standings[i].owned)],
                 )
                 for i, member in self.members.items()
             ],
@@ -174,6 +189,8 @@ class _StoredMember(msgspec.Struct, frozen=True, array_like=True):
     member: ConsumerMember
     target: list[OwnedPartitions]
     standing: MemberReconciled
+    owned_since: list[int] = []
+    """In the order of the partitions; the current epoch where it was not stored."""
 
 
 class StoredConsumers(msgspec.Struct, frozen=True, array_like=True):
@@ -191,6 +208,7 @@ def restored(stored: StoredConsumers) -> ConsumerState:
     for item in stored.members:
         state.apply(ConsumerMemberSubscribed("", item.member, stored.group_epoch))
         state.apply(item.standing)
+        state.remember(item.member.member_id, item.owned_since)
     state.group_epoch, state.left_ms = stored.group_epoch, stored.left_ms
     targets = [(item.member.member_id, item.target) for item in stored.members]
     state.apply(TargetAssigned("", stored.assignment_epoch, stored.assignor, targets))

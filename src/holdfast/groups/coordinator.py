@@ -120,6 +120,7 @@ class GroupCoordinator:
             None if committer.is_nameless else committer.member_id,
             asked,
             self._rules,
+            member_epoch=committer.generation,
             now_ms=self._now_ms(),
             retention_ms=retention_ms,
         )

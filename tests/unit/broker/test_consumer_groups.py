@@ -179,6 +179,9 @@ def test_offsets_are_committed_and_fetched_by_member_epoch():
         owned = [TopicPartitions(topic_id=topic_id, partitions=kept)]
         assert (await ask(broker, beat("a", 1, topic_partitions=owned), 1)).member_epoch == 2
         await ask(broker, beat("b", 2), 1)
+        still = await ask(broker, commit("a", 1, 8, 8), 9)
+        wanted = ["NONE" if i in kept else "STALE_MEMBER_EPOCH" for i in range(2)]
+        assert names(still.topics[0].partitions) == wanted
         late = await ask(broker, commit("a", 2, 8, 8), 9)
         wanted = ["NONE" if i in kept else "STALE_MEMBER_EPOCH" for i in range(2)]
         assert names(late.topics[0].partitions) == wanted

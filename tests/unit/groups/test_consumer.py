@@ -1,5 +1,7 @@
 """The new consumer protocol (KIP-848), by its pure coordinator."""
 
+from collections.abc import Callable
+
 import pytest
 from tests.unit.groups.consumers import REBALANCE_S, SESSION_S, Client, ConsumerWorld, settle
 from tests.unit.groups.world import GROUP, TOPIC, assignment
@@ -275,7 +277,7 @@ def test_commits_go_by_the_member_epoch(world: ConsumerWorld):
     a = Client(world, "a")
     a.beat()
     assert errors(world.commit("a", 1, {0: 5})) == [ErrorCode.NONE]
-    assert world.commit("a", 0, {0: 6}) is ErrorCode.STALE_MEMBER_EPOCH
+    assert errors(world.commit("a", 0, {0: 6})) == [ErrorCode.STALE_MEMBER_EPOCH]
     assert world.commit("a", 2, {0: 6}) is ErrorCode.STALE_MEMBER_EPOCH
     assert world.commit("b", 1, {0: 6}) is ErrorCode.UNKNOWN_MEMBER_ID
     assert world.commit("", -1, {0: 6}) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -283,6 +285,26 @@ def test_commits_go_by_the_member_epoch(world: ConsumerWorld):
     a.leave()
     assert errors(world.commit("", -1, {0: 6})) == [ErrorCode.NONE]
     assert world.coordinator.classic(GROUP) is None
+
+
+@pytest.mark.parametrize("crash", [ConsumerWorld.crash, ConsumerWorld.crash_onto_a_snapshot])
+def test_a_commit_with_an_older_epoch_counts_for_what_was_owned_ever_since(
+    world: ConsumerWorld, crash: Callable[[ConsumerWorld], None]
+):
+    a, b = Client(world, "a"), Client(world, "b")
+    for client in (a, b, a, a, b):
+        client.beat()
+    kept, lost = a.numbers[0], b.numbers[0]
+    b.leave()
+    a.beat()
+    a.beat()
+    assert a.numbers == [0, 1, 2, 3]
+    crash(world)
+    stale = ErrorCode.STALE_MEMBER_EPOCH
+    for epoch in range(1, a.epoch):
+        assert errors(world.commit("a", epoch, {kept: 5, lost: 5})) == [ErrorCode.NONE, stale]
+    assert errors(world.commit("a", a.epoch, {kept: 5, lost: 6})) == [ErrorCode.NONE] * 2
+    assert (world.committed(kept), world.committed(lost)) == (5, 6)
 
 
 def test_the_last_commit_of_a_revoke_is_accepted_and_a_late_ack_is_not(world: ConsumerWorld):
