@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from tests.chaos.stores import ChaosStore, chaos_store
 from tests.chaos.streams_app import SMALL_BUFFERS, STATIC
 from tests.chaos.streams_run import Figures, Run, TurningBroker
 from tests.peers.holdfast import HoldfastBroker
@@ -109,12 +110,6 @@ PARTS = {
 PLANTED_KILLS = 2
 
 
-def broker_of(kind: str, folder: Path, part: Part) -> HoldfastBroker | KafkaBroker:
-    if kind == "kafka":
-        return KafkaBroker(folder / "broker", jvm_options=(*SMALL_HEAP, KAFKA_TELLS))
-    return TurningBroker(folder / "broker", arguments=["--lanes", str(part.lanes)])
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
     """How much one part may do."""
@@ -124,14 +119,37 @@ class Bounds:
     seed: int = 1
     per_second: float = 400
     broker: str = "holdfast"
+    store: str = "directory"
     app_only: bool = False
 
 
+def broker_of(
+    folder: Path, part: Part, bounds: Bounds, store: ChaosStore
+) -> HoldfastBroker | KafkaBroker:
+    if bounds.broker == "kafka":
+        return KafkaBroker(folder / "broker", jvm_options=(*SMALL_HEAP, KAFKA_TELLS))
+    return TurningBroker(
+        folder / "broker",
+        store=store.url,
+        arguments=["--lanes", str(part.lanes)],
+        variables=store.variables,
+    )
+
+
 def run_part(folder: Path, part: Part, bounds: Bounds) -> Figures:
-    """From the empty store to the verdict; it is stopped whatever happens."""
+    """From the empty store to the verdict."""
+    with chaos_store(bounds.store, folder) as store:
+        broker = broker_of(folder, part, bounds, store)
+        return run_on(broker, folder, part, bounds)
+
+
+def run_on(
+    broker: HoldfastBroker | KafkaBroker, folder: Path, part: Part, bounds: Bounds
+) -> Figures:
+    """It is stopped whatever happens."""
     run = Run(
         folder,
-        broker_of(bounds.broker, folder, part),
+        broker,
         seed=bounds.seed,
         settings=part.settings,
         per_second=bounds.per_second,
@@ -189,6 +207,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=45, help="stop killing after so long")
     parser.add_argument("--broker", choices=("holdfast", "kafka"), default="holdfast")
+    parser.add_argument("--store", choices=("directory", "s3"), default="directory")
     parser.add_argument("--app-only", action="store_true", help="never kill the broker")
     parser.add_argument("--part", action="append", choices=PARTS, help="this one, no other")
     parser.add_argument("--rate", type=float, default=400, help="records per second")
@@ -201,6 +220,7 @@ def main() -> None:
         seed=options.seed,
         per_second=options.rate,
         broker=options.broker,
+        store=options.store,
         app_only=options.app_only,
     )
     with tempfile.TemporaryDirectory(prefix="holdfast-chaos-") as scratch:

@@ -8,7 +8,6 @@ import asyncio
 import dataclasses
 import random
 import statistics
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -16,7 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.sigkill import verify_store
 from tests.chaos.spark_feed import Feed
+from tests.chaos.stores import ChaosStore
 from tests.chaos.streams_app import PARTITIONS, StreamsApp
 from tests.chaos.streams_oracle import (
     Seen,
@@ -56,7 +57,9 @@ class TurningBroker(HoldfastBroker):
             return
         command = [sys.executable, "-m", "tests.chaos.broker_child", "--go", "/dev/null"]
         command += ["--store", self.store, "--port", str(self.port), "--eager"]
-        self._process = Process(command, log=self.folder / "holdfast.log")
+        self._process = Process(
+            command, log=self.folder / "holdfast.log", environment=self.variables
+        )
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -194,10 +197,12 @@ class Run:
         """All that was sent is processed; then both end cleanly, and a fresh broker is read."""
         self.feed.stop()
         wanted = len(self.feed.acked)
+        ids = {name for name, _ in self.feed.acked.values()}
         counted = self.follower.seen[f"{self.app.name}-counts"]
+        output = self.follower.seen[f"{self.app.name}-out"]
         try:
             wait_until(
-                lambda: len(counted) >= wanted,
+                lambda: len(counted) >= wanted and len({seen.key for seen in output}) >= len(ids),
                 seconds_max=DRAIN_SECONDS_MAX,
                 what=f"all {wanted} records are counted",
             )
@@ -227,7 +232,8 @@ class Run:
         figures.uncommitted_problems = check_dedup(log, raw) + check_counts(log, raw_counts)
         self.broker.stop()
         if isinstance(self.broker, HoldfastBroker):
-            figures.problems += _verify(self.broker.store)
+            store = ChaosStore(self.broker.store, self.broker.variables)
+            figures.problems += verify_store(store)
         figures.records, figures.ids = len(log), len({seen.key for seen in output})
         figures.rows, figures.rows_uncommitted = len(output), len(raw)
         figures.committed, figures.aborted = len(surveyed.committed), len(surveyed.aborted)
@@ -246,12 +252,3 @@ class Run:
 async def _create(bootstrap: str, topics: Mapping[str, int]) -> None:
     async with Cluster(bootstrap, environment=SystemEnvironment()) as cluster:
         await admin.create_topics(cluster, [admin.NewTopic(t, p) for t, p in topics.items()])
-
-
-def _verify(store: str) -> list[str]:
-    """What `holdfast inspect --verify` says of every byte."""
-    command = [str(Path(sys.executable).parent / "holdfast"), "inspect", "--verify", "--json"]
-    told = subprocess.run(
-        [*command, "--store", store], capture_output=True, text=True, timeout=300, check=False
-    )
-    return [] if told.returncode == 0 else [f"inspect --verify: {told.stdout} {told.stderr}"[:2000]]
