@@ -25,7 +25,7 @@ from tests.peers.kafka import KafkaBroker
 
 LOCAL = (
     *(("driver", step) for step in COMMIT_STEPS),
-    *(("committer", step) for step in COMMIT_STEPS[3:]),
+    *(("committer", step) for step in COMMIT_STEPS * 2),
     ("driver", TASK),
     ("task", TASK),
     ("jvm", "offsets"),

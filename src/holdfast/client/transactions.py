@@ -7,7 +7,9 @@ this one. Must never say that a transaction came to nothing when its end may hav
 is OutcomeUnknown, and the next one to initialise the id finds what was decided.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from holdfast.client.cluster import Cluster, PartitionLeader
@@ -61,6 +63,10 @@ NEWEST: Mapping[type[Message], int] = {
     ProduceRequest: 11,
 }
 """The last versions in which what joins a transaction is said by a request of its own."""
+IN_FLIGHT_MAX = 5
+"""So many batches of a producer brokers remember, and recognise when they come again."""
+FOLLOWS_A_FAILURE = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
+"""What the next batch is told where the one before did not land."""
 FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
@@ -106,42 +112,82 @@ class Transaction:
         if by_topic:
             await self._ask_coordinator(ask)
 
-    async def produce(self, where: TopicPartition, batch: bytearray) -> None:
-        """Append one batch, which is stamped in place; tried until its fate is known.
+    async def produce(self, where: TopicPartition, batches: Sequence[bytearray]) -> None:
+        """Append batches, in order, each stamped in place; tried until their fate is known.
 
-        Batches of one partition must come one after the other.
+        A few are under way at once, once the first has landed: Kafka takes any sequence from a
+        producer that a partition does not know. Where one of them fails, all of these are sent
+        again one after the other: brokers recognise as many by their sequences. For one task at a
+        time.
         """
+        done = 0
+        while done < len(batches):
+            size = IN_FLIGHT_MAX if where in self._sequences else 1
+            window = batches[done : done + size]
+            done += size
+            self._stamp(where, window)
+            if not await self._sent_at_once(where, window):
+                for batch in window:
+                    await self._cluster.ask_leader(
+                        where.topic, where.partition, partial(self._send, where, batch)
+                    )
+
+    def _stamp(self, where: TopicPartition, batches: Sequence[bytearray]) -> None:
         sequence = self._sequences.get(where, 0)
-        stamp_producer(
-            batch,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            base_sequence=sequence,
+        for batch in batches:
+            stamp_producer(
+                batch,
+                producer_id=self.producer_id,
+                producer_epoch=self.producer_epoch,
+                base_sequence=sequence,
+            )
+            sequence = (sequence + parse_header(batch).record_count) % SEQUENCES
+        self._sequences[where] = sequence
+
+    async def _sent_at_once(self, where: TopicPartition, window: Sequence[bytearray]) -> bool:
+        """One try, in order on one connection; False where it is not known that all landed."""
+        if len(window) == 1:
+            return False
+        try:
+            leader = await self._cluster.leader(where.topic, where.partition)
+            connection = await self._cluster.broker(leader.node_id)
+        except RetryError:
+            return False
+        outcomes = await asyncio.gather(
+            *(self._send(where, batch, connection, leader) for batch in window),
+            return_exceptions=True,
+        )
+        errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        for error in errors:
+            follows = isinstance(error, Refused) and error.code in FOLLOWS_A_FAILURE
+            if not isinstance(error, RetryError) and not follows:
+                raise error
+        return not errors
+
+    async def _send(
+        self,
+        where: TopicPartition,
+        batch: bytearray,
+        connection: Connection,
+        leader: PartitionLeader,
+    ) -> None:
+        data = PartitionProduceData(index=where.partition, records=memoryview(batch))
+        request = ProduceRequest(
+            transactional_id=self.transactional_id,
+            acks=ACKS_ALL,
+            timeout_ms=self._cluster.request_timeout_ms,
+            topic_data=[
+                TopicProduceData(name=where.topic, topic_id=leader.topic_id, partition_data=[data])
+            ],
         )
         what = f"produce to {where.topic}-{where.partition}"
-
-        async def ask(connection: Connection, leader: PartitionLeader) -> None:
-            data = PartitionProduceData(index=where.partition, records=memoryview(batch))
-            topic = TopicProduceData(
-                name=where.topic, topic_id=leader.topic_id, partition_data=[data]
-            )
-            request = ProduceRequest(
-                transactional_id=self.transactional_id,
-                acks=ACKS_ALL,
-                timeout_ms=self._cluster.request_timeout_ms,
-                topic_data=[topic],
-            )
-            response = await _exchange(connection, request, ProduceResponse)
-            for row in (row for found in response.responses for row in found.partition_responses):
-                if row.index == where.partition:
-                    if row.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                        raise_for(row.error_code, what, row.error_message)
-                    return
-            raise BrokerUnavailable(f"{connection.address} says nothing of: {what}")
-
-        await self._cluster.ask_leader(where.topic, where.partition, ask)
-        count = parse_header(batch).record_count
-        self._sequences[where] = (sequence + count) % SEQUENCES
+        response = await _exchange(connection, request, ProduceResponse)
+        for row in (row for found in response.responses for row in found.partition_responses):
+            if row.index == where.partition:
+                if row.error_code != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                    raise_for(row.error_code, what, row.error_message)
+                return
+        raise BrokerUnavailable(f"{connection.address} says nothing of: {what}")
 
     async def commit_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]

@@ -154,7 +154,7 @@ class TopicCommit:
         await transaction.add_partitions(list(by_partition))
         self._at("produce")
         await _all_of(
-            _produce_all(transaction, where, batches) for where, batches in by_partition.items()
+            transaction.produce(where, batches) for where, batches in by_partition.items()
         )
         self._at("offsets")
         kept = CommittedOffset(batch.batch_id + 1, to_text(batch))
@@ -165,13 +165,6 @@ class TopicCommit:
         with contextlib.suppress(HoldfastError, TimeoutError):
             async with asyncio.timeout(ABORT_S_MAX):
                 await transaction.abort()
-
-
-async def _produce_all(
-    transaction: Transaction, where: TopicPartition, batches: Sequence[bytearray]
-) -> None:
-    for batch in batches:
-        await transaction.produce(where, batch)
 
 
 async def _all_of(parts: Iterable[Coroutine[Any, Any, None]]) -> None:

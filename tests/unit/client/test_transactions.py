@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -55,9 +55,9 @@ async def begun(cluster: Cluster, name: str) -> Transaction:
 
 async def written(transaction: Transaction, name: str, *values: bytes) -> None:
     await transaction.add_partitions([Where(name, 0), Where(name, 1)])
+    await transaction.produce(Where(name, 0), [batch(v, v + b"'") for v in values])
     for value in values:
-        await transaction.produce(Where(name, 0), batch(value, value + b"'"))
-        await transaction.produce(Where(name, 1), batch(value))
+        await transaction.produce(Where(name, 1), [batch(value)])
 
 
 def committed_values(bootstrap: str, topic: str, partition: int) -> list[bytes]:
@@ -130,7 +130,7 @@ def test_a_producer_that_was_overtaken_is_fenced_at_each_step_and_what_it_left_i
         new = await begun(cluster, name)
         kept = {Where(name, 0): CommittedOffset(1, "")}
         steps: list[Awaitable[None]] = [
-            old.produce(Where(name, 0), batch(b"late")),
+            old.produce(Where(name, 0), [batch(b"late")]),
             old.commit_offsets(f"group-{name}", kept),
             old.commit(),
         ]
@@ -155,5 +155,45 @@ def test_an_end_that_is_asked_for_twice_ends_once(broker: HoldfastBroker | Kafka
         with pytest.raises(Refused):
             await transaction.abort()
         assert committed_values(broker.bootstrap, name, 1) == [b"a"]
+
+    run(broker, body)
+
+
+def test_many_batches_are_under_way_at_once_and_land_in_order(
+    broker: HoldfastBroker | KafkaBroker,
+):
+    async def body(cluster: Cluster, name: str) -> None:
+        values = [b"%d" % i for i in range(23)]
+        transaction = await begun(cluster, name)
+        await transaction.add_partitions([Where(name, 0), Where(name, 1)])
+        await asyncio.gather(
+            *(transaction.produce(Where(name, p), [batch(v) for v in values]) for p in range(2))
+        )
+        await transaction.commit()
+        for partition in range(2):
+            assert committed_values(broker.bootstrap, name, partition) == values
+
+    run(broker, body)
+
+
+def test_batches_that_are_sent_again_are_recognised(
+    broker: HoldfastBroker | KafkaBroker, monkeypatch: pytest.MonkeyPatch
+):
+    """Each window is sent at once, as if an answer were lost, and then again."""
+    sent_at_once = Transaction._sent_at_once
+
+    async def lost(self: Transaction, where: Where, window: Sequence[bytearray]) -> bool:
+        assert await sent_at_once(self, where, window) is (len(window) > 1)
+        return False
+
+    monkeypatch.setattr(Transaction, "_sent_at_once", lost)
+
+    async def body(cluster: Cluster, name: str) -> None:
+        values = [b"%d" % i for i in range(12)]
+        transaction = await begun(cluster, name)
+        await transaction.add_partitions([Where(name, 0)])
+        await transaction.produce(Where(name, 0), [batch(value) for value in values])
+        await transaction.commit()
+        assert committed_values(broker.bootstrap, name, 0) == values
 
     run(broker, body)
