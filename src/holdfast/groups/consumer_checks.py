@@ -75,10 +75,12 @@ def _fencing(
 
 def commit_problem(group: ConsumerState, member_id: str, member_epoch: int) -> ErrorCode | None:
     """Why no offset may be committed; to a group that nobody is in, anybody may. With an older
-    epoch of its own a member may commit what it has owned ever since."""
+    epoch of its own a member of the new protocol may commit what it has owned ever since."""
     if member_epoch < 0 and not group.members:
         return None
-    if member_id in group.members and 0 <= member_epoch < group.standing(member_id).member_epoch:
+    member = group.members.get(member_id)
+    speaks_new = member is not None and member.classic is None
+    if speaks_new and 0 <= member_epoch < group.standing(member_id).member_epoch:
         return None
     return _epoch_problem(group, member_id, member_epoch)
 
