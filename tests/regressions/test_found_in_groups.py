@@ -2,18 +2,27 @@
 
 import asyncio
 
+import pytest
 from tests.seeds.test_001_late_acks import GROUP as GROUP_OF_SEED
 from tests.seeds.test_001_late_acks import Member, rebalance, two_members
 from tests.seeds.wire import Cluster, ask
 from tests.unit.broker.cluster import VALID_MS, pass_time, simulate, topic
-from tests.unit.broker.transactional import BEFORE, TransactionalProducer
+from tests.unit.broker.transactional import (
+    BEFORE,
+    NEWEST,
+    TransactionalProducer,
+    committed_offset,
+)
 from tests.unit.groups.world import assignment
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
 from holdfast.groups.commits import NOT_OWNED
+from holdfast.lane.keys import entry_prefix
+from holdfast.log.facts import ProducersExpired
 from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from holdfast.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from holdfast.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -153,3 +162,56 @@ def test_a_stale_coordinator_does_not_call_a_later_transaction_committed():
 async def one_record(producer: TransactionalProducer) -> None:
     assert await producer.add(0) is ErrorCode.NONE
     assert (await producer.send(0, b"value")).error_code == 0
+
+
+@pytest.mark.parametrize("versions", [NEWEST, BEFORE], ids=["with KIP-890", "before KIP-890"])
+def test_offsets_that_come_after_the_end_of_their_transaction_are_not_taken(
+    versions: dict[str, int],
+):
+    """Their commit waited for its transaction to be durable, and that was aborted meanwhile."""
+
+    async def test(world: Cluster) -> None:
+        broker = await world.broker(lanes=3)
+        await topic(broker)
+        own = broker.transactions_of("billing").lane
+        assert broker.groups_of("bills").lane is not own
+        producer = TransactionalProducer(broker, versions=versions)
+        assert await producer.init() is ErrorCode.NONE
+        if versions is BEFORE:
+            assert await producer.add(0) is ErrorCode.NONE
+        put = asyncio.Event()
+
+        async def hold(operation: str, key: str) -> None:
+            if operation == "create" and key.startswith(entry_prefix(own.lane)):
+                await put.wait()
+
+        world.store.before.append(hold)
+        own.appender.add(ProducersExpired(0))  # what is decided from here on shares one object
+        await pass_time(0.1)
+        if versions is BEFORE:
+            adding = asyncio.ensure_future(add_group(producer))
+            await pass_time(0.1)
+        late = asyncio.ensure_future(producer.commit_offset(0, 5))
+        await pass_time(0.1)
+        successor = TransactionalProducer(broker, versions=versions)
+        taking = asyncio.ensure_future(successor.init())
+        await pass_time(0.1)
+        put.set()
+        assert await taking is ErrorCode.CONCURRENT_TRANSACTIONS
+        assert await late is not ErrorCode.NONE
+        if versions is BEFORE:
+            await adding
+        assert await successor.init() is ErrorCode.NONE
+        assert await committed_offset(broker, 0) == -1
+
+    simulate(test)
+
+
+async def add_group(producer: TransactionalProducer) -> ErrorCode:
+    request = AddOffsetsToTxnRequest(
+        transactional_id=producer.transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        group_id="bills",
+    )
+    return ErrorCode((await producer.ask(request, 3)).error_code)

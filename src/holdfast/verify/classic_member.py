@@ -13,7 +13,7 @@ from holdfast.verify.client import Clients, Refused
 from holdfast.verify.history import Done, Operation
 from holdfast.verify.member import LOSES_MEMBERSHIP, Member
 from holdfast.verify.observed_decisions import partitions_in
-from holdfast.verify.transactional import refusal
+from holdfast.verify.transaction_requests import refusal
 from holdfast.verify.vocabulary import (
     Assigned,
     Heartbeat,

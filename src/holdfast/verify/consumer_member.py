@@ -15,7 +15,7 @@ from holdfast.protocol.messages.consumer_group_heartbeat import (
 )
 from holdfast.verify.client import Clients, Refused
 from holdfast.verify.member import LOSES_MEMBERSHIP, Member
-from holdfast.verify.transactional import refusal
+from holdfast.verify.transaction_requests import refusal
 from holdfast.verify.vocabulary import Assigned, ConsumerHeartbeat, Partition
 
 REBALANCE_MS = 1_500

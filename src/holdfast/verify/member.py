@@ -11,7 +11,7 @@ from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages import offset_commit, offset_fetch
 from holdfast.verify.client import Clients, Refused
 from holdfast.verify.observed_decisions import commit_in
-from holdfast.verify.transactional import refusal, taken
+from holdfast.verify.transaction_requests import refusal, taken
 from holdfast.verify.vocabulary import (
     CommitOffsets,
     FetchOffsets,

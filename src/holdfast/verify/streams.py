@@ -8,7 +8,8 @@ in mid-transaction, and lose their partitions meanwhile. Must never look into a 
 from holdfast.verify.classic_member import ClassicMember
 from holdfast.verify.client import Clients
 from holdfast.verify.history import READ_COMMITTED
-from holdfast.verify.transactional import Offsets, Transactional
+from holdfast.verify.transaction_requests import Offsets
+from holdfast.verify.transactional import Transactional
 from holdfast.verify.vocabulary import Partition
 
 

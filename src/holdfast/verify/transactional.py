@@ -5,23 +5,30 @@ unsure of, a new epoch after that; some stand still in mid-transaction and go on
 their transactional id. Must never look into a broker.
 """
 
-import asyncio
+import functools
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.message import Message
-from holdfast.protocol.messages import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    end_txn,
-    init_producer_id,
-    produce,
-    txn_offset_commit,
-)
+from holdfast.protocol.messages import end_txn, init_producer_id
 from holdfast.records.record import encode_batch
 from holdfast.verify.client import Clients, Refused, new_records
-from holdfast.verify.history import READ_COMMITTED, Call, Done, Operation, Produce, Produced
+from holdfast.verify.history import READ_COMMITTED, Call, Operation, Produce
+from holdfast.verify.transaction_requests import (
+    REQUEST_TIMEOUT_MS,
+    Identity,
+    Offsets,
+    add_group_request,
+    add_partition_request,
+    done,
+    end_request,
+    offsets_request,
+    partition_added,
+    produce_request,
+    produced,
+    refusal,
+    taken,
+)
 from holdfast.verify.vocabulary import (
     CommitOffsets,
     EndTransaction,
@@ -34,26 +41,12 @@ from holdfast.verify.vocabulary import (
 from holdfast.verify.workload import Consumer
 
 TRIES_MAX = 12
-REQUEST_TIMEOUT_MS = 3_000
 INIT_VERSION = 4
 ADD_VERSION = 3
 FENCED = frozenset(
     ("INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "PRODUCER_FENCED", "ZOMBIE")
 )
 ABORTABLE = frozenset(("INVALID_TXN_STATE", "TRANSACTION_ABORTABLE", "INVALID_RECORD"))
-
-
-class Offsets:
-    """Offsets that a transaction commits, and on whose behalf."""
-
-    def __init__(
-        self, group: str, offsets: dict[Partition, int], member: str = "", generation: int = -1
-    ) -> None:
-        self.group = group
-        self.offsets = offsets
-        self.member = member
-        self.generation = generation
-        self.instance: str | None = None
 
 
 class Transactional(Consumer):
@@ -105,6 +98,10 @@ class Transactional(Consumer):
             is_sent = await self.commit(Offsets(group, {partition: 10 * number + 1}))
         await self.maybe_stall()
         await self.end(committed=is_sent and chance.random() < 0.75)
+
+    @property
+    def _identity(self) -> Identity:
+        return Identity(self.transactional_id, self._producer_id, self._epoch)
 
     async def maybe_stall(self, share: float = 0.06) -> None:
         """Now and then stand still, for longer than a timeout, or until another has the id."""
@@ -164,24 +161,8 @@ class Transactional(Consumer):
             self.transactional_id,
             self._transaction,
         )
-        topic, _, number = partition.rpartition("/")
-
-        def request() -> produce.ProduceRequest:
-            data = produce.PartitionProduceData(
-                index=int(number), records=memoryview(bytearray(batch))
-            )
-            return produce.ProduceRequest(
-                transactional_id=self.transactional_id,
-                acks=-1,
-                timeout_ms=REQUEST_TIMEOUT_MS,
-                topic_data=[produce.TopicProduceData(name=topic, partition_data=[data])],
-            )
-
-        def understand(response: produce.ProduceResponse) -> Any:
-            told = response.responses[0].partition_responses[0]
-            return refusal(told.error_code) or Produced(told.base_offset, told.log_start_offset)
-
-        if await self._until_done(operation, request, 12 if self._is_new else 11, understand):
+        request = functools.partial(produce_request, self._identity, partition, batch)
+        if await self._until_done(operation, request, 12 if self._is_new else 11, produced):
             self._sequences[partition] = sequence + len(values)
             self.clients.acked += 1
             return True
@@ -192,20 +173,8 @@ class Transactional(Consumer):
         """As clients before KIP-890: say first which partition is to be in the transaction."""
         if self._is_new or partition in self._added:
             return True
-        topic, _, number = partition.rpartition("/")
-        wanted = add_partitions_to_txn.AddPartitionsToTxnTopic(name=topic, partitions=[int(number)])
-        request = add_partitions_to_txn.AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.transactional_id,
-            v3_and_below_producer_id=self._producer_id,
-            v3_and_below_producer_epoch=self._epoch,
-            v3_and_below_topics=[wanted],
-        )
-
-        def understand(response: add_partitions_to_txn.AddPartitionsToTxnResponse) -> Any:
-            told = response.results_by_topic_v3_and_below[0].results_by_partition[0]
-            return refusal(told.partition_error_code) or Done()
-
-        if await self._until_done(self._extension(), lambda: request, ADD_VERSION, understand):
+        request = add_partition_request(self._identity, partition)
+        if await self._until_done(self._extension(), lambda: request, ADD_VERSION, partition_added):
             self._added.add(partition)
             return True
         return False
@@ -232,28 +201,7 @@ class Transactional(Consumer):
 
     async def _commit_once(self, wanted: Offsets) -> OffsetsTaken | Refused | None:
         commit = self.clients.new_number()
-        request = txn_offset_commit.TxnOffsetCommitRequest(
-            transactional_id=self.transactional_id,
-            group_id=wanted.group,
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch,
-            generation_id=wanted.generation,
-            member_id=wanted.member,
-            group_instance_id=wanted.instance,
-            topics=[
-                txn_offset_commit.TxnOffsetCommitRequestTopic(
-                    name=partition.rpartition("/")[0],
-                    partitions=[
-                        txn_offset_commit.TxnOffsetCommitRequestPartition(
-                            partition_index=int(partition.rpartition("/")[2]),
-                            committed_offset=offset,
-                            committed_metadata=str(commit),
-                        )
-                    ],
-                )
-                for partition, offset in wanted.offsets.items()
-            ],
-        )
+        request = offsets_request(self._identity, wanted, commit)
         operation = CommitOffsets(
             wanted.group,
             wanted.member,
@@ -270,29 +218,15 @@ class Transactional(Consumer):
     async def _add_group(self, group: str) -> bool:
         if self._is_new or group in self._added:
             return True
-        request = add_offsets_to_txn.AddOffsetsToTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch,
-            group_id=group,
-        )
-
-        def understand(response: add_offsets_to_txn.AddOffsetsToTxnResponse) -> Any:
-            return refusal(response.error_code) or Done()
-
-        if await self._until_done(self._extension(), lambda: request, ADD_VERSION, understand):
+        request = add_group_request(self._identity, group)
+        if await self._until_done(self._extension(), lambda: request, ADD_VERSION, done):
             self._added.add(group)
             return True
         return False
 
     async def end(self, *, committed: bool) -> bool:
         """Commit or abort; whether that is what happened. Unsure is like fenced."""
-        request = end_txn.EndTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch,
-            committed=committed,
-        )
+        request = end_request(self._identity, committed=committed)
         operation = EndTransaction(
             self.transactional_id, self._transaction, committed, self._producer_id, self._epoch
         )
@@ -302,7 +236,7 @@ class Transactional(Consumer):
             nonlocal next_producer
             if not response.error_code and self._is_new:
                 next_producer = (response.producer_id, response.producer_epoch)
-            return refusal(response.error_code) or Done()
+            return done(response)
 
         version = 5 if self._is_new else 4
         if not await self._until_done(operation, lambda: request, version, understand):
@@ -364,29 +298,6 @@ RETRIED = frozenset(
 )
 
 
-def refusal(code: int) -> Refused | None:
-    return Refused(ErrorCode(code).name) if code else None
-
-
-def taken(response: Any) -> OffsetsTaken | Refused:
-    """Which partitions of a commit were taken, and which not; an error of all is a refusal.
-
-    What a stale member epoch is told looks like the refusal of all its partitions.
-    """
-    answers = [
-        (f"{topic.name}/{part.partition_index}", part.error_code)
-        for topic in response.topics
-        for part in topic.partitions
-    ]
-    others = [error for _, error in answers if error and error != ErrorCode.STALE_MEMBER_EPOCH]
-    if others:
-        return Refused(ErrorCode(others[0]).name)
-    return OffsetsTaken(
-        tuple(partition for partition, error in answers if not error),
-        tuple(partition for partition, error in answers if error),
-    )
-
-
 async def finish_transactions(clients: Clients) -> bool:
     """Take every transactional id once, so that no transaction is left open; whether all were."""
     results = [
@@ -395,5 +306,4 @@ async def finish_transactions(clients: Clients) -> bool:
         ).init(to_the_end=True)
         for name in sorted(clients.transactional_ids)
     ]
-    await asyncio.sleep(0)
     return all(results)

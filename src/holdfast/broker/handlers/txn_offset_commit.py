@@ -78,7 +78,12 @@ async def _verified(
         return await coordinator_error(here.lane, problem)
     if broker.groups_of(request.group_id).lane is here.lane:
         return None  # in one lane, what is decided first is durable first
-    return await here.settled(name)
+    problem = await here.settled(name)
+    if problem is not None:
+        return problem
+    # Meanwhile it may have been ended, and nobody would end what came after that.
+    problem = here.problem() or verify_group(here.known(name), producer, request.group_id)
+    return await coordinator_error(here.lane, problem) if problem is not None else None
 
 
 def _asked(broker: Broker, topic: TxnOffsetCommitRequestTopic) -> list[Asked]:
