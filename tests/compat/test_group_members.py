@@ -156,14 +156,16 @@ def test_who_is_killed_or_paused_past_its_session_is_replaced_and_its_late_commi
 def test_a_static_member_that_comes_back_in_time_takes_its_partitions_and_nobody_else_notices(
     program: Program, feed: Feed, join: Callable[..., ClientProcess]
 ):
-    stays, killed = join(program, instance_id="stays"), join(program, instance_id="killed")
+    in_time = {"session_timeout_ms": 60_000}
+    stays = join(program, instance_id="stays", **in_time)
+    killed = join(program, instance_id="killed", **in_time)
     shared([stays, killed])
     feed.send(2)
     all_read(feed, stays, killed)
     assert killed.commit() == 0
     events = [event for event in stays.events if event["event"] == "owned"]
     killed.kill()
-    back = join(program, instance_id="killed")
+    back = join(program, instance_id="killed", **in_time)
     shared([stays, back])
     assert back.owned == killed.owned
     assert events == [event for event in stays.events if event["event"] == "owned"]

@@ -8,7 +8,6 @@ from tests.compat.conftest import StartProgram
 from tests.compat.programs.process import ClientProcess, Program, ProgramAbility
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
-from tests.peers.process import wait_until
 
 Cluster = KafkaBroker | HoldfastBroker
 PARTITIONS = 3
@@ -52,7 +51,7 @@ def send(producer: ClientProcess, topic: str, word: str) -> int:
 def has_read(reader: ClientProcess, *words: str) -> None:
     """Wait until the reader has come this far, with nothing else on the way."""
     expected = sorted(value for word in words for value in values(word))
-    wait_until(
+    reader.wait_until(
         lambda: len(reader.values) >= len(expected),
         seconds_max=READ_SECONDS_MAX,
         what=f"{words} are read",
@@ -116,7 +115,7 @@ def test_a_second_producer_with_the_same_id_ends_the_transaction_of_the_first_an
 def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_cannot_commit(
     program: Program, topic: str, new_producer: Callable[..., ClientProcess], reader: ClientProcess
 ):
-    slow = new_producer(program, transaction_timeout_ms=2_000)
+    slow = new_producer(program, transaction_timeout_ms=4_000)
     other = new_producer(program, transactional_id=f"other-{topic}")
     assert slow.ask("init") == 0
     assert slow.ask("begin") == 0
