@@ -36,7 +36,7 @@ LOCAL = (
 )
 CLUSTER = (("executor", TASK), ("executor", "end"), ("task", TASK), ("executor", ANYWHERE))
 ZOMBIES = ("end", "produce", "offsets", "look again", "ended", TASK)
-CLUSTER_SHARE = 0.3
+CLUSTER_SHARE = 0.4
 
 
 def say(text: str) -> None:

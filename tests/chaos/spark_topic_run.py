@@ -33,7 +33,7 @@ from holdfast.environment import SystemEnvironment
 OUT_PARTITIONS = 4
 POINT_SECONDS_MAX = 240.0
 FINISH_SECONDS_MAX = 300.0
-ENDINGS_MAX = 60
+ENDINGS_MAX = 12
 COMMIT_STEPS = ("look", "begin", "look again", "add", "produce", "offsets", "end", "ended")
 ANYWHERE = "anywhere"
 REFUSALS = {
@@ -118,7 +118,7 @@ class TopicRun:
             lake=str(self.aim),
             checkpoint=str(self.checkpoint),
             mode="topic",
-            sink_id=self.output,
+            sink_id=f"sink-{self.output}",
             variant=self.variant,
             bootstrap=self.broker.bootstrap,
             output=self.output,

@@ -59,7 +59,7 @@ class Query:
         writer = rows.writeStream.format("holdfast")
         wanted = {
             "kafka.bootstrap.servers": self.broker.bootstrap,
-            "sinkId": self.out,
+            "sinkId": f"sink-{self.out}",
             "topic": self.out,
             "checkpointLocation": str(self.checkpoint),
             **options,
@@ -129,7 +129,7 @@ def test_rows_choose_topic_partition_and_headers_and_other_columns_are_left_out(
     )
     writer = rows.writeStream.format("holdfast").option("positionTopic", query.out)
     writer = writer.option("kafka.bootstrap.servers", holdfast_broker.bootstrap)
-    writer = writer.option("sinkId", query.out)
+    writer = writer.option("sinkId", f"sink-{query.out}")
     writer = writer.option("checkpointLocation", str(query.checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination(200)
     reader = spark.read.format("holdfast").option("store", holdfast_broker.store)
