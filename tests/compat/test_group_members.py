@@ -158,6 +158,7 @@ def test_a_static_member_that_comes_back_in_time_takes_its_partitions_and_nobody
 ):
     in_time = {"session_timeout_ms": 60_000}
     stays = join(program, instance_id="stays", **in_time)
+    shared([stays])
     killed = join(program, instance_id="killed", **in_time)
     shared([stays, killed])
     feed.send(2)
