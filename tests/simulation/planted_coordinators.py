@@ -13,9 +13,10 @@ from holdfast.groups.consumer import ConsumerGroup
 from holdfast.groups.consumer_state import reconciled_fact
 from holdfast.groups.coordinator import GroupCoordinator
 from holdfast.groups.facts import GenerationAssigned, OffsetsCommitted
-from holdfast.groups.heartbeats import assignment, reported_partitions
+from holdfast.groups.heartbeats import assignment
 from holdfast.groups.reconciliation import reconciled
 from holdfast.groups.state import Group, GroupsState
+from holdfast.groups.table import GroupTable
 from holdfast.identifiers import CONTROL_LANE, PartitionId
 from holdfast.lane.appender import Appender
 from holdfast.log.data_lane import DataLane
@@ -59,6 +60,22 @@ def lane_groups(bad: type[LaneGroups]) -> type[BrokerProcess]:
 def coordinator(bad: type[GroupCoordinator]) -> type[BrokerProcess]:
     def sabotage(groups: LaneGroups) -> None:
         groups.coordinator.__class__ = bad
+
+    return hooked("groups", sabotage)
+
+
+def consumer_groups(bad: type[ConsumerGroup]) -> type[BrokerProcess]:
+    class Table(GroupTable):
+        def open_consumer(self, group_id, now):
+            group = super().open_consumer(group_id, now)
+            group.__class__ = bad
+            return group
+
+    def sabotage(groups: LaneGroups) -> None:
+        table = groups.coordinator._table
+        table.__class__ = Table
+        for group in table.consumer.values():
+            group.__class__ = bad
 
     return hooked("groups", sabotage)
 
@@ -148,19 +165,12 @@ class AssignmentToldAtOnce(LaneGroups):
 
 
 class GivesWhatIsOwned(ConsumerGroup):
-    def _reconcile(self, member_id, before, request):
+    def _reconcile(self, member_id, before, reported):
         target = self.durable.target(member_id)
-        after = reconciled(before, target, reported_partitions(request), lambda partition: True)
+        after = reconciled(before, target, reported, lambda partition: True)
         if after != before:
             self._outbox.decide(reconciled_fact(self.group_id, member_id, after))
         return after
-
-
-class OpensBadConsumerGroups(GroupCoordinator):
-    def _opened_consumer(self, group_id, now):
-        group = super()._opened_consumer(group_id, now)
-        group.__class__ = GivesWhatIsOwned
-        return group
 
 
 class TellsTheTarget(ConsumerGroup):
@@ -171,13 +181,6 @@ class TellsTheTarget(ConsumerGroup):
         if response.assignment is not None:
             response.assignment = assignment(self.durable.target(member_id).partitions)
         return response
-
-
-class OpensHastyConsumerGroups(GroupCoordinator):
-    def _opened_consumer(self, group_id, now):
-        group = super()._opened_consumer(group_id, now)
-        group.__class__ = TellsTheTarget
-        return group
 
 
 def forget_committed_offsets(state: LogState) -> None:
@@ -301,8 +304,8 @@ COORDINATORS: dict[str, type[BrokerProcess]] = {
     "old-owners-are-kept": groups_state(KeepsOldOwners),
     "commit-acked-at-once": lane_groups(CommitAckedAtOnce),
     "assignment-told-at-once": lane_groups(AssignmentToldAtOnce),
-    "gives-what-is-owned": coordinator(OpensBadConsumerGroups),
-    "tells-the-target": coordinator(OpensHastyConsumerGroups),
+    "gives-what-is-owned": consumer_groups(GivesWhatIsOwned),
+    "tells-the-target": consumer_groups(TellsTheTarget),
     "forgets-committed-offsets": claimed(forget_committed_offsets),
     "coordinator-never-validates": hooked("lanes", never_validates),
     "nothing-was-aborted": bad_transactions(NothingWasAborted),
