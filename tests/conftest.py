@@ -50,8 +50,12 @@ def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBrok
 
 @pytest.fixture(scope="session")
 def holdfast_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HoldfastBroker]:
-    """Holdfast on a directory, with its default settings."""
-    broker = HoldfastBroker(tmp_path_factory.mktemp("holdfast"))
+    """Holdfast on a directory, with its default settings; as with Kafka, nobody waits for the first
+    members of a group."""
+    broker = HoldfastBroker(
+        tmp_path_factory.mktemp("holdfast"),
+        arguments=("--override", "group.initial.rebalance.delay.ms=0"),
+    )
     try:
         yield broker.start()
     finally:
