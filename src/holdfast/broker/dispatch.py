@@ -3,9 +3,10 @@
 Owns the table of what is served. Must never hold state of its own.
 """
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
@@ -48,6 +49,7 @@ from holdfast.broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
+from holdfast.broker.settling import then
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.connection import Reply, Request, ServedApis
 from holdfast.protocol.message import Message
@@ -118,6 +120,8 @@ class Dispatch:
             api_version=request.version, client_id=request.client_id, client_host=peer.host
         )
         answer = HANDLERS[request.api_key][1](self._broker, message, context)
+        if isinstance(answer, asyncio.Future):
+            return _encoded_after(cast("asyncio.Future[Message | None]", answer), request.version)
         if inspect.isawaitable(answer):
             return _encoded_later(answer, request.version)
         return _encoded(answer, request.version)
@@ -130,6 +134,10 @@ async def answer(broker: Broker, message: Message, context: RequestContext) -> A
     """The response to a decoded request: the same path without bytes, for tests and simulation."""
     given = HANDLERS[ApiKey(message.API_KEY)][1](broker, message, context)
     return await given if inspect.isawaitable(given) else given
+
+
+def _encoded_after(answer: asyncio.Future[Message | None], version: int) -> asyncio.Future[Reply]:
+    return then(answer, lambda done: _encoded(done.result(), version))
 
 
 async def _encoded_later(answer: Awaitable[Message | None], version: int) -> Reply:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar, cast
 
 from holdfast.broker.leadership import coordinator_error, needs_proof
+from holdfast.broker.settling import then
 from holdfast.environment import Environment
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.groups.coordinator import GroupCoordinator
@@ -147,6 +148,22 @@ class LaneGroups:
         told = _error_of(response)
         proven = await coordinator_error(self._lane, told, gives=_gives(response))
         _resolve(waiting.future, response if proven is told else waiting.refused(proven))
+
+    def answered(
+        self, group_id: str, answer: Callable[[ErrorCode | None], MessageT]
+    ) -> MessageT | asyncio.Future[MessageT]:
+        """An answer that may leave when all that was decided about a group is durable; it is told
+        what went wrong, if anything."""
+        self._set_timer()
+        barrier = self._barrier(group_id)
+        if barrier is None:
+            return answer(None)
+
+        def settled(done: asyncio.Future[None]) -> MessageT:
+            error = done.exception()
+            return answer(refusal(error) if error is not None else None)
+
+        return then(barrier, settled)
 
     async def settled(self, group_id: str) -> ErrorCode | None:
         """Wait until all that was decided about a group is durable, or say why it is not."""
