@@ -64,6 +64,8 @@ def consumer_of(given: Mapping[str, Any]) -> KafkaConsumer:
         isolation_level=given.get("isolation", "read_uncommitted"),
         fetch_max_wait_ms=100,
         reconnect_backoff_max_ms=500,
+        # The leader assigns what it knows: a topic that came just now, only with the next metadata.
+        metadata_max_age_ms=1_000,
         session_timeout_ms=given["session_timeout_ms"],
         heartbeat_interval_ms=given["heartbeat_interval_ms"],
         partition_assignment_strategy=(ASSIGNORS[given.get("assignor", "range")],),
