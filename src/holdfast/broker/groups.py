@@ -7,7 +7,7 @@ leave while something that was decided about its group may still be undone by a 
 import asyncio
 import itertools
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple, TypeVar, cast
 
 from holdfast.broker.leadership import coordinator_error, needs_proof
@@ -16,11 +16,16 @@ from holdfast.environment import Environment
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.groups.coordinator import GroupCoordinator
 from holdfast.groups.deadlines import NEVER
-from holdfast.groups.facts import GenerationFormed, GroupFact, TargetAssigned
+from holdfast.groups.facts import (
+    GenerationFormed,
+    GroupFact,
+    TargetAssigned,
+    TransactionalOffsetsEnded,
+)
 from holdfast.groups.outbox import Token
 from holdfast.groups.rules import GroupRules
 from holdfast.groups.topics import Topics
-from holdfast.identifiers import LaneId
+from holdfast.identifiers import LaneId, PartitionId
 from holdfast.log.data_lane import DataLane
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.message import Message
@@ -71,6 +76,8 @@ class LaneGroups:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
         self._leaving: set[asyncio.Task[None]] = set()
+        self._ended: dict[str, asyncio.Event] = {}
+        """Groups for whose transactions somebody waits: the next one that ends."""
         self._has_ended = False
         self.rebalances = {CLASSIC: 0, CONSUMER: 0}
         """Generations and target assignments that were made here, by the protocol of the group."""
@@ -105,6 +112,30 @@ class LaneGroups:
             self.rebalances[CLASSIC] += 1
         elif isinstance(fact, TargetAssigned):
             self.rebalances[CONSUMER] += 1
+        elif isinstance(fact, TransactionalOffsetsEnded):
+            self._wake(fact.group_id)
+
+    async def wait_while_pending(
+        self, group_id: str, partitions: Collection[PartitionId], seconds_max: float
+    ) -> None:
+        """Wait until no open transaction is about to move these offsets, a while at most."""
+        deadline = self.now() + seconds_max
+        while self.problem() is None and self._is_pending(group_id, partitions):
+            ended = self._ended.setdefault(group_id, asyncio.Event())
+            try:
+                async with asyncio.timeout(deadline - self.now()):
+                    await ended.wait()
+            except TimeoutError:
+                return
+
+    def _is_pending(self, group_id: str, partitions: Collection[PartitionId]) -> bool:
+        group = self._lane.state.groups.groups.get(group_id)
+        return group is not None and any(group.is_pending(partition) for partition in partitions)
+
+    def _wake(self, group_id: str) -> None:
+        ended = self._ended.pop(group_id, None)
+        if ended is not None:
+            ended.set()
 
     async def ask(
         self,
@@ -203,6 +234,8 @@ class LaneGroups:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        for group_id in list(self._ended):
+            self._wake(group_id)
         for waiting in self._waiting.values():
             _resolve(waiting.future, waiting.refused(refusal(error)))
         self._waiting.clear()

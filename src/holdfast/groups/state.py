@@ -104,6 +104,10 @@ class Group:
         self.pending: dict[int, PendingOffsets] = {}
         """By producer id."""
 
+    def is_pending(self, partition: PartitionId) -> bool:
+        """Whether an open transaction is about to move the partition's offset."""
+        return any(partition in found.offsets for found in self.pending.values())
+
     def owner(self, name: TopicPartition, partition: PartitionId) -> str | None:
         """The member that has a partition now; assignments of classic groups go by topic name."""
         if self.consumers is not None:

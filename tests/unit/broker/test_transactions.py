@@ -20,6 +20,7 @@ from tests.unit.broker.transactional import (
     READ_COMMITTED,
     TransactionalProducer,
     committed_offset,
+    committed_offset_as_before_version_7,
 )
 
 from holdfast.broker.broker import Broker
@@ -119,6 +120,40 @@ def test_offsets_of_a_transaction_count_when_it_commits(versions: dict[str, int]
             assert await producer.end(committed=committed) is ErrorCode.NONE
             await pass_time(10)
             assert await committed_offset(broker, 0) == expected
+
+    simulate(test)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_who_cannot_ask_for_stable_offsets_is_told_them_when_the_transaction_has_ended(
+    committed: bool,
+):
+    async def test(world: Cluster) -> None:
+        broker = await serving(world)
+        producer = await producing(broker, NEWEST)
+        assert await producer.commit_offset(0, 5) is ErrorCode.NONE
+        assert await producer.end(committed=True) is ErrorCode.NONE
+        await pass_time(10)
+        assert await producer.commit_offset(0, 7) is ErrorCode.NONE
+        asked = asyncio.ensure_future(committed_offset_as_before_version_7(broker, 0))
+        await asyncio.sleep(1)
+        assert not asked.done()
+        assert await committed_offset(broker, 0, require_stable=False) == 5
+        assert await committed_offset_as_before_version_7(broker, 1) == -1
+        assert await producer.end(committed=committed) is ErrorCode.NONE
+        assert await asked == (7 if committed else 5)
+
+    simulate(test)
+
+
+def test_who_cannot_ask_for_stable_offsets_does_not_wait_for_ever():
+    async def test(world: Cluster) -> None:
+        broker = await serving(world)
+        producer = await producing(broker, NEWEST)
+        assert await producer.commit_offset(0, 5) is ErrorCode.NONE
+        began = world.loop.time()
+        assert await committed_offset_as_before_version_7(broker, 0) == -1
+        assert 4 < world.loop.time() - began < 10
 
     simulate(test)
 

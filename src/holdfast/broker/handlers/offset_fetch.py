@@ -2,6 +2,9 @@
 
 Offsets are told only when they are durable, and only under a claim that is known to be the newest:
 else a consumer could be sent back behind what another coordinator has already answered.
+Deviations: a client of before version 7 cannot ask for stable offsets (KIP-447), so its request
+waits, some seconds at most, for open transactions that are about to move them. Kafka tells it the
+old ones, and it would read again what its own transaction, for example, is just committing.
 """
 
 from collections.abc import Sequence
@@ -29,6 +32,8 @@ from holdfast.protocol.messages.offset_fetch import (
 
 GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
+REQUIRE_STABLE_SINCE = 7
+PENDING_WAIT_S = 5.0
 NO_OFFSET = -1
 
 
@@ -92,6 +97,10 @@ async def _group(
     )
     if problem is not None:
         return _refused(asked, await coordinator_error(groups.lane, problem))
+    if version < REQUIRE_STABLE_SINCE:
+        asked_for = _asked_for(broker, groups, asked, version)
+        partitions = [found.partition for found in asked_for if found.partition is not None]
+        await groups.wait_while_pending(asked.group_id, partitions, PENDING_WAIT_S)
     # Read first, then wait for it: what is decided meanwhile is not durable when this leaves.
     found = _found(broker, groups, asked, version, require_stable=require_stable)
     problem = await groups.settled(asked.group_id) or await coordinator_problem(groups.lane)
@@ -107,11 +116,7 @@ def _found(
     require_stable: bool,
 ) -> OffsetFetchResponseGroup:
     group = groups.coordinator.state.groups.get(asked.group_id)
-    wanted = (
-        _all_of(broker, group)
-        if asked.topics is None
-        else [w for topic in asked.topics for w in _named(broker, topic, version)]
-    )
+    wanted = _asked_for(broker, groups, asked, version)
     by_topic: dict[tuple[str, UUID], list[OffsetFetchResponsePartitions]] = {}
     for item in wanted:
         answer = _partition(group, item, version, require_stable=require_stable)
@@ -127,6 +132,14 @@ def _found(
             for (name, topic_id), partitions in by_topic.items()
         ],
     )
+
+
+def _asked_for(
+    broker: Broker, groups: LaneGroups, asked: OffsetFetchRequestGroup, version: int
+) -> Sequence[_Wanted]:
+    if asked.topics is None:
+        return _all_of(broker, groups.coordinator.state.groups.get(asked.group_id))
+    return [wanted for topic in asked.topics for wanted in _named(broker, topic, version)]
 
 
 def _refused(asked: OffsetFetchRequestGroup, problem: ErrorCode) -> OffsetFetchResponseGroup:
@@ -183,7 +196,7 @@ def _partition(
         return _nothing(wanted.number, ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.NONE)
     if group is None:
         return _nothing(wanted.number)
-    if require_stable and any(wanted.partition in p.offsets for p in group.pending.values()):
+    if require_stable and group.is_pending(wanted.partition):
         return _nothing(wanted.number, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     committed = group.offsets.get(wanted.partition)
     if committed is None:
