@@ -43,7 +43,7 @@ SHORT_TIMES = {
 
 @pytest.fixture(scope="session")
 def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """Apache Kafka, one broker, with its default settings and topic auto-creation; but for times."""
+    """Apache Kafka, one broker, with its default settings and auto-creation; but for times."""
     settings = {
         **SHORT_TIMES,
         "group.consumer.min.session.timeout.ms": "1000",
