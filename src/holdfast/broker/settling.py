@@ -1,7 +1,7 @@
 """Answers that leave when something else is done, with no task for each.
 
-For requests that come by the thousand: a task and a wait for each commit of offsets were a third of
-the broker's work on it.
+For requests that come by the thousand, where a task and a wait for each one cost more than what the
+request asks for.
 """
 
 import asyncio
