@@ -6,12 +6,14 @@ STAMP := $(VENV)/.installed
 SEEDS ?= 20000
 KILLS ?= 200
 SPARK_KILLS ?= 100
+STREAMS_KILLS ?= 50
+TOPIC_KILLS ?= 50
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help install demo test check sim chaos chaos-spark bench bench-spark peers lock clean
+.PHONY: help install demo test check sim chaos chaos-clients chaos-spark chaos-spark-topic chaos-streams bench bench-spark bench-coordinators peers lock clean
 
 help: ## what there is
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 install: $(STAMP) ## .venv with the locked dependencies
 
@@ -47,14 +49,27 @@ sim: $(STAMP) ## the deterministic simulation: make sim SEEDS=20000
 chaos: $(STAMP) ## real processes: 200 SIGKILLs under load
 	$(BIN)/python -m tests.chaos.sigkill --kills $(KILLS)
 
+chaos-clients: $(STAMP) ## groups and exactly once with five clients, through SIGKILLs and pauses
+	$(BIN)/python -m tests.chaos.transactions --kills 60
+	$(BIN)/python -m tests.chaos.groups --steps 60
+
 chaos-spark: $(STAMP) ## the pipeline: SIGKILLs of driver and executors, local and on a cluster
 	$(BIN)/python -m tests.chaos.spark_kills --kills $(SPARK_KILLS) --cluster
+
+chaos-streams: $(STAMP) ## Kafka Streams, exactly once: SIGKILLs of application and broker in turn
+	$(BIN)/python -m tests.chaos.streams_kills --kills $(STREAMS_KILLS)
+
+chaos-spark-topic: $(STAMP) ## Spark into a topic: SIGKILLs and zombies, read as a consumer would
+	$(BIN)/python -m tests.chaos.spark_topic_kills --kills $(TOPIC_KILLS) --cluster
 
 bench: $(STAMP) ## against Apache Kafka on this machine, in the same run
 	$(BIN)/python -m benchmarks.broker
 
 bench-spark: $(STAMP) ## the pipeline against Spark's own Kafka source, its dedup, and Kafka Streams
 	$(BIN)/python -m benchmarks.pipeline
+
+bench-coordinators: $(STAMP) ## groups and transactions against Apache Kafka, in the same run
+	$(BIN)/python -m benchmarks.coordinators
 
 peers: $(STAMP) ## fetch Apache Kafka's jars (needs Java 17 and Maven)
 	$(BIN)/python -m tests.peers.kafka fetch

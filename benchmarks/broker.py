@@ -5,86 +5,28 @@ run of everything writes docs/reference/benchmarks.md and a JSON file under benc
 """
 
 import argparse
-import shutil
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-from confluent_kafka import KafkaException
 from tests.peers.jars import PeerUnavailable
-from tests.peers.process import PeerFailed
 
 from benchmarks import report
-from benchmarks.java_client import ClientFailed
 from benchmarks.machine import ROOT, describe_machine
-from benchmarks.rows import FULL, QUICK, Sizes, Workload, start_up
-from benchmarks.samples import Failure, Sample
-from benchmarks.variants import VARIANTS, Variant, variants_named
+from benchmarks.rows import FULL, QUICK, Workload, start_up
+from benchmarks.session import Row, Session
+from benchmarks.variants import VARIANTS, Broker, Variant, variants_named
 
 PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
 RESULTS = ROOT / "benchmarks" / "results"
-EXPECTED = (ClientFailed, PeerFailed, KafkaException, TimeoutError, OSError)
+INTRODUCTION = """\
+# Benchmarks
 
-
-class Session:
-    """Runs the rows, keeps the samples, and goes on after a row that failed."""
-
-    def __init__(self, folder: Path, sizes: Sizes, only_rows: str) -> None:
-        self.samples: list[Sample] = []
-        self.failures: list[Failure] = []
-        self._folder = folder
-        self._sizes = sizes
-        self._only_rows = only_rows
-        self._begun = time.monotonic()
-        self._java_records: dict[str, int] = {}
-
-    def run_rows(self, variant: Variant) -> None:
-        folder = self._folder / variant.name
-        try:
-            broker = variant.open(folder).start()
-        except EXPECTED as failure:
-            self._failed("start", variant, failure)
-            return
-        try:
-            workload = Workload(variant, broker, self._sizes, self._java_records)
-            for name, row in workload.rows():
-                if name != "warm-up" and self._only_rows not in name:
-                    continue
-                try:
-                    for sample in row():
-                        self._take(sample)
-                except EXPECTED as failure:
-                    self._failed(name, variant, failure)
-        finally:
-            broker.stop()
-            shutil.rmtree(folder, ignore_errors=True)
-
-    def run_start_up(self, variant: Variant) -> None:
-        if not variant.start_up or self._only_rows not in "start-up":
-            return
-        folder = self._folder / f"{variant.name}-start-up"
-        try:
-            for sample in start_up(variant, folder, self._sizes):
-                self._take(sample)
-        except EXPECTED as failure:
-            self._failed("start-up", variant, failure)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    def _take(self, sample: Sample) -> None:
-        self.samples.append(sample)
-        elapsed = time.monotonic() - self._begun
-        print(
-            f"{elapsed:6.0f} s  {sample.variant:20} {sample.row:42} "
-            f"{sample.value:10.2f} {sample.metric.name} {sample.metric.unit}",
-            flush=True,
-        )
-
-    def _failed(self, row: str, variant: Variant, failure: BaseException) -> None:
-        reason = " ".join(str(failure).split())[:300]
-        self.failures.append(Failure(row=row, variant=variant.name, reason=reason))
-        print(f"FAILED  {variant.name} {row}: {reason}", flush=True)
+Written by `make bench` (see [how to run the benchmarks](../how-to/run-the-benchmarks.md)); do not
+edit. Each cell is the median of the repeats, with the lowest and the highest in brackets. The
+brokers ran one after the other, interleaved, each alone, with the same clients on the same
+machine. Six partitions, acks=all, idempotent producers. MB and GB are of record values, decimal.
+"""
 
 
 def main() -> int:
@@ -94,17 +36,25 @@ def main() -> int:
     chosen = variants_named(arguments.only)
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=arguments.folder) as folder:
         machine = describe_machine(Path(folder), disk_writes=sizes.disk_writes)
-        session = Session(Path(folder), sizes, arguments.rows)
+        session = Session(Path(folder), arguments.rows)
+        java_records: dict[str, int] = {}
+
+        def rows_of(variant: Variant, broker: Broker) -> list[tuple[str, Row]]:
+            return Workload(variant, broker, sizes, java_records).rows()
+
         try:
             for _ in range(repeats):
                 for variant in chosen:
-                    session.run_rows(variant)
+                    session.run_rows(variant, rows_of)
             for variant in chosen:
-                session.run_start_up(variant)
+                if variant.start_up:
+                    session.run_alone(
+                        "start-up", variant, lambda folder, v=variant: start_up(v, folder, sizes)
+                    )
         except PeerUnavailable as unavailable:
             print(f"not run: {unavailable}")
             return 2
-    page = report.markdown(machine, session.samples, session.failures, repeats)
+    page = report.markdown(INTRODUCTION, machine, session.samples, session.failures, repeats)
     print(page)
     complete = not arguments.quick and len(chosen) == len(VARIANTS) and not arguments.rows
     if complete or arguments.write:

@@ -9,21 +9,16 @@ from benchmarks.machine import Machine
 from benchmarks.samples import METRICS, Failure, Metric, Sample, Summary, summaries
 from benchmarks.variants import VARIANTS
 
-INTRODUCTION = """\
-# Benchmarks
-
-Written by `make bench` (see [how to run the benchmarks](../how-to/run-the-benchmarks.md)); do not
-edit. Each cell is the median of the repeats, with the lowest and the highest in brackets. The
-brokers ran one after the other, interleaved, each alone, with the same clients on the same
-machine. Six partitions, acks=all, idempotent producers. MB and GB are of record values, decimal.
-"""
-
 
 def markdown(
-    machine: Machine, samples: Sequence[Sample], failures: Sequence[Failure], repeats: int
+    introduction: str,
+    machine: Machine,
+    samples: Sequence[Sample],
+    failures: Sequence[Failure],
+    repeats: int,
 ) -> str:
     """The whole page."""
-    parts = [INTRODUCTION, _machine_table(machine, repeats), _legend(samples)]
+    parts = [introduction, _machine_table(machine, repeats), _legend(samples)]
     for metric in METRICS:
         if any(sample.metric == metric for sample in samples):
             parts.append(_metric_table(metric, samples))

@@ -23,6 +23,7 @@ from benchmarks.samples import (
     Metric,
     Sample,
 )
+from benchmarks.session import WARM_UP, Row
 from benchmarks.variants import Broker, Variant
 
 PARTITIONS = 6
@@ -73,8 +74,6 @@ QUICK = Sizes(
     shapes=(SHAPES[0], SHAPES[3]),
 )
 
-Row = Callable[[], Iterator[Sample]]
-
 
 class Counters:
     """What a broker has used since the row began."""
@@ -120,7 +119,7 @@ class Workload:
 
     def rows(self) -> list[tuple[str, Row]]:
         """Each row by name; the first warms the broker up and measures nothing."""
-        named: list[tuple[str, Row]] = [("warm-up", self._warm_up)]
+        named: list[tuple[str, Row]] = [(WARM_UP, self._warm_up)]
         for shape in self._sizes.shapes:
             named.append((f"librdkafka {shape.name}", lambda s=shape: self._librdkafka(s)))
             named.append((f"Java {shape.name}", lambda s=shape: self._java(s)))

@@ -23,7 +23,14 @@ LATENCY = Metric(name="latency", unit="ms", higher_is_better=False)
 START_UP = Metric(name="start-up", unit="s", higher_is_better=False)
 PUTS = Metric(name="object PUTs", unit="per GB", higher_is_better=False)
 FILES = Metric(name="files in the store", unit="per GB", higher_is_better=False)
-METRICS = (THROUGHPUT, BROKER_CPU, LATENCY, START_UP, PUTS, FILES)
+REBALANCE = Metric(name="rebalance", unit="s", higher_is_better=False)
+COMMITS = Metric(name="offset commits", unit="per s", higher_is_better=True)
+TRANSACTIONS = Metric(name="transactions", unit="per s", higher_is_better=True)
+CPU_EACH = Metric(name="broker CPU for each", unit="ms", higher_is_better=False)
+METRICS = (
+    *(THROUGHPUT, REBALANCE, COMMITS, TRANSACTIONS, BROKER_CPU, CPU_EACH),
+    *(LATENCY, START_UP, PUTS, FILES),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,13 +21,17 @@ class Variant:
     start_up: bool = False
 
 
+# Tests do not wait for the first members of a group; the default of both brokers is 3 seconds.
+INITIAL_DELAY = {"group.initial.rebalance.delay.ms": "3000"}
+
+
 def _kafka(folder: Path) -> Broker:
-    return KafkaBroker(folder, jvm_options=KAFKA_DEFAULT_HEAP)
+    return KafkaBroker(folder, settings=INITIAL_DELAY, jvm_options=KAFKA_DEFAULT_HEAP)
 
 
 def _kafka_flush(folder: Path) -> Broker:
-    flush = {"log.flush.interval.messages": "1"}
-    return KafkaBroker(folder, settings=flush, jvm_options=KAFKA_DEFAULT_HEAP)
+    settings = {**INITIAL_DELAY, "log.flush.interval.messages": "1"}
+    return KafkaBroker(folder, settings=settings, jvm_options=KAFKA_DEFAULT_HEAP)
 
 
 def _holdfast_memory(folder: Path) -> Broker:

@@ -33,11 +33,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
 
 
+SHORT_TIMES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.session.timeout.ms": "10000",
+    "group.consumer.heartbeat.interval.ms": "500",
+}
+"""Of groups, for both brokers: so that tests wait less."""
+
+
 @pytest.fixture(scope="session")
 def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """Apache Kafka, one broker, with its default settings and topic auto-creation."""
+    """Apache Kafka, one broker, with its default settings and auto-creation; but for times."""
+    settings = {
+        **SHORT_TIMES,
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        # How often it looks for transactions that are open for too long: 10 s by default.
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    }
     try:
-        broker = KafkaBroker(tmp_path_factory.mktemp("kafka"))
+        broker = KafkaBroker(tmp_path_factory.mktemp("kafka"), settings=settings)
     except PeerUnavailable as unavailable:
         pytest.skip(str(unavailable))
     try:
@@ -48,8 +63,11 @@ def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBrok
 
 @pytest.fixture(scope="session")
 def holdfast_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HoldfastBroker]:
-    """Holdfast on a directory, with its default settings."""
-    broker = HoldfastBroker(tmp_path_factory.mktemp("holdfast"))
+    """Holdfast on a directory, with its default settings; but for times, as with Kafka."""
+    given = [("--override", f"{name}={value}") for name, value in SHORT_TIMES.items()]
+    broker = HoldfastBroker(
+        tmp_path_factory.mktemp("holdfast"), arguments=[word for pair in given for word in pair]
+    )
     try:
         yield broker.start()
     finally:

@@ -10,15 +10,18 @@ import msgspec
 import pytest
 
 from holdfast.broker.dispatch import HANDLERS
+from holdfast.broker.properties import BY_NAME, PROPERTIES
+from holdfast.broker.settings import BrokerSettings
 from holdfast.cli.main import COMMANDS
 from holdfast.cli.serve import command
 from holdfast.cluster.configs import TOPIC_CONFIGS
+from holdfast.identifiers import BrokerId
 from holdfast.landing.facts import Facts
 from holdfast.landing.formats.known import NAMES as FORMATS
 from holdfast.landing.ledger_entry import Entry, OutputFile
 from holdfast.landing.ledger_rules import _REMEDIES, Refusal
 from holdfast.landing.origin import Origin
-from holdfast.spark import kafka_options, options
+from holdfast.spark import kafka_options, options, topic_options
 from holdfast.spark.pipeline_file import read_pipeline
 
 ROOT = Path(__file__).parent.parent
@@ -53,6 +56,14 @@ def test_every_serve_option_is_on_its_page():
         assert f"`{option.opts[0]}`" in page, option.opts
 
 
+def test_every_setting_that_can_be_overridden_is_on_its_page_with_its_default_and_no_other():
+    usual = BrokerSettings(broker_id=BrokerId(0), host="", port=0)
+    page = (REFERENCE / "serve.md").read_text()
+    assert first_column(page, "Settings for `--override`") == set(BY_NAME)
+    for item in PROPERTIES:
+        assert f"| `{item.name}` | {item.shown(usual)} | {item.documentation} |" in page
+
+
 def test_every_metric_is_on_its_page_and_no_other():
     source = (ROOT / "src" / "holdfast" / "broker" / "metrics.py").read_text()
     page = (REFERENCE / "metrics.md").read_text()
@@ -75,6 +86,14 @@ def test_every_option_of_the_source_is_on_its_page_and_no_other():
     page = (REFERENCE / "spark-source.md").read_text()
     listed = first_column(page, "Where records are") | first_column(page, "Options")
     assert listed == set(options.NAMES)
+
+
+def test_every_option_of_the_sink_is_on_its_page_and_no_other():
+    page = (REFERENCE / "spark-sink.md").read_text()
+    of_client = {"kafka.compression.type", "kafka.transaction.timeout.ms"}
+    assert first_column(page, "Options") == {*topic_options.NAMES, *of_client}
+    for name in topic_options.FIXED:
+        assert f"kafka.{name}" in page, name
 
 
 def test_every_option_of_the_kafka_client_is_on_its_page_and_no_other():

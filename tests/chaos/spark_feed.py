@@ -48,6 +48,7 @@ class Feed(threading.Thread):
                 "bootstrap.servers": bootstrap,
                 "linger.ms": 5,
                 "enable.idempotence": True,
+                "reconnect.backoff.max.ms": 500,
                 "log_level": 0,
             }
         )

@@ -1,30 +1,41 @@
-"""The two clusters and the four client families that every compat test runs over."""
+"""The two clusters, the client families and the client programs that the compat tests run over."""
 
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 from tests.compat.families.aio import Aiokafka
-from tests.compat.families.interface import Ability, ClientFamily, ErrorCode, Topic
-from tests.compat.families.java import Java
+from tests.compat.families.interface import ClientFamily, ErrorCode, Topic
 from tests.compat.families.kafka_python import KafkaPython
 from tests.compat.families.librdkafka import Librdkafka
+from tests.compat.families.program import FranzGo, Java
+from tests.compat.programs.process import PROGRAMS, ClientProcess, Program, why_missing
 from tests.peers.holdfast import HoldfastBroker
+from tests.peers.jars import PeerUnavailable
 from tests.peers.kafka import KafkaBroker
 from tests.peers.process import wait_until
 
-FAMILIES: tuple[type[ClientFamily], ...] = (Librdkafka, KafkaPython, Aiokafka, Java)
+FAMILIES: tuple[type[ClientFamily], ...] = (Librdkafka, KafkaPython, Aiokafka, Java, FranzGo)
 NUMBERS = itertools.count()
+SESSION_MS = 6_000
+"""The shortest that both clusters accept at their defaults."""
+HEARTBEAT_MS = 500
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that needs an ability runs over the families that have it; codecs likewise."""
-    if "client" not in metafunc.fixturenames:
-        return
-    needed: set[Ability] = set()
+    needed: set[Any] = set()
     for mark in metafunc.definition.iter_markers("needs"):
         needed |= set(mark.args)
+    if "program" in metafunc.fixturenames:
+        programs = [program for program in PROGRAMS if needed <= program.abilities]
+        metafunc.parametrize("program", programs, ids=[program.name for program in programs])
+    if "client" not in metafunc.fixturenames:
+        return
     able = [family for family in FAMILIES if needed <= family.abilities]
     if "codec" in metafunc.fixturenames:
         cases = [(family, codec) for family in able for codec in family.codecs]
@@ -69,7 +80,10 @@ def client(
     families: Callable[[type[ClientFamily], str], ClientFamily],
 ) -> ClientFamily:
     """One client family, talking to the cluster."""
-    return families(request.param, cluster.bootstrap)
+    try:
+        return families(request.param, cluster.bootstrap)
+    except PeerUnavailable as unavailable:
+        pytest.skip(str(unavailable))
 
 
 @pytest.fixture
@@ -106,3 +120,50 @@ def new_topic(client: ClientFamily) -> Callable[..., str]:
         return name
 
     return create
+
+
+@pytest.fixture
+def admin(cluster: KafkaBroker | HoldfastBroker) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.bootstrap})
+
+
+@pytest.fixture
+def partitioned_topic(topic_name: str, admin: AdminClient) -> Callable[[int], str]:
+    """Creates the test's topic with so many partitions."""
+
+    def create(partitions: int) -> str:
+        admin.create_topics([NewTopic(topic_name, partitions, 1)])[topic_name].result(20)
+        return topic_name
+
+    return create
+
+
+class StartProgram(Protocol):
+    """Starts a program in a role; the rest of what it is to be is given by name."""
+
+    def __call__(self, program: Program, role: str, **be: Any) -> ClientProcess: ...
+
+
+@pytest.fixture
+def start_program(cluster: KafkaBroker | HoldfastBroker, tmp_path: Path) -> Iterator[StartProgram]:
+    """Starts client programs on the cluster; those that still run at the end are killed."""
+    started: list[ClientProcess] = []
+
+    def start(program: Program, role: str, **be: Any) -> ClientProcess:
+        missing = why_missing(program)
+        if missing is not None:
+            pytest.skip(missing)
+        defaults = {
+            "bootstrap": cluster.bootstrap,
+            "session_timeout_ms": SESSION_MS,
+            "heartbeat_interval_ms": HEARTBEAT_MS,
+            "transaction_timeout_ms": 60_000,
+        }
+        log = tmp_path / f"{program.name}-{len(started)}.log"
+        process = ClientProcess(program, {"role": role, **defaults, **be}, log=log)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()

@@ -133,11 +133,20 @@ def test_a_log_append_time_topic_stamps_records_itself(
 ):
     topic = new_topic(topic_name, message_timestamp_type="LogAppendTime")
     before_ms = int(time.time() * 1000)
-    deliveries = client.produce(topic, [Record(value=b"v", timestamp_ms=CREATED_MS)] * 3)
+    client.produce(topic, [Record(value=b"v", timestamp_ms=CREATED_MS)] * 3)
     after_ms = int(time.time() * 1000)
     consumed = client.consume(topic, 3)
     assert all(record.append_time for record in consumed)
     assert all(before_ms <= (record.timestamp_ms or 0) <= after_ms for record in consumed)
+
+
+@pytest.mark.needs(Ability.APPEND_TIME_OF_DELIVERY)
+def test_a_producer_is_told_the_time_that_a_log_append_time_topic_has_stamped(
+    client: ClientFamily, topic_name: str, new_topic: NewTopic
+):
+    topic = new_topic(topic_name, message_timestamp_type="LogAppendTime")
+    deliveries = client.produce(topic, [Record(value=b"v", timestamp_ms=CREATED_MS)] * 3)
+    consumed = client.consume(topic, 3)
     assert [d.timestamp_ms for d in deliveries] == [r.timestamp_ms for r in consumed]
 
 

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable
 
 HEAD_BYTES_MAX = 1 << 16
-IDLE_TIMEOUT_SECONDS = 60
+ACT_SECONDS_MAX = 60
 
 
 class Mishap(enum.Enum):
@@ -42,7 +42,7 @@ class BadProxy:
         self._upstream_port = upstream_port
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
-        self._forwarding: set[asyncio.Task[bytes]] = set()
+        self._acted: defaultdict[Mishap, asyncio.Event] = defaultdict(asyncio.Event)
 
     @property
     def endpoint(self) -> str:
@@ -62,11 +62,10 @@ class BadProxy:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
 
-    async def idle(self) -> None:
-        """Wait until the server has acted on all that was sent to it."""
-        async with asyncio.timeout(IDLE_TIMEOUT_SECONDS):
-            while self._forwarding:
-                await asyncio.wait(self._forwarding)
+    async def server_has_acted(self, mishap: Mishap) -> None:
+        """Wait until the server has answered a request with this mishap, whoever hears of it."""
+        async with asyncio.timeout(ACT_SECONDS_MAX):
+            await self._acted[mishap].wait()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -89,10 +88,8 @@ class BadProxy:
         self.happened[method, mishap] += 1
         answer = b""
         if mishap not in NOT_FORWARDED:
-            forwarding = asyncio.create_task(self._forward(request, method))
-            self._forwarding.add(forwarding)
-            forwarding.add_done_callback(self._forwarding.discard)
-            answer = await forwarding
+            answer = await self._forward(request, method)
+            self._acted[mishap].set()
         match mishap:
             case Mishap.LOSE_REQUEST | Mishap.LOSE_ANSWER:
                 return False

@@ -2,7 +2,7 @@
 
 import sys
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.peers.process import PeerFailed, Process, answers_api_versions, free_port
@@ -16,12 +16,18 @@ class HoldfastBroker:
     name = "holdfast"
 
     def __init__(
-        self, folder: Path, *, store: str | None = None, arguments: Sequence[str] = ()
+        self,
+        folder: Path,
+        *,
+        store: str | None = None,
+        arguments: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
         self.store = store or str(folder / "store")
         self.port = free_port()
         self.metrics_port = free_port()
+        self.variables = dict(variables or {})
         self._arguments = tuple(arguments)
         self._process: Process | None = None
 
@@ -55,7 +61,9 @@ class HoldfastBroker:
             raise PeerFailed(f"{holdfast} is missing: make install")
         command = [str(holdfast), "serve", "--store", self.store, "--listen", self.bootstrap]
         command += ["--metrics", f"127.0.0.1:{self.metrics_port}", *self._arguments]
-        self._process = Process(command, log=self.folder / "holdfast.log")
+        self._process = Process(
+            command, log=self.folder / "holdfast.log", environment=self.variables
+        )
 
     def stop(self) -> None:
         if self._process is not None:

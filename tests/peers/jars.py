@@ -1,4 +1,4 @@
-"""The peers' jars and our Java programs: fetched and compiled once into a cache folder.
+"""The peers' jars and our Java and Go programs: fetched and compiled once into a cache folder.
 
 It owns the cache folder (HOLDFAST_CACHE, else ~/.cache/holdfast). It never writes into the tree,
 and one lock keeps test workers from fetching at the same time.
@@ -18,6 +18,7 @@ ROOT = Path(__file__).parent.parent.parent
 POM = ROOT / "peers" / "pom.xml"
 SPARK_POM = ROOT / "peers" / "spark" / "pom.xml"
 JAVA_SOURCES = ROOT / "peers" / "java"
+GO_SOURCES = ROOT / "peers" / "go"
 KAFKA_VERSION = "4.3.1"
 JAVA_MAJOR_MIN = 17
 FETCH_SECONDS_MAX = 600
@@ -25,7 +26,7 @@ QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
 class PeerUnavailable(Exception):
-    """Java or Maven is missing here, or the jars cannot be had: a reason to skip."""
+    """Java, Maven or Go is missing here, or what they fetch cannot be had: a reason to skip."""
 
 
 def cache_folder() -> Path:
@@ -74,6 +75,47 @@ def program_class_path() -> str:
         if not folder.is_dir():
             _compile(sources, jars, folder)
     return f"{folder}{os.pathsep}{jars}"
+
+
+def go_program() -> Path:
+    """Our Go program, the client franz-go; the first caller compiles it."""
+    sources = sorted(path for path in GO_SOURCES.iterdir() if path.suffix in (".go", ".mod"))
+    program = cache_folder() / f"franz-go-{_digest(sources)}"
+    with _locked("franz-go"):
+        if not program.is_file():
+            _build_go(program)
+    return program
+
+
+def _build_go(program: Path) -> None:
+    go = shutil.which("go")
+    if go is None:
+        raise PeerUnavailable("the client franz-go needs Go: no go on the path")
+    environment = {**os.environ, "CGO_ENABLED": "0"}
+    fetched = subprocess.run(
+        [go, "mod", "download"],
+        cwd=GO_SOURCES,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=FETCH_SECONDS_MAX,
+        check=False,
+    )
+    if fetched.returncode != 0:
+        raise PeerUnavailable(f"Go could not fetch franz-go: {fetched.stderr[-600:]}")
+    partial = program.with_suffix(".partial")
+    built = subprocess.run(
+        [go, "build", "-trimpath", "-o", str(partial), "."],
+        cwd=GO_SOURCES,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=FETCH_SECONDS_MAX,
+        check=False,
+    )
+    if built.returncode != 0:
+        raise RuntimeError(f"go build: {built.stderr}")
+    partial.rename(program)
 
 
 def _fetch_jars(pom: Path, folder: Path, what: str) -> None:

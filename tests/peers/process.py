@@ -3,6 +3,7 @@
 It knows nothing of Kafka beyond the smallest question a broker answers (ApiVersions).
 """
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -20,7 +21,7 @@ LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """A test run that is killed must leave no broker behind."""
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -73,7 +74,7 @@ class Process:
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(environment or {})},
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
 
     @property
@@ -136,8 +137,9 @@ class Process:
 def _family(pid: int) -> list[int]:
     members = [pid]
     for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            members.extend(_family(int(child)))
+        with contextlib.suppress(FileNotFoundError):  # threads end at any time
+            for child in (task / "children").read_text().split():
+                members.extend(_family(int(child)))
     return members
 
 

@@ -7,6 +7,8 @@ wrong; PLANTED names them all, for the tests and for `--planted`.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tests.simulation.planted_coordinators import COORDINATORS
+
 from holdfast.broker.broker import Broker
 from holdfast.errors import StoreUnavailable
 from holdfast.identifiers import CONTROL_LANE, PartitionId
@@ -265,7 +267,7 @@ class SweepsClaims(DataLane):
         return await super().sweep((), up_to=up_to)
 
 
-PLANTED: dict[str, type[BrokerProcess]] = {
+RECORDS: dict[str, type[BrokerProcess]] = {
     "ack-before-put": appender(AcksBeforePut),
     "fenced-writer-acks": appender(FencedWriterAcks),
     "foreign-exists-is-ours": store(ForeignExistsIsOurs),
@@ -285,3 +287,4 @@ PLANTED: dict[str, type[BrokerProcess]] = {
     "load-loses-the-last-batch": lanes(bad_reader),
     "sweeps-claims": data_lane(SweepsClaims),
 }
+PLANTED = RECORDS | COORDINATORS

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.verify.checkers import Kind
+from holdfast.verify.coordination import Workload
 from holdfast.verify.simulation import simulate
 
 _spec = importlib.util.spec_from_file_location("planted", Path(__file__).parent / "planted.py")
@@ -34,17 +35,53 @@ EXPECTED: dict[str, set[Kind]] = {
     "load-loses-the-last-batch": {Kind.LOST_WRITE, Kind.GAP, Kind.CRASH},
     "sweeps-claims": {Kind.CRASH},
 }
+OF_GROUPS: dict[str, set[Kind]] = {
+    "late-acks-count": {Kind.NOT_OWNER_COMMIT},
+    "old-owners-are-kept": {Kind.OWNER_REFUSED},
+    "commit-acked-at-once": {Kind.COMMIT_NOT_DURABLE},
+    "assignment-told-at-once": {Kind.ASSIGNMENT_NOT_DURABLE},
+    "gives-what-is-owned": {Kind.OWNERSHIP_OVERLAP},
+    "tells-the-target": {Kind.TOLD_ANOTHERS},
+    "forgets-committed-offsets": {Kind.COMMITTED_BACK},
+    "coordinator-never-validates": {Kind.COMMITTED_BACK},
+}
+OF_TRANSACTIONS: dict[str, set[Kind]] = {
+    "nothing-was-aborted": {Kind.ABORTED_READ},
+    "stable-is-the-high-watermark": {Kind.ABORTED_READ},
+    "stable-before-the-marker": {Kind.STABLE_BACK},
+    "no-markers-elsewhere": {Kind.STABLE_STUCK},
+    "zombies-write": {Kind.ZOMBIE},
+    "aborts-what-was-committed": {Kind.COMMITTED_LOST},
+    "tears-what-was-committed": {Kind.TORN_TRANSACTION},
+}
+OF_STREAMS: dict[str, set[Kind]] = {
+    "offsets-count-at-once": {Kind.OUTPUT_LOST, Kind.OFFSET_NOT_DURABLE},
+    "offsets-are-dropped": {Kind.OUTPUT_DOUBLED},
+    "pending-is-stable": {Kind.OUTPUT_DOUBLED},
+}
+CASES = [
+    pytest.param(workload, name, kinds, id=name)
+    for workload, expected in (
+        (Workload.RECORDS, EXPECTED),
+        (Workload.GROUPS, OF_GROUPS),
+        (Workload.TRANSACTIONS, OF_TRANSACTIONS),
+        (Workload.STREAMS, OF_STREAMS),
+    )
+    for name, kinds in sorted(expected.items())
+]
 
 
 def test_every_planted_bug_is_expected_somewhere():
-    assert set(EXPECTED) == set(planted.PLANTED)
+    assert {case.id for case in CASES} == set(planted.PLANTED)
 
 
-@pytest.mark.parametrize("name", sorted(EXPECTED))
-def test_a_planted_bug_is_caught(name: str):
+@pytest.mark.parametrize(("workload", "name", "kinds"), CASES)
+def test_a_planted_bug_is_caught_on_a_seed_that_is_clean_without_it(
+    workload: Workload, name: str, kinds: set[Kind]
+):
     for seed in range(SEEDS_MAX):
-        outcome = simulate(seed, process_type=planted.PLANTED[name])
-        found = {violation.kind for violation in outcome.violations}
-        if found & EXPECTED[name]:
+        outcome = simulate(seed, process_type=planted.PLANTED[name], workload=workload)
+        if {violation.kind for violation in outcome.violations} & kinds:
+            assert not simulate(seed, workload=workload).violations
             return
     pytest.fail(f"{name} was not caught in {SEEDS_MAX} seeds")

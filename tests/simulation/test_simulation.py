@@ -6,42 +6,139 @@ import sys
 
 import pytest
 
-from holdfast.verify.history import LandedKind, MarkerKind, Produce
-from holdfast.verify.simulation import Outcome, simulate
+from holdfast.verify.broker_process import BrokerProcess
+from holdfast.verify.coordination import Workload
+from holdfast.verify.history import Call, LandedKind, MarkerKind, Operation, Outcome, Produce
+from holdfast.verify.simulation import Outcome as Simulated
+from holdfast.verify.simulation import Simulation, simulate
+from holdfast.verify.vocabulary import (
+    Assigned,
+    CommitOffsets,
+    ConsumerHeartbeat,
+    EndTransaction,
+    InitProducer,
+    MemberOwns,
+    MemberRenamed,
+    OffsetsEnded,
+    OffsetsTaken,
+    SyncGroup,
+)
 
 CLEAN_SEEDS = range(30)
+COORDINATED_SEEDS = range(24)
+COORDINATED = [workload for workload in Workload if workload is not Workload.RECORDS]
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> list[Outcome]:
-    return [simulate(seed) for seed in CLEAN_SEEDS]
+def outcomes() -> list[Simulated]:
+    return [simulate(seed, workload=Workload.RECORDS) for seed in CLEAN_SEEDS]
 
 
-def test_no_seed_breaks_a_promise(outcomes: list[Outcome]):
-    broken = {o.seed: [str(v) for v in o.violations] for o in outcomes if o.violations}
-    assert not broken, f"replay with: python -m holdfast.verify.run --seed {next(iter(broken))}"
+@pytest.fixture(scope="module")
+def coordinated() -> dict[Workload, list[Simulated]]:
+    return {w: [simulate(seed, workload=w) for seed in COORDINATED_SEEDS] for w in COORDINATED}
 
 
-def test_most_seeds_prove_something(outcomes: list[Outcome]):
+def replay(outcome: Simulated) -> str:
+    options = f"--seed {outcome.seed} --workload {outcome.workload.value}"
+    return f"replay with: python -m holdfast.verify.run {options}"
+
+
+def calls_of(outcomes: list[Simulated], *kinds: type[Operation]) -> list[Call]:
+    return [c for o in outcomes for c in o.history.calls if isinstance(c.operation, kinds)]
+
+
+def test_no_seed_breaks_a_promise(
+    outcomes: list[Simulated], coordinated: dict[Workload, list[Simulated]]
+):
+    for outcome in [*outcomes, *(o for found in coordinated.values() for o in found)]:
+        assert not [str(v) for v in outcome.violations], replay(outcome)
+
+
+def test_a_seed_draws_its_kind_and_every_kind_is_drawn():
+    kinds = [Simulation(seed, BrokerProcess).workload for seed in range(60)]
+    assert set(kinds) == set(Workload)
+    assert simulate(0).workload is kinds[0]
+
+
+def test_most_coordinated_seeds_prove_something_and_end_all_their_transactions(
+    coordinated: dict[Workload, list[Simulated]],
+):
+    for workload, found in coordinated.items():
+        assert sum(o.void is not None for o in found) < len(found) / 3, workload
+        assert sum(o.history.is_settled for o in found) > 0.9 * len(found), workload
+
+
+def test_members_of_both_protocols_are_assigned_and_commit_and_lose_and_commit_late(
+    coordinated: dict[Workload, list[Simulated]],
+):
+    found = coordinated[Workload.GROUPS]
+    for kind in (SyncGroup, ConsumerHeartbeat):
+        told = [c.result for c in calls_of(found, kind) if isinstance(c.result, Assigned)]
+        assert sum(bool(assigned.partitions) for assigned in told) > 20, kind
+    taken = [c.result for c in calls_of(found, CommitOffsets) if isinstance(c.result, OffsetsTaken)]
+    assert sum(bool(result.partitions) for result in taken) > 100
+    assert sum(bool(result.not_owned) for result in taken) > 10
+    decisions = [d for o in found for landing in o.history.landings for d in landing.decisions]
+    assert any(isinstance(d, MemberOwns) and d.giving_up for d in decisions)
+    assert any(isinstance(d, MemberRenamed) for d in decisions)
+
+
+def test_transactions_end_both_ways_over_several_lanes_and_zombies_are_refused(
+    coordinated: dict[Workload, list[Simulated]],
+):
+    found = coordinated[Workload.TRANSACTIONS]
+    ends = calls_of(found, EndTransaction)
+    for committed in (True, False):
+        done = [c for c in ends if c.operation.committed is committed]  # type: ignore[union-attr]
+        assert sum(c.outcome is Outcome.OK for c in done) > 30
+    assert sum(c.error == "PRODUCER_FENCED" for c in ends) > 10
+    lanes: dict[int, set[str]] = {}
+    for call in calls_of(found, Produce):
+        operation = call.operation
+        assert isinstance(operation, Produce)
+        if call.outcome is Outcome.OK:
+            lanes.setdefault(operation.transaction, set()).add(operation.partition)
+    assert sum(len(partitions) > 1 for partitions in lanes.values()) > 20
+    assert len(calls_of(found, InitProducer)) > 50
+
+
+def test_workers_commit_output_and_offsets_and_some_are_aborted(
+    coordinated: dict[Workload, list[Simulated]],
+):
+    found = coordinated[Workload.STREAMS]
+    assert sum(len(o.history.sources) for o in found) > 100
+    ended = [
+        d.committed
+        for o in found
+        for landing in o.history.landings
+        for d in landing.decisions
+        if isinstance(d, OffsetsEnded)
+    ]
+    assert ended.count(True) > 30
+    assert ended.count(False) > 5
+
+
+def test_most_seeds_prove_something(outcomes: list[Simulated]):
     void = {outcome.seed: outcome.void for outcome in outcomes if outcome.void}
     assert len(void) < len(outcomes) / 3, void
 
 
-def test_the_seeds_have_faults_of_many_kinds_and_hand_offs(outcomes: list[Outcome]):
+def test_the_seeds_have_faults_of_many_kinds_and_hand_offs(outcomes: list[Simulated]):
     kinds = {kind for outcome in outcomes for kind in outcome.faults}
     assert {"kill", "pause", "release", "lost after", "lands later", "late", "slow"} <= kinds
     assert sum(outcome.hand_offs for outcome in outcomes) > 3 * len(outcomes)
     assert sum(outcome.acked for outcome in outcomes) > 10 * len(outcomes)
 
 
-def test_lanes_are_released_and_claimed_and_written(outcomes: list[Outcome]):
+def test_lanes_are_released_and_claimed_and_written(outcomes: list[Simulated]):
     kinds = {landing.kind for outcome in outcomes for landing in outcome.history.landings}
     assert kinds == set(LandedKind)
     marks = {marker.kind for outcome in outcomes for marker in outcome.history.markers}
     assert {MarkerKind.KILL, MarkerKind.PAUSE, MarkerKind.START, MarkerKind.RELEASE} <= marks
 
 
-def test_idempotent_and_plain_producers_take_part(outcomes: list[Outcome]):
+def test_idempotent_and_plain_producers_take_part(outcomes: list[Simulated]):
     ids = {
         call.operation.producer_id
         for outcome in outcomes
@@ -52,12 +149,13 @@ def test_idempotent_and_plain_producers_take_part(outcomes: list[Outcome]):
 
 
 def test_a_seed_has_one_history_in_this_interpreter_and_in_another():
-    here = [simulate(seed).history.digest() for seed in (3, 4)]
-    assert here == [simulate(seed).history.digest() for seed in (3, 4)]
-    assert here[0] != here[1]
+    here = [simulate(3, workload=workload).history.digest() for workload in Workload]
+    assert here == [simulate(3, workload=workload).history.digest() for workload in Workload]
+    assert len(set(here)) == len(here)
     code = (
+        "from holdfast.verify.coordination import Workload; "
         "from holdfast.verify.simulation import simulate; "
-        "print([simulate(seed).history.digest() for seed in (3, 4)])"
+        "print([simulate(3, workload=workload).history.digest() for workload in Workload])"
     )
     there = subprocess.run(
         [sys.executable, "-c", code],

@@ -134,7 +134,9 @@ class Broker:
         await self._prove_control()
         await self._wait_out_owners(control, *claimed)
         for lane_id, lane in self.lanes.items():
-            self.groups[lane_id] = LaneGroups(lane, self.environment, self.settings.groups)
+            self.groups[lane_id] = LaneGroups(
+                lane, self.environment, self.settings.groups, self.topics_of_groups
+            )
         for lane_id, lane in self.lanes.items():
             self.transactions[lane_id] = LaneTransactions(
                 lane, self, self.environment, self.settings.transactions

@@ -3,9 +3,10 @@
 Owns the table of what is served. Must never hold state of its own.
 """
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
@@ -46,7 +47,9 @@ from holdfast.broker.handlers import (
     produce,
     sync_group,
     txn_offset_commit,
+    write_txn_markers,
 )
+from holdfast.broker.settling import then
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.connection import Reply, Request, ServedApis
 from holdfast.protocol.message import Message
@@ -77,6 +80,7 @@ HANDLERS: Mapping[ApiKey, tuple[range, Handler]] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: (range(6), add_partitions_to_txn.handle),
     ApiKey.ADD_OFFSETS_TO_TXN: (range(5), add_offsets_to_txn.handle),
     ApiKey.END_TXN: (range(6), end_txn.handle),
+    ApiKey.WRITE_TXN_MARKERS: (range(1, 3), write_txn_markers.handle),
     ApiKey.TXN_OFFSET_COMMIT: (range(6), txn_offset_commit.handle),
     ApiKey.DESCRIBE_TRANSACTIONS: (range(1), describe_transactions.handle),
     ApiKey.LIST_TRANSACTIONS: (range(3), list_transactions.handle),
@@ -116,6 +120,8 @@ class Dispatch:
             api_version=request.version, client_id=request.client_id, client_host=peer.host
         )
         answer = HANDLERS[request.api_key][1](self._broker, message, context)
+        if isinstance(answer, asyncio.Future):
+            return _encoded_after(cast("asyncio.Future[Message | None]", answer), request.version)
         if inspect.isawaitable(answer):
             return _encoded_later(answer, request.version)
         return _encoded(answer, request.version)
@@ -128,6 +134,10 @@ async def answer(broker: Broker, message: Message, context: RequestContext) -> A
     """The response to a decoded request: the same path without bytes, for tests and simulation."""
     given = HANDLERS[ApiKey(message.API_KEY)][1](broker, message, context)
     return await given if inspect.isawaitable(given) else given
+
+
+def _encoded_after(answer: asyncio.Future[Message | None], version: int) -> asyncio.Future[Reply]:
+    return then(answer, lambda done: _encoded(done.result(), version))
 
 
 async def _encoded_later(answer: Awaitable[Message | None], version: int) -> Reply:

@@ -7,24 +7,36 @@ leave while something that was decided about its group may still be undone by a 
 import asyncio
 import itertools
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple, TypeVar, cast
 
 from holdfast.broker.leadership import coordinator_error, needs_proof
+from holdfast.broker.settling import then
 from holdfast.environment import Environment
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.groups.coordinator import GroupCoordinator
 from holdfast.groups.deadlines import NEVER
-from holdfast.groups.facts import GroupFact
-from holdfast.groups.outbox import GroupRules, Token
-from holdfast.identifiers import LaneId
+from holdfast.groups.facts import (
+    GenerationFormed,
+    GroupFact,
+    TargetAssigned,
+    TransactionalOffsetsEnded,
+)
+from holdfast.groups.outbox import Token
+from holdfast.groups.rules import GroupRules
+from holdfast.groups.topics import Topics
+from holdfast.identifiers import LaneId, PartitionId
 from holdfast.log.data_lane import DataLane
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.message import Message
+from holdfast.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from holdfast.protocol.messages.sync_group import SyncGroupResponse
 
 MessageT = TypeVar("MessageT", bound=Message)
 TIMER_SECONDS_MAX = 3_600.0
 FIRST_DATA_LANE = 1
+CLASSIC = "classic"
+CONSUMER = "consumer"
 
 
 def lane_of(name: str, lanes: int) -> LaneId:
@@ -50,7 +62,13 @@ class _Waiting(NamedTuple):
 class LaneGroups:
     """The coordinator of a lane's groups, at work."""
 
-    def __init__(self, lane: DataLane, environment: Environment, rules: GroupRules) -> None:
+    def __init__(
+        self,
+        lane: DataLane,
+        environment: Environment,
+        rules: GroupRules,
+        topics: Callable[[], Topics],
+    ) -> None:
         self._lane = lane
         self._environment = environment
         self._tokens: Iterator[int] = itertools.count()
@@ -58,13 +76,18 @@ class LaneGroups:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
         self._leaving: set[asyncio.Task[None]] = set()
+        self._ended: dict[str, asyncio.Event] = {}
+        """Groups for whose transactions somebody waits: the next one that ends."""
         self._has_ended = False
+        self.rebalances = {CLASSIC: 0, CONSUMER: 0}
+        """Generations and target assignments that were made here, by the protocol of the group."""
         self.coordinator = GroupCoordinator(
             lane.state.groups,
             self,
             rules,
             now=environment.monotonic(),
             now_ms=environment.now_ms,
+            topics=topics,
             new_member_suffix=lambda: str(environment.new_uuid()),
         )
         lane.when_fenced(self.end)
@@ -85,6 +108,34 @@ class LaneGroups:
 
     def decide(self, fact: GroupFact) -> None:
         self._lane.appender.add(fact)
+        if isinstance(fact, GenerationFormed):
+            self.rebalances[CLASSIC] += 1
+        elif isinstance(fact, TargetAssigned):
+            self.rebalances[CONSUMER] += 1
+        elif isinstance(fact, TransactionalOffsetsEnded):
+            self._wake(fact.group_id)
+
+    async def wait_while_pending(
+        self, group_id: str, partitions: Collection[PartitionId], seconds_max: float
+    ) -> None:
+        """Wait until no open transaction is about to move these offsets, a while at most."""
+        deadline = self.now() + seconds_max
+        while self.problem() is None and self._is_pending(group_id, partitions):
+            ended = self._ended.setdefault(group_id, asyncio.Event())
+            try:
+                async with asyncio.timeout(deadline - self.now()):
+                    await ended.wait()
+            except TimeoutError:
+                return
+
+    def _is_pending(self, group_id: str, partitions: Collection[PartitionId]) -> bool:
+        group = self._lane.state.groups.groups.get(group_id)
+        return group is not None and any(group.is_pending(partition) for partition in partitions)
+
+    def _wake(self, group_id: str) -> None:
+        ended = self._ended.pop(group_id, None)
+        if ended is not None:
+            ended.set()
 
     async def ask(
         self,
@@ -106,7 +157,8 @@ class LaneGroups:
     def answer(self, token: Token, response: Message) -> None:
         waiting = self._waiting.pop(token)
         barrier = self._barrier(waiting.group_id)
-        if barrier is None and not needs_proof(self._lane, _error_of(response)):
+        is_safe = not needs_proof(self._lane, _error_of(response), gives=_gives(response))
+        if barrier is None and is_safe:
             _resolve(waiting.future, response)
             return
         task = asyncio.get_running_loop().create_task(self._leave(waiting, response, barrier))
@@ -125,8 +177,24 @@ class LaneGroups:
         if error is not None:
             response = waiting.refused(refusal(error))
         told = _error_of(response)
-        proven = await coordinator_error(self._lane, told)
+        proven = await coordinator_error(self._lane, told, gives=_gives(response))
         _resolve(waiting.future, response if proven is told else waiting.refused(proven))
+
+    def answered(
+        self, group_id: str, answer: Callable[[ErrorCode | None], MessageT]
+    ) -> MessageT | asyncio.Future[MessageT]:
+        """An answer that may leave when all that was decided about a group is durable; it is told
+        what went wrong, if anything."""
+        self._set_timer()
+        barrier = self._barrier(group_id)
+        if barrier is None:
+            return answer(None)
+
+        def settled(done: asyncio.Future[None]) -> MessageT:
+            error = done.exception()
+            return answer(refusal(error) if error is not None else None)
+
+        return then(barrier, settled)
 
     async def settled(self, group_id: str) -> ErrorCode | None:
         """Wait until all that was decided about a group is durable, or say why it is not."""
@@ -134,6 +202,14 @@ class LaneGroups:
         barrier = self._barrier(group_id)
         error = await _outcome(barrier) if barrier is not None else None
         return refusal(error) if error is not None else None
+
+    async def vouched(self, group_id: str, told: ErrorCode) -> ErrorCode | None:
+        """As settled, for an answer with a refusal, which only the newest coordinator may give."""
+        problem = await self.settled(group_id)
+        if problem is None:
+            proven = await coordinator_error(self._lane, told)
+            problem = proven if proven is not told else None
+        return problem
 
     def _set_timer(self) -> None:
         """Have the coordinator looked at when it says so; too early harms nobody."""
@@ -158,6 +234,8 @@ class LaneGroups:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        for group_id in list(self._ended):
+            self._wake(group_id)
         for waiting in self._waiting.values():
             _resolve(waiting.future, waiting.refused(refusal(error)))
         self._waiting.clear()
@@ -165,6 +243,14 @@ class LaneGroups:
 
 def _error_of(response: Message) -> ErrorCode:
     return ErrorCode(getattr(response, "error_code", 0))
+
+
+def _gives(response: Message) -> bool:
+    """Whether a member is told what it owns. A broker that has lost the lane and does not know yet
+    would give back what a newer coordinator has given to another member."""
+    if isinstance(response, ConsumerGroupHeartbeatResponse):
+        return response.assignment is not None
+    return isinstance(response, SyncGroupResponse) and bool(response.assignment)
 
 
 async def _outcome(barrier: asyncio.Future[None]) -> BaseException | None:

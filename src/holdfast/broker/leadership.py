@@ -76,18 +76,25 @@ SAID_BY_ANYBODY = frozenset(
 """What a coordinator may answer though a newer one is there: clients ask again."""
 
 
-def needs_proof(lane: DataLane, error: int) -> bool:
-    """Whether a refusal may be wrong: a newer owner may know the member, or the producer."""
-    return error not in SAID_BY_ANYBODY and not lane.appender.is_valid()
+def needs_proof(lane: DataLane, error: int, *, gives: bool = False) -> bool:
+    """Whether an answer may be wrong: a newer owner may know the member, or the producer, that is
+    refused; or have given to another what this answer gives."""
+    return (gives or error not in SAID_BY_ANYBODY) and not lane.appender.is_valid()
 
 
-async def coordinator_error(lane: DataLane, error: ErrorCode) -> ErrorCode:
-    """A coordinator's refusal, which only the newest owner of its lane may give."""
-    if not needs_proof(lane, error):
+async def coordinator_error(lane: DataLane, error: ErrorCode, *, gives: bool = False) -> ErrorCode:
+    """A coordinator's answer, which only the newest owner of its lane may give."""
+    if not needs_proof(lane, error, gives=gives):
         return error
+    return await coordinator_problem(lane) or error
+
+
+async def coordinator_problem(lane: DataLane) -> ErrorCode | None:
+    """Why this broker may not speak as the coordinator of what is in a lane: a newer one is there,
+    or that cannot be found out."""
     unproven = await prove_claim(lane)
     if unproven is None:
-        return error
+        return None
     is_fenced = unproven is ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.NOT_COORDINATOR if is_fenced else ErrorCode.COORDINATOR_NOT_AVAILABLE
 

@@ -92,7 +92,7 @@ class Maintenance:
             lane.appender.add(ProducersExpired(before_ms))
         groups = self._broker.groups[lane.lane]
         if groups.problem() is None:
-            groups.coordinator.expire_offsets(self._broker.topics_of_groups())
+            groups.coordinator.expire_offsets()
 
     def _remove_deleted(self, lane: DataLane) -> None:
         """Drop the partitions of topics that are known to be deleted.

@@ -3,13 +3,16 @@
 Owns names and meanings. Nothing is counted twice: each number lives with the thing it counts.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from holdfast.broker.broker import Broker
+from holdfast.broker.groups import CLASSIC, CONSUMER
 from holdfast.store.counting import CountingStore
+from holdfast.transactions.state import Phase
 
 
 class BrokerCollector(Collector):
@@ -23,6 +26,8 @@ class BrokerCollector(Collector):
         yield from self._store_metrics()
         yield from self._lane_metrics()
         yield from self._partition_metrics()
+        yield from self._group_metrics()
+        yield from self._transaction_metrics()
         memory = GaugeMetricFamily(
             "holdfast_memory_bytes", "Record bytes held in memory", labels=["part"]
         )
@@ -85,6 +90,9 @@ class BrokerCollector(Collector):
     def _partition_metrics(self) -> Iterator[Metric]:
         labels = ["topic", "partition"]
         high = GaugeMetricFamily("holdfast_high_watermark", "Next offset to read", labels=labels)
+        stable = GaugeMetricFamily(
+            "holdfast_last_stable_offset", "Next offset for committed reads", labels=labels
+        )
         start = GaugeMetricFamily("holdfast_log_start_offset", "First offset", labels=labels)
         size = GaugeMetricFamily("holdfast_partition_bytes", "Record bytes stored", labels=labels)
         for topic in list(self._broker.state.topics.values()):
@@ -95,6 +103,69 @@ class BrokerCollector(Collector):
                 log = led.lane.log_of(led.partition)
                 label = [topic.name, str(index)]
                 high.add_metric(label, log.high_watermark)
+                stable.add_metric(label, log.last_stable_offset)
                 start.add_metric(label, log.log_start_offset)
                 size.add_metric(label, log.stored_bytes)
-        yield from (high, start, size)
+        yield from (high, stable, start, size)
+
+    def _group_metrics(self) -> Iterator[Metric]:
+        groups = GaugeMetricFamily(
+            "holdfast_groups", "Groups by protocol and state", labels=["protocol", "state"]
+        )
+        members = GaugeMetricFamily(
+            "holdfast_group_members",
+            "Members by the protocol that they speak",
+            labels=["protocol"],
+        )
+        rebalances = CounterMetricFamily(
+            "holdfast_group_rebalances",
+            "Generations and target assignments made, by the protocol of the group",
+            labels=["protocol"],
+        )
+        states: Counter[tuple[str, str]] = Counter()
+        speakers = Counter({CLASSIC: 0, CONSUMER: 0})
+        made = Counter({CLASSIC: 0, CONSUMER: 0})
+        refused = 0
+        for lane in list(self._broker.groups.values()):
+            made.update(lane.rebalances)
+            refused += lane.coordinator.refused_commits_in_all
+            for group in lane.coordinator.classic_groups():
+                states[CLASSIC, group.phase.value] += 1
+                speakers[CLASSIC] += len(group.members())
+            for group in lane.coordinator.consumer_groups():
+                states[CONSUMER, group.phase.value] += 1
+                for member in list(group.durable.members.values()):
+                    speakers[CONSUMER if member.classic is None else CLASSIC] += 1
+        for (protocol, state), count in states.items():
+            groups.add_metric([protocol, state], count)
+        for protocol in (CLASSIC, CONSUMER):
+            members.add_metric([protocol], speakers[protocol])
+            rebalances.add_metric([protocol], made[protocol])
+        yield from (groups, members, rebalances)
+        yield CounterMetricFamily(
+            "holdfast_refused_commits",
+            "Commits of partitions that another member of the group owned",
+            value=refused,
+        )
+
+    def _transaction_metrics(self) -> Iterator[Metric]:
+        ended = CounterMetricFamily(
+            "holdfast_transactions_ended", "Transactions by how they ended", labels=["result"]
+        )
+        results: Counter[str] = Counter()
+        started_ms: list[int] = []
+        for lane in list(self._broker.transactions.values()):
+            results.update(lane.ended)
+            started_ms += [t.started_ms for t in list(lane.all()) if t.phase is Phase.ONGOING]
+        for result, count in results.items():
+            ended.add_metric([result], count)
+        yield ended
+        yield GaugeMetricFamily(
+            "holdfast_transactions_open", "Transactions that are open", value=len(started_ms)
+        )
+        now_ms = self._broker.environment.now_ms()
+        yield GaugeMetricFamily(
+            "holdfast_transaction_oldest_open_seconds",
+            "How long the oldest open transaction is open",
+            value=max(0, now_ms - min(started_ms, default=now_ms)) / 1000,
+        )

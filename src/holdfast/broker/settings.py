@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from holdfast.groups.outbox import GroupRules
+from holdfast.groups.rules import GroupRules
 from holdfast.identifiers import BrokerId
 from holdfast.lane.appender import GroupSettings
 from holdfast.log.rewriter import RewriteSettings

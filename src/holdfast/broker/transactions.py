@@ -30,8 +30,8 @@ from holdfast.transactions.decide import (
     is_overdue,
     verify,
 )
-from holdfast.transactions.facts import TransactionEnded, TransactionFact
-from holdfast.transactions.state import Marker, Transaction
+from holdfast.transactions.facts import TransactionEnded, TransactionEnding, TransactionFact
+from holdfast.transactions.state import Marker, Phase, Transaction
 
 log = logging.getLogger("holdfast.broker")
 
@@ -78,6 +78,8 @@ class LaneTransactions:
         self._environment = environment
         self._ending: dict[str, asyncio.Future[None]] = {}
         """Transactions that wait for markers in other lanes, and who waits for them."""
+        self.ended = {"committed": 0, "aborted": 0, "timed_out": 0}
+        """How transactions have ended here."""
         for transaction in list(lane.state.transactions.transactions.values()):
             if transaction.phase.is_ending:
                 self.finish(transaction)
@@ -97,8 +99,11 @@ class LaneTransactions:
             return None
         return refusal(self.lane.appender.failure)
 
-    def decide(self, fact: TransactionFact) -> None:
+    def decide(self, fact: TransactionFact, *, is_overdue: bool = False) -> None:
         self.lane.appender.add(fact)
+        if isinstance(fact, TransactionEnding):
+            result = "committed" if fact.committed else "timed_out" if is_overdue else "aborted"
+            self.ended[result] += 1
 
     def barrier(self, transactional_id: str) -> asyncio.Future[None] | None:
         """Resolves when all that was decided about an id is durable; shared, so never awaited
@@ -266,25 +271,32 @@ class LaneTransactions:
                 return
             now_ms = self.now_ms()
             if is_overdue(transaction, now_ms):
-                await self._abort(transaction.transactional_id)
+                await self.abort_open(transaction.transactional_id)
                 continue
             expired = expire(transaction, self.rules, now_ms)
             if expired is not None:
                 self.decide(expired)
 
-    async def _abort(self, name: str) -> None:
+    async def abort_open(self, name: str, producer_epoch: int | None = None) -> bool:
+        """End a transaction against its producer: because it is open for too long, or, where an
+        epoch is given, because an administrator wants that. Whether that is decided now."""
         fresh_id = None
         for _ in range(2):
             transaction = self.known(name)
-            if transaction is None or not is_overdue(transaction, self.now_ms()):
-                return
+            if transaction is None or transaction.phase is not Phase.ONGOING:
+                return False
+            is_wanted = transaction.producer_epoch == producer_epoch
+            if not is_wanted and not is_overdue(transaction, self.now_ms()):
+                return False
             decided = abort(transaction, fresh_id=fresh_id, now_ms=self.now_ms())
             if not isinstance(decided, FreshIdNeeded):
-                self.decide(decided.fact)
+                self.decide(decided.fact, is_overdue=not is_wanted)
                 self.finish(transaction)
-                log.info("transaction_timed_out transactional_id=%s", name)
-                return
+                reason = "aborted_by_administrator" if is_wanted else "timed_out"
+                log.info("transaction_%s transactional_id=%s", reason, name)
+                return True
             fresh_id = await self._participants.new_producer_id()
+        return False
 
 
 def _end_offsets(groups: LaneGroups, group_id: str, marker: Marker) -> None:

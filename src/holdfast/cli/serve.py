@@ -16,6 +16,7 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.dispatch import SERVED, Dispatch
 from holdfast.broker.maintenance import Maintenance
 from holdfast.broker.metrics import BrokerCollector
+from holdfast.broker.properties import overridden
 from holdfast.broker.settings import BrokerSettings
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError, HoldfastError
@@ -62,6 +63,7 @@ class ServeOptions:
     auto_create_topics: bool
     claim_valid_ms: int
     metrics: str | None
+    overrides: tuple[str, ...]
 
 
 def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
@@ -105,6 +107,14 @@ def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     help="How long an answer may rely on the last look at the claim.",
 )
 @_option("--metrics", help="HOST:PORT for Prometheus.")
+@_option(
+    "--override",
+    "overrides",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of groups or transactions by Kafka's name, as in"
+    " group.initial.rebalance.delay.ms=0; may be repeated.",
+)
 @_option("--log-level", default="INFO", type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]))
 def command(log_level: str, **options: Any) -> None:
     """Run one broker.
@@ -230,7 +240,7 @@ def _settings(
         claim_valid_ms=options.claim_valid_ms,
     )
     memory = options.memory_mib * MIB
-    return BrokerSettings(
+    settings = BrokerSettings(
         broker_id=BrokerId(options.broker_id),
         host=advertised[0],
         port=advertised[1],
@@ -243,6 +253,7 @@ def _settings(
         tail_bytes=memory - memory // CACHE_SHARE,
         cache_bytes=memory // CACHE_SHARE,
     )
+    return overridden(settings, options.overrides)
 
 
 def parse_address(text: str, option: str) -> tuple[str, int]:

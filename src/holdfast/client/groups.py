@@ -4,12 +4,13 @@ Owns the requests and the reading of their answers, for groups of both protocols
 to the group's coordinator, and to whoever coordinates it next, until it is answered.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from holdfast.client.cluster import Cluster
 from holdfast.client.connection import Connection
+from holdfast.client.coordinators import ask_coordinator
 from holdfast.client.refusals import BrokerUnavailable, Refused, UnsupportedByBroker, raise_for
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition, assigned_partitions
@@ -21,10 +22,6 @@ from holdfast.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from holdfast.protocol.messages.find_coordinator import (
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 from holdfast.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from holdfast.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -35,16 +32,15 @@ from holdfast.protocol.messages.offset_commit import (
 from holdfast.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
 
-T = TypeVar("T")
-
-BATCHED_SINCE = 4
 GROUPS_SINCE = 8
+STABLE_SINCE = 7
 NAMES_UNTIL = 9
 """The last versions of OffsetFetch and OffsetCommit in which topics go by name."""
-GROUP_KEY = 0
 DEAD = "Dead"
 CLASSIC = "classic"
 CONSUMER = "consumer"
@@ -81,6 +77,13 @@ class GroupDescription(NamedTuple):
     """Of partitions that another member owned: only Holdfast refuses and counts them."""
 
 
+class CommittedOffset(NamedTuple):
+    """An offset, and the text that is kept with it."""
+
+    offset: int
+    metadata: str
+
+
 async def list_groups(cluster: Cluster) -> list[ListedGroup]:
     """Every group of every broker, by name."""
 
@@ -111,7 +114,7 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription | 
             found = None
         return found or await _describe_classic(connection, group_id)
 
-    return await _ask_coordinator(cluster, group_id, ask)
+    return await ask_coordinator(cluster, group_id, ask)
 
 
 async def _describe_consumer(connection: Connection, group_id: str) -> GroupDescription | None:
@@ -174,34 +177,84 @@ async def _describe_classic(connection: Connection, group_id: str) -> GroupDescr
 
 async def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
     """All that the group has committed."""
+    found = await committed_positions(cluster, group_id)
+    return {where: committed.offset for where, committed in found.items()}
 
-    async def ask(connection: Connection) -> dict[TopicPartition, int]:
+
+async def committed_positions(
+    cluster: Cluster,
+    group_id: str,
+    partitions: Sequence[TopicPartition] | None = None,
+    *,
+    stable: bool = False,
+) -> dict[TopicPartition, CommittedOffset]:
+    """What the group has committed, with the text that was kept beside each offset.
+
+    With `stable`, the end of a transaction that would change them is waited for. Name the
+    partitions then: asked for all, Kafka leaves those out that only an open transaction has.
+    """
+    by_topic: dict[str, list[int]] | None = None if partitions is None else {}
+    if by_topic is not None:
+        for where in partitions or ():
+            by_topic.setdefault(where.topic, []).append(where.partition)
+
+    async def ask(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
         version = min(connection.version_for(OffsetFetchRequest), NAMES_UNTIL)
-        if version >= GROUPS_SINCE:
-            asked = OffsetFetchRequestGroup(group_id=group_id, topics=None)
-            request = OffsetFetchRequest(groups=[asked])
-        else:
-            request = OffsetFetchRequest(group_id=group_id, topics=None)
+        if stable and version < STABLE_SINCE:
+            raise UnsupportedByBroker(f"{connection.address} cannot wait for open transactions")
+        request = _offset_fetch(group_id, by_topic, version, stable=stable)
         response = await connection.request(request, OffsetFetchResponse, version=version)
-        found: dict[TopicPartition, int] = {}
-        if version < GROUPS_SINCE:
-            raise_for(response.error_code, f"committed offsets of group {group_id!r}")
-            for topic in response.topics:
+        what = f"committed offsets of group {group_id!r}"
+        found: dict[TopicPartition, CommittedOffset] = {}
+        answered = (
+            [(response.error_code, response.topics)]
+            if version < GROUPS_SINCE
+            else [(group.error_code, group.topics) for group in response.groups]
+        )
+        for code, topics in answered:
+            raise_for(code, what)
+            for topic in topics:
                 for part in topic.partitions:
-                    found[TopicPartition(topic.name, part.partition_index)] = part.committed_offset
-            return found
-        for group in response.groups:
-            raise_for(group.error_code, f"committed offsets of group {group_id!r}")
-            for topic in group.topics:
-                for part in topic.partitions:
-                    found[TopicPartition(topic.name, part.partition_index)] = part.committed_offset
+                    where = TopicPartition(topic.name, part.partition_index)
+                    raise_for(part.error_code, f"{what}: {topic.name}-{part.partition_index}")
+                    if part.committed_offset >= 0:
+                        found[where] = CommittedOffset(part.committed_offset, part.metadata or "")
         return found
 
-    return await _ask_coordinator(cluster, group_id, ask)
+    return await ask_coordinator(cluster, group_id, ask)
+
+
+def _offset_fetch(
+    group_id: str, by_topic: Mapping[str, list[int]] | None, version: int, *, stable: bool
+) -> OffsetFetchRequest:
+    if version >= GROUPS_SINCE:
+        topics = (
+            None
+            if by_topic is None
+            else [
+                OffsetFetchRequestTopics(name=name, topic_id=UUID(int=0), partition_indexes=numbers)
+                for name, numbers in by_topic.items()
+            ]
+        )
+        asked = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
+        return OffsetFetchRequest(groups=[asked], require_stable=stable)
+    rows = (
+        None
+        if by_topic is None
+        else [
+            OffsetFetchRequestTopic(name=name, partition_indexes=numbers)
+            for name, numbers in by_topic.items()
+        ]
+    )
+    return OffsetFetchRequest(group_id=group_id, topics=rows, require_stable=stable)
 
 
 async def commit_offsets(
-    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int]
+    cluster: Cluster,
+    group_id: str,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    deadline_ms: int | None = None,
 ) -> None:
     """Set committed offsets of a group that nobody is in: Refused where somebody is."""
 
@@ -228,27 +281,4 @@ async def commit_offsets(
                     raise Refused(part.error_code, f"group {group_id!r} has members")
                 raise_for(part.error_code, f"commit {where} of group {group_id!r}")
 
-    await _ask_coordinator(cluster, group_id, ask)
-
-
-async def _ask_coordinator(
-    cluster: Cluster, group_id: str, ask: Callable[[Connection], Awaitable[T]]
-) -> T:
-    async def attempt() -> T:
-        return await ask(await _coordinator(cluster, group_id))
-
-    return await cluster.patiently(attempt, f"group {group_id!r}")
-
-
-async def _coordinator(cluster: Cluster, group_id: str) -> Connection:
-    connection = await cluster.any_connection()
-    version = connection.version_for(FindCoordinatorRequest)
-    if version >= BATCHED_SINCE:
-        request = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[group_id])
-    else:
-        request = FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY)
-    response = await connection.request(request, FindCoordinatorResponse, version=version)
-    found = response.coordinators[0] if version >= BATCHED_SINCE else response
-    raise_for(found.error_code, f"the coordinator of group {group_id!r}", found.error_message)
-    await cluster.refresh([])
-    return await cluster.broker(found.node_id)
+    await ask_coordinator(cluster, group_id, ask, deadline_ms=deadline_ms)

@@ -22,7 +22,8 @@ from holdfast.groups.generation import (
     join_response,
     metadata_of,
 )
-from holdfast.groups.outbox import GroupRules, Outbox, Token
+from holdfast.groups.outbox import Outbox, Token
+from holdfast.groups.rules import GroupRules
 from holdfast.groups.state import Generation, GroupsState
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.join_group import JoinGroupResponse
@@ -83,6 +84,9 @@ class ClassicGroup:
         self._sync_ends_at = NEVER
         for member in self.members().values():
             self._sessions[member.member_id] = now + member.session_timeout_ms / 1000
+        generation = self.generation
+        if generation is not None and generation.epochs is not None:
+            self._gather(now)
 
     @property
     def generation(self) -> Generation | None:
@@ -144,6 +148,18 @@ class ClassicGroup:
     def is_idle(self) -> bool:
         """Whether nobody is here, nor on the way."""
         return self.phase is Phase.EMPTY and not self._promised
+
+    def all_members(self) -> dict[str, ClassicMember]:
+        """Who is here, of the generation or on the way into the next, as they joined last."""
+        return self.members() | {i: joining.member for i, joining in self._joining.items()}
+
+    def dissolve(self) -> None:
+        """The group goes on under another protocol: whoever waits is to join anew."""
+        error = ErrorCode.REBALANCE_IN_PROGRESS
+        for joining in self._joining.values():
+            self._refuse_join(joining, error)
+        for token in self._syncing.values():
+            self._outbox.answer(token, SyncGroupResponse(error_code=error))
 
     def promise(self, member_id: str, session_timeout_ms: int, now: float) -> None:
         """A new member was told its id, and is to join with it."""
@@ -343,7 +359,7 @@ class ClassicGroup:
             return problem or ErrorCode.UNKNOWN_MEMBER_ID
         if request.member_id not in generation.members:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if request.generation_id != generation.number:
+        if request.generation_id != generation.number_of(request.member_id):
             return ErrorCode.ILLEGAL_GENERATION
         for said, known in (
             (request.protocol_type, generation.protocol_type),
@@ -377,7 +393,7 @@ class ClassicGroup:
         if current is None or not self._is_member(member_id):
             # It waits for its first generation, and has none to be alive in.
             return ErrorCode.REBALANCE_IN_PROGRESS
-        if generation != current.number:
+        if generation != current.number_of(member_id):
             return ErrorCode.ILLEGAL_GENERATION
         self.touch(member_id, now)
         if self.phase is Phase.PREPARING_REBALANCE:

@@ -2,14 +2,16 @@
 
 Pure. Owns the rule of the late ack: a member may move the offset of a partition that is its own
 or nobody's, never of one that is assigned to another member now. So what a consumer does with a
-partition that it lost, whatever its generation, cannot be skipped by the one who has it now.
+partition that it lost, whatever its generation, cannot be skipped by the one who has it now. Who
+names no member, as transactional producers did before KIP-447, is fenced by its transactional id
+alone.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.groups.facts import CommittedOffset
-from holdfast.groups.outbox import GroupRules
+from holdfast.groups.rules import GroupRules
 from holdfast.groups.state import Group
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
@@ -41,14 +43,16 @@ class Judged(NamedTuple):
 
 def judge_commit(
     group: Group | None,
-    member_id: str,
+    member_id: str | None,
     asked: Sequence[Asked],
     rules: GroupRules,
     *,
+    member_epoch: int,
     now_ms: int,
     retention_ms: int = -1,
 ) -> Judged:
-    """Partition by partition; that the member is one of the group has been checked."""
+    """Partition by partition; that the member is one of the group, or that none need be named,
+    has been checked."""
     accepted: list[CommittedOffset] = []
     errors: list[ErrorCode] = []
     not_owned = 0
@@ -62,6 +66,8 @@ def judge_commit(
         elif _is_of_another(group, member_id, item.name, item.partition):
             errors.append(NOT_OWNED)
             not_owned += 1
+        elif _is_too_old(group, member_id, item.partition, member_epoch):
+            errors.append(ErrorCode.STALE_MEMBER_EPOCH)
         else:
             errors.append(ErrorCode.NONE)
             accepted.append(
@@ -73,7 +79,20 @@ def judge_commit(
 
 
 def _is_of_another(
-    group: Group | None, member_id: str, name: TopicPartition, partition: PartitionId
+    group: Group | None, member_id: str | None, name: TopicPartition, partition: PartitionId
 ) -> bool:
-    owner = group.owner(name, partition) if group is not None else None
+    if group is None or member_id is None:
+        return False
+    owner = group.owner(name, partition)
     return owner is not None and owner != member_id
+
+
+def _is_too_old(
+    group: Group | None, member_id: str | None, partition: PartitionId, member_epoch: int
+) -> bool:
+    """Whether a member of a consumer group says an epoch of before it owned the partition."""
+    members = group.consumers if group is not None else None
+    if members is None or member_id is None or member_id not in members.members:
+        return False
+    is_current = members.standing(member_id).member_epoch == member_epoch
+    return not is_current and not members.has_owned_since(member_id, partition, member_epoch)

@@ -7,12 +7,11 @@ to a member while another one owns it.
 
 import enum
 from collections.abc import Callable
-from uuid import UUID
+from typing import NamedTuple
 
 import msgspec
 
 from holdfast.errors import InvariantViolation
-from holdfast.groups.assignors import ASSIGNORS, Subscriber
 from holdfast.groups.caller import Caller
 from holdfast.groups.consumer_checks import member_problem
 from holdfast.groups.consumer_state import ConsumerState, reconciled_fact
@@ -23,7 +22,6 @@ from holdfast.groups.facts import (
     ConsumerMemberLeft,
     ConsumerMemberSubscribed,
     StaticConsumerReplaced,
-    TargetAssigned,
 )
 from holdfast.groups.heartbeats import (
     assignment,
@@ -32,19 +30,20 @@ from holdfast.groups.heartbeats import (
     reported_partitions,
     subscribed,
 )
-from holdfast.groups.outbox import GroupRules, Outbox
+from holdfast.groups.outbox import Outbox
 from holdfast.groups.reconciliation import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
     MemberState,
+    Partitions,
     Standing,
-    by_topic,
     reconciled,
 )
+from holdfast.groups.rules import GroupRules
 from holdfast.groups.state import GroupsState
+from holdfast.groups.targets import is_outdated, target_of, wish
 from holdfast.groups.topics import Topics
-from holdfast.identifiers import PartitionId
 from holdfast.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -58,6 +57,13 @@ class ConsumerPhase(enum.Enum):
     ASSIGNING = "Assigning"
     RECONCILING = "Reconciling"
     STABLE = "Stable"
+
+
+class Step(NamedTuple):
+    """What a member had, and what it has now."""
+
+    before: Standing
+    after: Standing
 
 
 class ConsumerGroup:
@@ -78,12 +84,12 @@ class ConsumerGroup:
         self._rules = rules
         self._now_ms = now_ms
         self._sessions: dict[str, float] = {}
-        self._revocations: dict[str, float] = {}
-        """Until when members that have to give up partitions may take their time."""
+        self._overdue: dict[str, float] = {}
+        """Until when members that have to give up partitions, join or sync may take their time."""
         self._topics: Topics | None = None
         """What the target assignment has been compared with."""
         for member_id in self.durable.members:
-            self._touch(member_id, now)
+            self.touch(member_id, now)
             self._await_revocation(member_id, now)
 
     @property
@@ -127,14 +133,9 @@ class ConsumerGroup:
                 member_id=member_id, member_epoch=request.member_epoch
             )
         self._subscribe(request, member_id, caller)
-        self._touch(member_id, now)
-        self._follow(topics)
-        self._assign(topics)
+        self.touch(member_id, now)
         reported = reported_partitions(request)
-        before = self.durable.standing(member_id)
-        after = self._reconcile(member_id, before, request)
-        if after != before:
-            self._await_revocation(member_id, now)
+        before, after = self.advance(member_id, reported, topics, now)
         is_news = (
             after.assigned != before.assigned
             or request.member_epoch != after.member_epoch
@@ -157,63 +158,63 @@ class ConsumerGroup:
         client = (caller.client_id, caller.client_host)
         blank = ConsumerMember(member_id, None, None, *client, 0, [])
         member = subscribed(known or blank, request)
-        if holder is not None and durable.standing(holder).member_epoch == STATIC_LEAVE_EPOCH:
-            self._return(holder, _renamed(member, member_id, caller))
-        elif member != known:
-            is_moved = known is None or _wish(known) != _wish(member)
-            epoch = durable.group_epoch + is_moved
+        has_left = (
+            holder is not None and durable.standing(holder).member_epoch == STATIC_LEAVE_EPOCH
+        )
+        if holder is not None and (has_left or holder != member_id):
+            member = msgspec.structs.replace(
+                member, member_id=member_id, client_id=client[0], client_host=client[1]
+            )
+            self.replace_static(holder, member)
+        else:
+            self.subscribe(member)
+
+    def subscribe(self, member: ConsumerMember) -> None:
+        """A member is new, or wants something else; a new target is due then."""
+        known = self.durable.members.get(member.member_id)
+        if member != known:
+            is_moved = known is None or wish(known) != wish(member)
+            self._forget(member.member_id)
+            epoch = self.durable.group_epoch + is_moved
             self._outbox.decide(ConsumerMemberSubscribed(self.group_id, member, epoch))
 
-    def _return(self, holder: str, member: ConsumerMember) -> None:
+    def replace_static(self, holder: str, member: ConsumerMember) -> None:
         """A static member is back, and has the place that was kept for it."""
         durable = self.durable
-        is_moved = _wish(durable.members[holder]) != _wish(member)
+        is_moved = wish(durable.members[holder]) != wish(member)
         epoch = durable.group_epoch + is_moved
         self._outbox.decide(StaticConsumerReplaced(self.group_id, holder, member, epoch))
         self._forget(holder)
 
-    def _follow(self, topics: Topics) -> None:
+    def follow(self, topics: Topics) -> None:
         """Notice that subscribed topics have come, gone or grown: a new target is due then."""
         durable = self.durable
         if topics is self._topics or durable.group_epoch > durable.assignment_epoch:
             return
         self._topics = topics
-        wanted = {
-            PartitionId(topic_id, number)
-            for member in durable.members.values()
-            for topic_id, count in topics.wanted_by(member).items()
-            for number in range(count)
-        }
-        if wanted != set[PartitionId]().union(*durable.targets.values()):
+        if is_outdated(durable, topics):
             self._outbox.decide(ConsumerGroupEpochMoved(self.group_id, durable.group_epoch + 1))
 
-    def _assign(self, topics: Topics) -> None:
-        """Make the target assignment of the group epoch, where it is not made yet."""
-        durable = self.durable
-        if durable.group_epoch <= durable.assignment_epoch:
-            return
-        partitions: dict[UUID, int] = {}
-        members: list[Subscriber] = []
-        for member_id, member in durable.members.items():
-            wanted = topics.wanted_by(member)
-            partitions |= wanted
-            target = durable.targets[member_id]
-            members.append(Subscriber(member_id, member.instance_id, frozenset(wanted), target))
-        assignor = durable.chosen_assignor()
-        ordered = {topic_id: partitions[topic_id] for topic_id in sorted(partitions)}
-        targets = ASSIGNORS[assignor](members, ordered)
-        changed = [(i, by_topic(t)) for i, t in targets.items() if durable.targets[i] != t]
-        self._outbox.decide(TargetAssigned(self.group_id, durable.group_epoch, assignor, changed))
-        self._topics = topics
+    def advance(
+        self, member_id: str, reported: Partitions | None, topics: Topics, now: float
+    ) -> Step:
+        """A member takes its next step, as far as what it reports to own and others allow."""
+        self.follow(topics)
+        if self.durable.group_epoch > self.durable.assignment_epoch:
+            self._outbox.decide(target_of(self.group_id, self.durable, topics))
+            self._topics = topics
+        before = self.durable.standing(member_id)
+        after = self._reconcile(member_id, before, reported)
+        if after != before:
+            self._await_revocation(member_id, now)
+        return Step(before, after)
 
-    def _reconcile(
-        self, member_id: str, before: Standing, request: ConsumerGroupHeartbeatRequest
-    ) -> Standing:
+    def _reconcile(self, member_id: str, before: Standing, reported: Partitions | None) -> Standing:
         durable = self.durable
         after = reconciled(
             before,
             durable.target(member_id),
-            reported_partitions(request),
+            reported,
             lambda partition: partition not in durable.owners,
         )
         for partition in after.assigned:
@@ -229,57 +230,53 @@ class ConsumerGroup:
 
     def _leave(self, request: ConsumerGroupHeartbeatRequest, member_id: str) -> None:
         if request.member_epoch == LEAVE_EPOCH:
-            self._remove(member_id)
+            self.remove(member_id)
             return
         standing = self.durable.standing(member_id).left_for_a_while()
         self._outbox.decide(reconciled_fact(self.group_id, member_id, standing))
-        self._revocations.pop(member_id, None)
+        self._overdue.pop(member_id, None)
 
-    def _remove(self, member_id: str) -> None:
+    def remove(self, member_id: str) -> None:
+        """A member left, or is fenced out."""
         epoch = self.durable.group_epoch + 1
         self._outbox.decide(ConsumerMemberLeft(self.group_id, member_id, epoch, self._now_ms()))
         self._forget(member_id)
 
     def _forget(self, member_id: str) -> None:
         self._sessions.pop(member_id, None)
-        self._revocations.pop(member_id, None)
+        self._overdue.pop(member_id, None)
 
-    def _touch(self, member_id: str, now: float) -> None:
-        self._sessions[member_id] = now + self._rules.group_consumer_session_timeout_ms / 1000
+    def touch(self, member_id: str, now: float) -> None:
+        """A member is alive: its session begins anew."""
+        classic = self.durable.members[member_id].classic
+        session_ms = self._rules.group_consumer_session_timeout_ms
+        if classic is not None:
+            session_ms = classic.session_timeout_ms
+        self._sessions[member_id] = now + session_ms / 1000
 
     def _await_revocation(self, member_id: str, now: float) -> None:
         durable = self.durable
+        if durable.members[member_id].classic is not None:
+            return  # it is waited for from when it hears of that
+        self.wait_no_more(member_id)
         if durable.standing(member_id).state is MemberState.UNREVOKED_PARTITIONS:
-            timeout_ms = durable.members[member_id].rebalance_timeout_ms
-            self._revocations[member_id] = now + timeout_ms / 1000
-        else:
-            self._revocations.pop(member_id, None)
+            self.wait_for(member_id, now)
+
+    def wait_for(self, member_id: str, now: float) -> None:
+        """A member has its rebalance timeout for what it has to do; that does not begin anew."""
+        timeout_ms = self.durable.members[member_id].rebalance_timeout_ms
+        self._overdue.setdefault(member_id, now + timeout_ms / 1000)
+
+    def wait_no_more(self, member_id: str) -> None:
+        """It has done it."""
+        self._overdue.pop(member_id, None)
 
     def next_deadline(self) -> float:
         """When `tick` may have something to do."""
-        return min([*self._sessions.values(), *self._revocations.values()], default=NEVER)
+        return min([*self._sessions.values(), *self._overdue.values()], default=NEVER)
 
     def tick(self, now: float) -> None:
         """Fence out who was silent, or did not give up its partitions, for too long."""
-        for deadlines in (self._sessions, self._revocations):
+        for deadlines in (self._sessions, self._overdue):
             for member_id in [i for i, at in deadlines.items() if at <= now]:
-                self._remove(member_id)
-
-    def subscribed_names(self, topics: Topics) -> set[str]:
-        """The names of the topics that members want, whether they are there or not."""
-        found: set[str] = set()
-        for member in self.durable.members.values():
-            found.update(member.topic_names)
-            found.update(topics.matching(member.topic_regex) if member.topic_regex else ())
-        return found
-
-
-def _wish(member: ConsumerMember) -> object:
-    """What a target assignment depends on."""
-    return (member.topic_names, member.topic_regex, member.assignor, member.instance_id)
-
-
-def _renamed(member: ConsumerMember, member_id: str, caller: Caller) -> ConsumerMember:
-    return msgspec.structs.replace(
-        member, member_id=member_id, client_id=caller.client_id, client_host=caller.client_host
-    )
+                self.remove(member_id)

@@ -5,8 +5,8 @@ Pure functions over the durable part of a group. Owns the fencing by member epoc
 
 from holdfast.groups.consumer_state import ConsumerState
 from holdfast.groups.heartbeats import Refusal, is_leaving, reported_partitions
-from holdfast.groups.outbox import GroupRules
 from holdfast.groups.reconciliation import JOIN_EPOCH, STATIC_LEAVE_EPOCH
+from holdfast.groups.rules import GroupRules
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -23,7 +23,8 @@ def member_problem(
     if request.member_epoch == JOIN_EPOCH:
         return _join_problem(group_id, group, member_id, instance_id, rules)
     holder = group.holder(instance_id) if instance_id is not None else member_id
-    if holder is None or holder not in group.members:
+    known = group.members.get(holder) if holder is not None else None
+    if known is None or known.classic is not None:
         message = f"Member {member_id} is not a member of group {group_id}."
         return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, message)
     if holder != member_id:
@@ -42,7 +43,8 @@ def _join_problem(
     holder = group.holder(instance_id) if instance_id is not None else None
     if holder is not None:
         has_left = group.standing(holder).member_epoch == STATIC_LEAVE_EPOCH
-        if has_left or holder == member_id:  # or the answer to its join was lost
+        is_classic = group.members[holder].classic is not None
+        if has_left or is_classic or holder == member_id:  # or the answer to its join was lost
             return None
         message = f"Instance id {instance_id} is still owned by member {holder}."
         return Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, message)
@@ -72,8 +74,13 @@ def _fencing(
 
 
 def commit_problem(group: ConsumerState, member_id: str, member_epoch: int) -> ErrorCode | None:
-    """Why offsets may not be committed; to a group that nobody is in, anybody may."""
+    """Why no offset may be committed; to a group that nobody is in, anybody may. With an older
+    epoch of its own a member of the new protocol may commit what it has owned ever since."""
     if member_epoch < 0 and not group.members:
+        return None
+    member = group.members.get(member_id)
+    speaks_new = member is not None and member.classic is None
+    if speaks_new and 0 <= member_epoch < group.standing(member_id).member_epoch:
         return None
     return _epoch_problem(group, member_id, member_epoch)
 
@@ -88,7 +95,10 @@ def fetch_problem(
 
 
 def _epoch_problem(group: ConsumerState, member_id: str, member_epoch: int) -> ErrorCode | None:
-    if member_id not in group.members:
+    member = group.members.get(member_id)
+    if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    is_current = group.standing(member_id).member_epoch == member_epoch
-    return None if is_current else ErrorCode.STALE_MEMBER_EPOCH
+    if group.standing(member_id).member_epoch == member_epoch:
+        return None
+    is_classic = member.classic is not None
+    return ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH

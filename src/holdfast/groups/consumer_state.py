@@ -4,7 +4,6 @@ Pure. Owns how facts change it, and who owns each partition. Must never decide a
 """
 
 from collections import Counter
-from collections.abc import Iterator
 
 import msgspec
 
@@ -14,6 +13,7 @@ from holdfast.groups.facts import (
     ConsumerMember,
     ConsumerMemberLeft,
     ConsumerMemberSubscribed,
+    GroupUpgraded,
     MemberReconciled,
     OwnedPartitions,
     StaticConsumerReplaced,
@@ -37,6 +37,7 @@ ConsumerFact = (
     | ConsumerGroupEpochMoved
     | TargetAssigned
     | MemberReconciled
+    | GroupUpgraded
 )
 
 
@@ -52,6 +53,8 @@ class ConsumerState:
         self.targets: dict[str, Partitions] = {}
         self.owners: dict[PartitionId, str] = {}
         """Also of partitions that their owner is to give up and has not yet."""
+        self._owned_since: dict[PartitionId, int] = {}
+        """At which of its owner's member epochs."""
         self.left_ms = 0
         """When the last member that left did: an empty group is empty since then."""
         self._standings: dict[str, Standing] = {}
@@ -60,8 +63,13 @@ class ConsumerState:
     def standing(self, member_id: str) -> Standing:
         return self._standings[member_id]
 
-    def standings(self) -> Iterator[Standing]:
-        return iter(self._standings.values())
+    def standings(self) -> list[Standing]:
+        return list(self._standings.values())
+
+    def has_owned_since(self, member_id: str, partition: PartitionId, member_epoch: int) -> bool:
+        """Whether a member owned a partition at this epoch of its own, and ever since."""
+        is_owner = self.owners.get(partition) == member_id
+        return is_owner and self._owned_since[partition] <= member_epoch
 
     def target(self, member_id: str) -> Target:
         return Target(self.assignment_epoch, self.targets[member_id])
@@ -69,6 +77,13 @@ class ConsumerState:
     def holder(self, instance_id: str) -> str | None:
         """Which member id a group.instance.id has now."""
         return self._instances.get(instance_id)
+
+    def classic_members(self) -> list[ConsumerMember]:
+        return [member for member in self.members.values() if member.classic is not None]
+
+    def is_left_to_classic_members(self) -> bool:
+        """Nobody here speaks the new protocol any more."""
+        return bool(self.members) and len(self.classic_members()) == len(self.members)
 
     def chosen_assignor(self) -> str:
         """What most members ask for; the first of those that are asked for equally."""
@@ -94,6 +109,19 @@ class ConsumerState:
             case MemberReconciled():
                 if fact.member_id in self.members:
                     self._stand(fact.member_id, _standing(fact))
+            case GroupUpgraded():
+                self._begin(fact)
+
+    def _begin(self, fact: GroupUpgraded) -> None:
+        """What the members of the last generation have is also what they are to have, for now."""
+        self.group_epoch = self.assignment_epoch = fact.group_epoch
+        for item in fact.members:
+            assigned, pending = flat(item.assigned), flat(item.pending_revocation)
+            state = MemberState.UNREVOKED_PARTITIONS if pending else MemberState.STABLE
+            epoch, member_id = item.member_epoch, item.member.member_id
+            self._put(item.member)
+            self.targets[member_id] = assigned
+            self._stand(member_id, Standing(epoch, epoch, state, assigned, pending))
 
     def _put(self, member: ConsumerMember) -> None:
         before = self.members.get(member.member_id)
@@ -127,10 +155,17 @@ class ConsumerState:
         before = self._standings.get(member_id, Standing())
         for partition in before.owned - standing.owned:
             if self.owners.get(partition) == member_id:
-                del self.owners[partition]
+                del self.owners[partition], self._owned_since[partition]
         for partition in standing.owned:
+            if self.owners.get(partition) != member_id:
+                self._owned_since[partition] = standing.member_epoch
             self.owners[partition] = member_id
         self._standings[member_id] = standing
+
+    def remember(self, member_id: str, owned_since: list[int]) -> None:
+        """Since when a member owns what it owns, as it was stored."""
+        owned = sorted(self._standings[member_id].owned)
+        self._owned_since.update(zip(owned, owned_since, strict=False))
 
     def stored(self) -> "StoredConsumers":
         return StoredConsumers(
@@ -142,6 +177,7 @@ class ConsumerState:
                     member,
                     by_topic(self.targets[i]),
                     reconciled_fact("", i, self._standings[i]),
+                    [self._owned_since[p] for p in sorted(self._standings[i].owned)],
                 )
                 for i, member in self.members.items()
             ],
@@ -153,6 +189,8 @@ class _StoredMember(msgspec.Struct, frozen=True, array_like=True):
     member: ConsumerMember
     target: list[OwnedPartitions]
     standing: MemberReconciled
+    owned_since: list[int] = []
+    """In the order of the partitions; the current epoch where it was not stored."""
 
 
 class StoredConsumers(msgspec.Struct, frozen=True, array_like=True):
@@ -170,6 +208,7 @@ def restored(stored: StoredConsumers) -> ConsumerState:
     for item in stored.members:
         state.apply(ConsumerMemberSubscribed("", item.member, stored.group_epoch))
         state.apply(item.standing)
+        state.remember(item.member.member_id, item.owned_since)
     state.group_epoch, state.left_ms = stored.group_epoch, stored.left_ms
     targets = [(item.member.member_id, item.target) for item in stored.members]
     state.apply(TargetAssigned("", stored.assignment_epoch, stored.assignor, targets))

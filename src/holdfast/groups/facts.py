@@ -103,6 +103,14 @@ class OwnedPartitions(msgspec.Struct, frozen=True, array_like=True):
     partitions: list[int]
 
 
+class ClassicSide(msgspec.Struct, frozen=True, array_like=True):
+    """What is known only of a member of a consumer group that speaks the classic protocol."""
+
+    session_timeout_ms: int
+    protocols: list[tuple[str, bytes]]
+    """As it said when it joined, for the day when the group is a classic one again."""
+
+
 class ConsumerMember(msgspec.Struct, frozen=True, array_like=True):
     """A member of a consumer group (KIP-848): who it is, and what it wants."""
 
@@ -115,6 +123,8 @@ class ConsumerMember(msgspec.Struct, frozen=True, array_like=True):
     topic_names: list[str]
     topic_regex: str | None = None
     assignor: str | None = None
+    classic: ClassicSide | None = None
+    """None for a member that speaks the new protocol."""
 
 
 class ConsumerMemberSubscribed(msgspec.Struct, frozen=True, array_like=True, tag="cm"):
@@ -171,6 +181,41 @@ class MemberReconciled(msgspec.Struct, frozen=True, array_like=True, tag="cc"):
     pending_revocation: list[OwnedPartitions]
 
 
+class UpgradedMember(msgspec.Struct, frozen=True, array_like=True):
+    """A member of a classic group as it goes on in a consumer group."""
+
+    member: ConsumerMember
+    member_epoch: int
+    assigned: list[OwnedPartitions]
+    pending_revocation: list[OwnedPartitions]
+    """What it had to give up in its last generation, and may still have."""
+
+
+class GroupUpgraded(msgspec.Struct, frozen=True, array_like=True, tag="cu"):
+    """A classic group is a consumer group from here on; all its members speak classic, so far."""
+
+    group_id: str
+    group_epoch: int
+    members: list[UpgradedMember]
+
+
+class GroupDowngraded(msgspec.Struct, frozen=True, array_like=True, tag="gw"):
+    """A consumer group is a classic group from here on, and what its members own a generation.
+
+    That has no leader, and is to be followed by another at once.
+    """
+
+    group_id: str
+    generation: int
+    protocol_type: str
+    protocol_name: str | None
+    members: list[ClassicMember]
+    assignments: list[tuple[str, bytes]]
+    epochs: list[tuple[str, int]]
+    """What each member takes the generation's number for."""
+    formed_ms: int
+
+
 GroupFact = (
     GenerationFormed
     | GenerationAssigned
@@ -185,4 +230,6 @@ GroupFact = (
     | ConsumerGroupEpochMoved
     | TargetAssigned
     | MemberReconciled
+    | GroupUpgraded
+    | GroupDowngraded
 )

@@ -16,13 +16,16 @@ from holdfast.groups.facts import (
     GenerationAssigned,
     GenerationFormed,
     GroupDeleted,
+    GroupDowngraded,
     GroupFact,
+    GroupUpgraded,
     OffsetsCommitted,
     OffsetsRemoved,
     StaticMemberReplaced,
     TransactionalOffsetsEnded,
 )
 from holdfast.identifiers import PartitionId
+from holdfast.lane.unsettled import Unsettled
 from holdfast.protocol.consumer_protocol import PROTOCOL_TYPE, TopicPartition, assigned_partitions
 
 
@@ -37,6 +40,13 @@ class Generation(msgspec.Struct, kw_only=True):
     formed_ms: int
     assignments: dict[str, bytes] | None = None
     """None until the leader has said who owns what."""
+    epochs: dict[str, int] | None = None
+    """What each member takes the number for, where the group was a consumer group just before.
+    Such a generation only waits for the next one."""
+
+    def number_of(self, member_id: str) -> int:
+        """The number by which a member knows this generation."""
+        return (self.epochs or {}).get(member_id, self.number)
 
     def owners(self) -> dict[TopicPartition, str]:
         """Who owns each partition, where the members are consumers."""
@@ -77,7 +87,7 @@ class PendingOffsets(NamedTuple):
 class Group:
     """One group: its members, where it has any, and its committed offsets.
 
-    It is a classic or a consumer group, and may change its kind while nobody is in it.
+    It is a classic or a consumer group, and may change its kind.
     """
 
     __slots__ = ("consumers", "generation", "group_id", "offsets", "owners", "pending")
@@ -93,6 +103,10 @@ class Group:
         self.offsets: dict[PartitionId, CommittedOffset] = {}
         self.pending: dict[int, PendingOffsets] = {}
         """By producer id."""
+
+    def is_pending(self, partition: PartitionId) -> bool:
+        """Whether an open transaction is about to move the partition's offset."""
+        return any(partition in found.offsets for found in self.pending.values())
 
     def owner(self, name: TopicPartition, partition: PartitionId) -> str | None:
         """The member that has a partition now; assignments of classic groups go by topic name."""
@@ -118,9 +132,23 @@ class Group:
             self.generation.replace(fact.old_member_id, fact.member)
             self.owners = self.generation.owners()
 
+    def downgrade(self, fact: GroupDowngraded) -> None:
+        self.form(
+            Generation(
+                number=fact.generation,
+                protocol_type=fact.protocol_type,
+                protocol_name=fact.protocol_name,
+                leader=None,
+                members={member.member_id: member for member in fact.members},
+                formed_ms=fact.formed_ms,
+                assignments=dict(fact.assignments),
+                epochs=dict(fact.epochs),
+            )
+        )
+
     def apply_to_consumers(self, fact: ConsumerFact) -> None:
         """Be a consumer group, and change."""
-        if self.consumers is None:
+        if self.consumers is None or isinstance(fact, GroupUpgraded):
             self.form(None)
             self.consumers = ConsumerState()
         self.consumers.apply(fact)
@@ -157,12 +185,11 @@ class GroupsState:
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
-        self._unpublished: dict[str, int] = {}
-        """How many facts about a group are decided and not durable, also about one deleted."""
+        self._unsettled = Unsettled()
 
     def is_settled(self, group_id: str) -> bool:
         """Whether all that was decided about a group is durable."""
-        return group_id not in self._unpublished
+        return group_id not in self._unsettled
 
     def mentions(self, partition: PartitionId) -> bool:
         """Whether a group has a committed offset in a partition, or will have."""
@@ -175,7 +202,7 @@ class GroupsState:
         return group
 
     def apply(self, fact: GroupFact) -> None:
-        self._unpublished[fact.group_id] = self._unpublished.get(fact.group_id, 0) + 1
+        self._unsettled.decided(fact.group_id)
         if isinstance(fact, GroupDeleted):
             self.groups.pop(fact.group_id, None)
             return
@@ -196,6 +223,8 @@ class GroupsState:
                 group.assign(fact)
             case StaticMemberReplaced():
                 group.replace_static(fact)
+            case GroupDowngraded():
+                group.downgrade(fact)
             case OffsetsCommitted():
                 group.commit(fact)
             case TransactionalOffsetsEnded():
@@ -207,11 +236,7 @@ class GroupsState:
 
     def publish(self, fact: GroupFact) -> None:
         """The object of the fact is durable."""
-        left = self._unpublished.get(fact.group_id, 1) - 1
-        if left:
-            self._unpublished[fact.group_id] = left
-        else:
-            self._unpublished.pop(fact.group_id, None)
+        self._unsettled.published(fact.group_id)
 
 
 class _StoredPending(msgspec.Struct, array_like=True):

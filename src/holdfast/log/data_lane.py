@@ -44,7 +44,8 @@ class DataLane(OwnedLane[LogState, DataFact]):
         spool_settings: SpoolSettings | None = None,
     ) -> None:
         self.tail = tail
-        self._watchers: dict[PartitionId, set[asyncio.Event]] = {}
+        self._watchers: dict[PartitionId, dict[asyncio.Event, None]] = {}
+        """In the order of their coming: a set of events would be in that of their addresses."""
         self._when_fenced: list[Callable[[HoldfastError], None]] = []
         self.entries_published = 0
         self.bytes_published = 0
@@ -176,12 +177,12 @@ class DataLane(OwnedLane[LogState, DataFact]):
 
     def watch(self, partition: PartitionId, event: asyncio.Event) -> None:
         """Set the event when the partition has more records, or this broker has it no longer."""
-        self._watchers.setdefault(partition, set()).add(event)
+        self._watchers.setdefault(partition, {})[event] = None
 
     def unwatch(self, partition: PartitionId, event: asyncio.Event) -> None:
         watchers = self._watchers.get(partition)
         if watchers is not None:
-            watchers.discard(event)
+            watchers.pop(event, None)
             if not watchers:
                 del self._watchers[partition]
 

@@ -1,10 +1,12 @@
 """What members of a classic group of consumers tell each other: subscription and assignment.
 
 Pure. Owns the layout of the bytes that JoinGroup and SyncGroup carry for protocol type
-"consumer". A broker needs no more of them than the assignment: it says who owns a partition.
+"consumer". Of a classic group a broker reads them to know who owns a partition; where it assigns
+itself, because the group is on its way to another protocol, it writes assignments too.
 """
 
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
 PROTOCOL_TYPE = "consumer"
@@ -12,11 +14,34 @@ _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 
 
+VERSION_MAX = 3
+_OWNED_SINCE = 1
+_RACK_SINCE = 3
+_NULL = -1
+
+
 class TopicPartition(NamedTuple):
     """A partition as clients name it."""
 
     topic: str
     partition: int
+
+
+class Subscription(NamedTuple):
+    """What a member wants, and what it has while it joins."""
+
+    version: int
+    topics: list[str]
+    owned: list[TopicPartition]
+    """Of a cooperative member; an eager one has given up everything before it joins."""
+    rack_id: str | None
+
+
+class Assignment(NamedTuple):
+    """What a member was given, and whether its assignor has told it more than that."""
+
+    partitions: list[TopicPartition]
+    has_user_data: bool
 
 
 class _Reader:
@@ -50,6 +75,21 @@ class _Reader:
         self._at = end
         return text
 
+    def skip_bytes(self) -> int:
+        """Pass over what only members understand; its length, -1 where there is none."""
+        length = self.int32()
+        if length > len(self._data) - self._at:
+            raise ValueError(f"{length} bytes do not fit")
+        self._at += max(0, length)
+        return length
+
+    def nullable_string(self) -> str | None:
+        (length,) = _INT16.unpack_from(self._data, self._at)
+        if length == _NULL:
+            self._at += 2
+            return None
+        return self.string()
+
     def topic_partitions(self) -> list[TopicPartition]:
         found: list[TopicPartition] = []
         for _ in range(self.count(6)):
@@ -74,6 +114,39 @@ def assigned_partitions(assignment: bytes) -> list[TopicPartition] | None:
         return None
 
 
+def read_assignment(assignment: bytes) -> Assignment | None:
+    """All of a SyncGroup assignment; None where it is not understood."""
+    if not assignment:
+        return Assignment([], has_user_data=False)
+    reader = _Reader(assignment)
+    try:
+        if reader.int16() < 0:
+            return None
+        partitions = reader.topic_partitions()
+        return Assignment(partitions, has_user_data=reader.skip_bytes() > 0)
+    except (ValueError, struct.error):
+        return None
+
+
+def read_subscription(subscription: bytes) -> Subscription | None:
+    """All of a JoinGroup subscription; None where it is not understood."""
+    reader = _Reader(subscription)
+    try:
+        version = reader.int16()
+        if version < 0:
+            return None
+        topics = [reader.string() for _ in range(reader.count(2))]
+        reader.skip_bytes()
+        owned = reader.topic_partitions() if version >= _OWNED_SINCE else []
+        rack_id = None
+        if version >= _RACK_SINCE:
+            reader.int32()  # the generation in which it had what it owns
+            rack_id = reader.nullable_string()
+        return Subscription(min(version, VERSION_MAX), topics, owned, rack_id)
+    except (ValueError, struct.error):
+        return None
+
+
 def subscribed_topics(subscription: bytes) -> list[str] | None:
     """The topics that a member of a classic group wants; None where it is not understood."""
     reader = _Reader(subscription)
@@ -83,3 +156,16 @@ def subscribed_topics(subscription: bytes) -> list[str] | None:
         return [reader.string() for _ in range(reader.count(2))]
     except (ValueError, struct.error):
         return None
+
+
+def assignment_bytes(partitions: Iterable[TopicPartition], version: int) -> bytes:
+    """An assignment as the leader of a group would send it; all versions look alike."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        topics.setdefault(topic, []).append(number)
+    parts = [_INT16.pack(min(version, VERSION_MAX)), _INT32.pack(len(topics))]
+    for topic, numbers in topics.items():
+        name = topic.encode()
+        parts += [_INT16.pack(len(name)), name, _INT32.pack(len(numbers))]
+        parts += [_INT32.pack(number) for number in numbers]
+    return b"".join([*parts, _INT32.pack(_NULL)])

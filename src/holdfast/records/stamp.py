@@ -1,4 +1,4 @@
-"""What a leader writes into a produced batch: its offsets, its leader epoch, the append time.
+"""What is written into a batch that is made: a leader's offsets, epoch and time, a producer's name.
 
 Pure, in place. Must never touch the records themselves.
 """
@@ -8,17 +8,24 @@ import struct
 from fastcrc.crc32 import iscsi
 
 from holdfast.errors import CallError
-from holdfast.records.batch import CRC_START, LOG_APPEND_TIME_BIT, parse_header
+from holdfast.records.batch import (
+    CRC_START,
+    LOG_APPEND_TIME_BIT,
+    TRANSACTIONAL_BIT,
+    parse_header,
+)
 
 _OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _TIMESTAMP = struct.Struct(">q")
+_PRODUCER = struct.Struct(">qhi")
 
 LEADER_EPOCH_START = 12
 CRC_FIELD_START = 17
 MAX_TIMESTAMP_START = 35
+PRODUCER_START = 43
 
 
 def stamp(buffer: memoryview | bytearray, *, base_offset: int, leader_epoch: int) -> None:
@@ -37,5 +44,21 @@ def stamp_log_append_time(buffer: memoryview | bytearray, *, now_ms: int) -> Non
         raise CallError(f"a batch of {header.size_bytes} bytes in a buffer of {len(buffer)}")
     _ATTRIBUTES.pack_into(buffer, CRC_START, header.attributes | LOG_APPEND_TIME_BIT)
     _TIMESTAMP.pack_into(buffer, MAX_TIMESTAMP_START, now_ms)
-    crc = iscsi(memoryview(buffer)[CRC_START : header.size_bytes])
+    _seal(buffer, header.size_bytes)
+
+
+def stamp_producer(
+    buffer: memoryview | bytearray, *, producer_id: int, producer_epoch: int, base_sequence: int
+) -> None:
+    """Make the batch at position 0 this producer's, in its transaction, and the CRC right again."""
+    header = parse_header(buffer)
+    if header.size_bytes > len(buffer):
+        raise CallError(f"a batch of {header.size_bytes} bytes in a buffer of {len(buffer)}")
+    _ATTRIBUTES.pack_into(buffer, CRC_START, header.attributes | TRANSACTIONAL_BIT)
+    _PRODUCER.pack_into(buffer, PRODUCER_START, producer_id, producer_epoch, base_sequence)
+    _seal(buffer, header.size_bytes)
+
+
+def _seal(buffer: memoryview | bytearray, size_bytes: int) -> None:
+    crc = iscsi(memoryview(buffer)[CRC_START:size_bytes])
     _CRC.pack_into(buffer, CRC_FIELD_START, crc)

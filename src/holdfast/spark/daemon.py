@@ -21,11 +21,17 @@ FOR_TASKS = (
     "holdfast.columnar.json_field",
 )
 FOR_PLANS = ("pyarrow", "holdfast.spark.source", "holdfast.spark.store_input")
+SINKS = (
+    "pyspark.sql.worker.write_into_data_source",
+    "pyspark.sql.worker.python_streaming_sink_runner",
+)
+FOR_SINKS = ("pyarrow", "holdfast.spark.source", "holdfast.spark.topic_sink")
 
 
 def load(worker_module: str) -> None:
     """Import what workers of this kind use, and have the kernels compiled."""
-    for name in FOR_TASKS if worker_module == TASKS else (worker_module, *FOR_PLANS):
+    needed = FOR_SINKS if worker_module in SINKS else FOR_PLANS
+    for name in FOR_TASKS if worker_module == TASKS else (worker_module, *needed):
         importlib.import_module(name)
     if worker_module == TASKS:
         from holdfast.columnar.decode import decode

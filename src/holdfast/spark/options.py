@@ -97,7 +97,10 @@ class Rows(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Everything that a user can say about reading; either store or bootstrap_servers is set."""
+    """Everything that a user can say about reading.
+
+    Either store or bootstrap_servers is set; both where the store's broker holds commit_group_id.
+    """
 
     store: str | None
     bootstrap_servers: str | None
@@ -119,6 +122,8 @@ class SourceOptions:
     read_committed: bool = False
     rows: Rows = Rows.RECORDS
     row_filter: RowFilter = ALL_ROWS
+    commit_group_id: str | None = None
+    """The consumer group that is told how far the query is."""
     ignored: tuple[str, ...] = ()
     """What was set and has no effect, each with the reason: for one warning."""
 
@@ -129,12 +134,13 @@ NAMES = (
     *("endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss"),
     *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions"),
     *("maxRecordsPerPartition", "includeHeaders", "rows", "tickInterval", "where"),
+    "commitGroupId",
     *("kafka.bootstrap.servers", "kafka.isolation.level"),
 )
 STRATEGIES = ("subscribe", "subscribePattern", "assign")
 NO_GROUP = (
-    "no consumer group takes part: Spark's checkpoint holds the offsets. Remove it; to follow the "
-    "progress, see the query's lastProgress"
+    "no consumer group takes part: Spark's checkpoint holds the offsets. Remove it; to see the "
+    "query's progress as a group's offsets, set commitGroupId"
 )
 REFUSED: Mapping[str, str] = {
     "kafka.group.id": NO_GROUP,
@@ -182,6 +188,8 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     if not streaming:
         names = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "tickInterval")
         ignored += [f"{n} (a batch query has no trigger)" for n in names if n.lower() in options]
+        if "commitgroupid" in options:
+            ignored.append("commitGroupId (a batch query has no progress)")
     delay = options.get("maxtriggerdelay")
     tick = options.get("tickinterval")
     return SourceOptions(
@@ -203,6 +211,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         read_committed=_is_read_committed(options),
         rows=_one_of(options, "rows", Rows, Rows.RECORDS),
         row_filter=_row_filter(options, streaming=streaming),
+        commit_group_id=_group(options, servers),
         ignored=tuple(ignored),
     )
 
@@ -226,7 +235,8 @@ def _check_names(options: Mapping[str, str]) -> list[str]:
 
 def _where(options: Mapping[str, str]) -> tuple[str | None, str | None, dict[str, str]]:
     store, servers = options.get("store"), options.get("kafka.bootstrap.servers")
-    if (store is None) == (servers is None):
+    is_for_group = store is not None and "commitgroupid" in options
+    if (store is None) == (servers is None) and not is_for_group:
         both = "both are set" if store is not None else "neither is set"
         raise ConfigurationError(
             f"say where the records are, with one of `store` (the address that `holdfast serve "
@@ -234,7 +244,7 @@ def _where(options: Mapping[str, str]) -> tuple[str | None, str | None, dict[str
             f"(any Kafka); {both}"
         )
     if store == "" or servers == "":
-        name = "store" if servers is None else "kafka.bootstrap.servers"
+        name = "store" if store == "" else "kafka.bootstrap.servers"
         raise ConfigurationError(f"the option {name} is empty")
     passed = {
         name.removeprefix("kafka."): value
@@ -243,12 +253,24 @@ def _where(options: Mapping[str, str]) -> tuple[str | None, str | None, dict[str
         and name not in IDLE
         and name not in ("kafka.bootstrap.servers", "kafka.isolation.level")
     }
-    if store is not None and passed:
+    if store is not None and passed and not is_for_group:
         raise ConfigurationError(
             f"the option kafka.{min(passed)} is for a broker, and with `store` there is none: "
             f"remove it (kafka.isolation.level is the one that a store knows)"
         )
     return store, servers, passed
+
+
+def _group(options: Mapping[str, str], servers: str | None) -> str | None:
+    group_id = options.get("commitgroupid")
+    if group_id == "":
+        raise ConfigurationError("commitGroupId is empty: name a consumer group, or remove it")
+    if group_id is not None and servers is None:
+        raise ConfigurationError(
+            "commitGroupId needs kafka.bootstrap.servers beside store: brokers keep the offsets of"
+            " groups, and records are still read from the store"
+        )
+    return group_id
 
 
 def _selection(options: Mapping[str, str]) -> Selection:

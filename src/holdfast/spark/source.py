@@ -1,4 +1,4 @@
-"""The data source "holdfast": Spark's calls, handed on to a Planner and to read_range.
+"""The data source "holdfast": Spark's calls, handed on to a Planner, read_range and a sink.
 
 Owns nothing but the translation. Readers are pickled to executors, so they hold options only; the
 input is opened in the process that plans, and stays open there for as long as the query runs.
@@ -13,6 +13,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
@@ -28,6 +29,7 @@ from holdfast.columnar.arrow import RecordBatch, pa, record_batch
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError
 from holdfast.spark import offsets
+from holdfast.spark.group_offsets import GroupOffsets, group_offsets
 from holdfast.spark.inputs import Input, Range, read_range
 from holdfast.spark.kafka_options import client_options
 from holdfast.spark.options import Rows, SourceOptions, parse_options
@@ -91,6 +93,12 @@ class HoldfastSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "HoldfastStreamReader":  # noqa: N802
         return HoldfastStreamReader(type(self), self._parsed(schema, streaming=True))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from holdfast.spark.topic_sink import TopicStreamWriter, topic_options
+
+        options = cast(Mapping[str, Any], self.options)
+        return TopicStreamWriter(topic_options(options, schema, overwrite=overwrite))
 
     def _option(self, name: str) -> str:
         options = cast(Mapping[str, Any], self.options)
@@ -179,6 +187,13 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, source: type[HoldfastSource], options: SourceOptions) -> None:
         self._reading = _Reading(source, options)
         self._options = options
+        self._group: GroupOffsets | None = None
+        if options.commit_group_id is not None:
+            client = client_options(options.bootstrap_servers or "", options.client)
+            self._group = group_offsets(client, options.commit_group_id)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_group": None}
 
     def initialOffset(self) -> dict[str, object]:  # noqa: N802
         return offsets.to_json(self._reading.planner().initial_offset())
@@ -206,6 +221,9 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"{limit!r} cannot be followed: this source counts offsets, not bytes or files"
                 )
         start_offset = offsets.from_json(start)
+        if self._group is not None:
+            # Spark asks only when the micro-batch that ends at `start` is in its commit log.
+            self._group.committed(start_offset)
         end = self._reading.planner().next_offset(start_offset, most=most, least=least)
         return start if end == start_offset else offsets.to_json(end)
 

@@ -8,6 +8,7 @@ import enum
 import msgspec
 
 from holdfast.identifiers import PartitionId
+from holdfast.lane.unsettled import Unsettled
 from holdfast.transactions.facts import (
     ProducerInitialised,
     TransactionalIdExpired,
@@ -89,15 +90,15 @@ class TransactionsState:
 
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}
-        self._unpublished: dict[str, int] = {}
+        self._unsettled = Unsettled()
 
     def is_settled(self, transactional_id: str) -> bool:
         """Whether all that was decided about an id is durable."""
-        return transactional_id not in self._unpublished
+        return transactional_id not in self._unsettled
 
     def apply(self, fact: TransactionFact) -> None:
         name = fact.transactional_id
-        self._unpublished[name] = self._unpublished.get(name, 0) + 1
+        self._unsettled.decided(name)
         if isinstance(fact, ProducerInitialised):
             self.transactions[name] = Transaction(
                 transactional_id=name,
@@ -124,11 +125,7 @@ class TransactionsState:
 
     def publish(self, fact: TransactionFact) -> None:
         """The object of the fact is durable."""
-        left = self._unpublished.get(fact.transactional_id, 1) - 1
-        if left:
-            self._unpublished[fact.transactional_id] = left
-        else:
-            self._unpublished.pop(fact.transactional_id, None)
+        self._unsettled.published(fact.transactional_id)
 
 
 class StoredTransactions(msgspec.Struct, frozen=True, array_like=True):

@@ -27,9 +27,9 @@ from holdfast.protocol.messages import (
     produce,
 )
 from holdfast.store.interface import Store
+from holdfast.verify.client import FETCH_WAIT_MS, FetchedBatches, Refused
 from holdfast.verify.history import Deleted, Done, Listed, Partition, Produced, Which
 from holdfast.verify.virtual_loop import VirtualLoop
-from holdfast.verify.workload import FetchedBatches, Refused
 
 PRODUCE_VERSION = 11
 FETCH_VERSION = 12
@@ -38,7 +38,6 @@ ADMIN_VERSION = 2
 CREATE_TOPICS_VERSION = 7
 DELETE_TOPICS_VERSION = 5
 FETCH_BYTES_MAX = 400
-FETCH_WAIT_MS = 300
 REQUEST_TIMEOUT_MS = 3_000
 TIMESTAMPS = {Which.LATEST: -1, Which.EARLIEST: -2}
 
@@ -154,7 +153,8 @@ class BrokerProcess:
     async def ask(self, message: Message, version: int) -> Any:
         if self._broker is None or not self.is_ready:
             raise NotUp("connection refused")
-        return await answer(self._broker, message, RequestContext(api_version=version))
+        context = RequestContext(api_version=version, client_id="simulated", client_host="client")
+        return await answer(self._broker, message, context)
 
     async def produce(self, partition: Partition, batch: bytes) -> Produced | Refused:
         topic, number = _split(partition)
@@ -168,30 +168,44 @@ class BrokerProcess:
         told = response.responses[0].partition_responses[0]
         return _refusal(told.error_code) or Produced(told.base_offset, told.log_start_offset)
 
-    async def fetch(self, partition: Partition, offset: int) -> FetchedBatches | Refused:
+    async def fetch(
+        self,
+        partition: Partition,
+        offset: int,
+        isolation: int = 0,
+        wait_ms: int = FETCH_WAIT_MS,
+    ) -> FetchedBatches | Refused:
         topic, number = _split(partition)
         wanted = fetch.FetchPartition(
             partition=number, fetch_offset=offset, partition_max_bytes=FETCH_BYTES_MAX
         )
         request = fetch.FetchRequest(
-            max_wait_ms=FETCH_WAIT_MS,
+            max_wait_ms=wait_ms,
             min_bytes=1,
             max_bytes=FETCH_BYTES_MAX,
+            isolation_level=isolation,
             topics=[fetch.FetchTopic(topic=topic, partitions=[wanted])],
         )
         response: fetch.FetchResponse = await self.ask(request, FETCH_VERSION)
         told = response.responses[0].partitions[0]
         return _refusal(told.error_code) or FetchedBatches(
-            b"".join(told.records or ()), told.high_watermark, told.log_start_offset
+            b"".join(told.records or ()),
+            told.high_watermark,
+            told.log_start_offset,
+            told.last_stable_offset,
+            tuple((a.first_offset, a.producer_id) for a in told.aborted_transactions or ()),
         )
 
-    async def list_offsets(self, partition: Partition, which: Which) -> Listed | Refused:
+    async def list_offsets(
+        self, partition: Partition, which: Which, isolation: int = 0
+    ) -> Listed | Refused:
         topic, number = _split(partition)
         wanted = list_offsets.ListOffsetsPartition(
             partition_index=number, timestamp=TIMESTAMPS[which]
         )
         request = list_offsets.ListOffsetsRequest(
             replica_id=-1,
+            isolation_level=isolation,
             topics=[list_offsets.ListOffsetsTopic(name=topic, partitions=[wanted])],
         )
         response: list_offsets.ListOffsetsResponse = await self.ask(request, LIST_OFFSETS_VERSION)

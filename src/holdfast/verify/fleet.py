@@ -10,11 +10,11 @@ from collections.abc import Callable
 from holdfast.environment import Environment
 from holdfast.store.interface import Store
 from holdfast.verify.broker_process import BrokerProcess, Machines, SimulatedLiveness
+from holdfast.verify.client import BrokerPort
 from holdfast.verify.cut_store import CutStore
 from holdfast.verify.history import MarkerKind, Recorder
 from holdfast.verify.skewed_environment import SkewedEnvironment
 from holdfast.verify.virtual_loop import VirtualLoop
-from holdfast.verify.workload import BrokerPort
 
 MakeProcess = Callable[[int, Store, Environment, SimulatedLiveness], BrokerProcess]
 WALL_SKEW_MS_MAX = 600_000

@@ -12,14 +12,18 @@ from typing import NamedTuple
 
 import msgspec
 
-Partition = str
-"""A topic's incarnation and a partition number, as the recorder names them: `orders/0`."""
-Value = int
-"""The identity of one record: each record that a client makes up gets its own."""
+from holdfast.verify.vocabulary import (
+    NO_TRANSACTION,
+    CoordinatorOperation,
+    CoordinatorResult,
+    Decision,
+    Fact,
+    Partition,
+    Value,
+)
 
-
-class Fact(msgspec.Struct, frozen=True, gc=False):
-    """The root of all that a history holds: cheap to make, for a simulation makes millions."""
+READ_COMMITTED = 1
+"""The isolation of a fetch that wants committed records only."""
 
 
 class Produce(Fact, frozen=True):
@@ -28,6 +32,9 @@ class Produce(Fact, frozen=True):
     producer_id: int = -1
     producer_epoch: int = -1
     base_sequence: int = -1
+    transactional_id: str = ""
+    transaction: int = NO_TRANSACTION
+    """The identity of the transaction that the records are part of."""
 
 
 class Produced(Fact, frozen=True):
@@ -44,9 +51,14 @@ class Fetch(Fact, frozen=True):
 
 class Fetched(Fact, frozen=True):
     records: tuple[tuple[int, Value], ...]
+    """Without those that the answer names as aborted, where committed ones were asked for."""
     high_watermark: int
     """-1 where the broker could not vouch for it."""
     log_start: int = -1
+    next_offset: int = -1
+    """Where the answer ends, markers and aborted records included; -1 where that is not known."""
+    stable: int = -1
+    """The last stable offset; -1 where the broker could not vouch for it, or was not heard."""
 
 
 class Which(enum.Enum):
@@ -57,6 +69,7 @@ class Which(enum.Enum):
 class ListOffsets(Fact, frozen=True):
     partition: Partition
     which: Which
+    isolation: int = 0
 
 
 class Listed(Fact, frozen=True):
@@ -85,8 +98,10 @@ class Done(Fact, frozen=True):
     """The answer of an operation that has nothing to tell but that it is done."""
 
 
-Operation = Produce | Fetch | ListOffsets | DeleteRecords | CreateTopic | DeleteTopic
-Result = Produced | Fetched | Listed | Deleted | Done
+Operation = (
+    Produce | Fetch | ListOffsets | DeleteRecords | CreateTopic | DeleteTopic | CoordinatorOperation
+)
+Result = Produced | Fetched | Listed | Deleted | Done | CoordinatorResult
 
 
 class Outcome(enum.Enum):
@@ -164,6 +179,7 @@ class Landing(Fact, frozen=True):
     previous: str
     hash: str
     appends: tuple[Append, ...] = ()
+    decisions: tuple[Decision, ...] = ()
 
 
 class ColdLog(Fact, frozen=True):
@@ -192,6 +208,10 @@ class History(msgspec.Struct):
     landings: list[Landing] = []
     cold: dict[Partition, ColdLog] = {}
     rules: dict[Partition, PartitionRules] = {}
+    sources: dict[Value, tuple[Partition, int]] = {}
+    """Of a record that was made from another: the partition and the offset of that one."""
+    is_settled: bool = False
+    """Whether every transaction had ended before the last reading of committed records."""
     crashes: list[str] = []
     """Exceptions that nobody handled and invariants that broke inside a process."""
 
@@ -260,9 +280,21 @@ class Recorder:
         previous: str,
         digest: str,
         appends: tuple[Append, ...] = (),
+        decisions: tuple[Decision, ...] = (),
     ) -> None:
         self.history.landings.append(
-            Landing(self._next(), lane, number, kind, claim, writer, previous, digest, appends)
+            Landing(
+                self._next(),
+                lane,
+                number,
+                kind,
+                claim,
+                writer,
+                previous,
+                digest,
+                appends,
+                decisions,
+            )
         )
 
     def _complete(self, call: Call, outcome: Outcome, at: float) -> None:

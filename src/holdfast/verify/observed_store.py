@@ -4,21 +4,20 @@ Owns what counts as durable: the moment at which the key is taken. It reads the 
 lane's own parser, but the checkers see only the numbers. Must never change an answer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from uuid import UUID
-
-import msgspec
 
 from holdfast.cluster.facts import TopicCreated
 from holdfast.cluster.facts import decode_facts as decode_control_facts
 from holdfast.environment import Environment
-from holdfast.identifiers import CONTROL_LANE
+from holdfast.identifiers import CONTROL_LANE, PartitionId
 from holdfast.lane.entry import EntryHeader, EntryKind, facts_of, parse_header
 from holdfast.lane.keys import number_in
-from holdfast.log.facts import Appended, decode_facts
+from holdfast.log.facts import Appended, DataFact, decode_facts
 from holdfast.store.interface import Buffers, CreateAnswer
 from holdfast.store.memory import MemoryStore
-from holdfast.verify.history import Append, History, LandedKind, Recorder
+from holdfast.verify.history import Append, LandedKind, Recorder
+from holdfast.verify.observed_decisions import decisions_of
 
 LANES_PREFIX = "lanes/"
 KINDS = {
@@ -47,9 +46,15 @@ class ObservedStore(MemoryStore):
             self._tell(key, b"".join(body))
         return answer
 
+    def name_of(self, partition: PartitionId) -> str:
+        """A partition as clients call it."""
+        topic = self.topics.get(partition.topic_id)
+        return f"{topic.name if topic else partition.topic_id}/{partition.partition}"
+
     def _tell(self, key: str, body: bytes) -> None:
         header = parse_header(body, key=key)
         number = number_in(key)
+        facts = self._facts(header, body, key)
         self._recorder.landed(
             lane=header.lane,
             number=-1 if number is None else number,
@@ -58,10 +63,15 @@ class ObservedStore(MemoryStore):
             writer=header.writer.hex(),
             previous=header.previous.hex(),
             digest=header.hash.hex(),
-            appends=self._appends(header, body, key),
+            appends=tuple(
+                Append(self.name_of(fact.partition), fact.base_offset, self._values_of(fact))
+                for fact in facts
+                if isinstance(fact, Appended)
+            ),
+            decisions=decisions_of(facts, self.name_of),
         )
 
-    def _appends(self, header: EntryHeader, body: bytes, key: str) -> tuple[Append, ...]:
+    def _facts(self, header: EntryHeader, body: bytes, key: str) -> Sequence[DataFact]:
         if header.kind is not EntryKind.DATA:
             return ()
         if header.lane == CONTROL_LANE:
@@ -69,28 +79,4 @@ class ObservedStore(MemoryStore):
                 if isinstance(fact, TopicCreated):
                     self.topics[fact.topic_id] = fact
             return ()
-        return tuple(
-            Append(
-                f"{fact.partition.topic_id}/{fact.partition.partition}",
-                fact.base_offset,
-                self._values_of(fact),
-            )
-            for fact in decode_facts(facts_of(header, body, key=key))
-            if isinstance(fact, Appended)
-        )
-
-
-def name_partitions(history: History, names: dict[UUID, str]) -> None:
-    """Call the landed partitions by their topics' names, as the clients do."""
-    by_text = {str(topic_id): name for topic_id, name in names.items()}
-
-    def named(append: Append) -> Append:
-        topic_id, _, partition = append.partition.rpartition("/")
-        return append._replace(partition=f"{by_text.get(topic_id, topic_id)}/{partition}")
-
-    history.landings[:] = [
-        msgspec.structs.replace(landing, appends=tuple(map(named, landing.appends)))
-        if landing.appends
-        else landing
-        for landing in history.landings
-    ]
+        return decode_facts(facts_of(header, body, key=key))

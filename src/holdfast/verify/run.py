@@ -23,6 +23,7 @@ import click
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError
 from holdfast.verify.broker_process import BrokerProcess
+from holdfast.verify.coordination import Workload
 from holdfast.verify.history import MarkerKind
 from holdfast.verify.simulation import ProcessType, simulate
 
@@ -38,6 +39,7 @@ class Summary:
     """What is kept of one seed."""
 
     seed: int
+    workload: str
     violations: tuple[str, ...]
     kinds: frozenset[str]
     void: str | None
@@ -58,6 +60,7 @@ class Totals:
     acked: int = 0
     hand_offs: int = 0
     kills: int = 0
+    workloads: Counter[str] = dataclasses.field(default_factory=Counter[str])
     void: int = 0
     unfinished: int = 0
     failed: list[int] = dataclasses.field(default_factory=list[int])
@@ -66,6 +69,7 @@ class Totals:
 
     def add(self, summary: Summary) -> None:
         self.seeds += 1
+        self.workloads[summary.workload] += 1
         self.calls += summary.calls
         self.acked += summary.acked
         self.hand_offs += summary.hand_offs
@@ -120,16 +124,17 @@ def hang_detector(processor_seconds: float = HUNG_AFTER_SECONDS) -> Generator[No
         signal.signal(signal.SIGVTALRM, before)
 
 
-def run_seed(seed: int, process_type: ProcessType) -> Summary:
+def run_seed(seed: int, process_type: ProcessType, workload: Workload | None = None) -> Summary:
     """One seed, reduced to what the report needs."""
     try:
         with hang_detector():
-            outcome = simulate(seed, process_type=process_type)
+            outcome = simulate(seed, process_type=process_type, workload=workload)
     except Hung as hung:
         frames = traceback.extract_tb(hung.__traceback__)[-4:]
         where = " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
         return Summary(
             seed=seed,
+            workload="hung",
             violations=(f"hang: a step did not end, in {where}",),
             kinds=frozenset(["hang"]),
             void=None,
@@ -143,6 +148,7 @@ def run_seed(seed: int, process_type: ProcessType) -> Summary:
     history = outcome.history
     return Summary(
         seed=seed,
+        workload=outcome.workload.value,
         violations=tuple(str(violation) for violation in outcome.violations),
         kinds=frozenset(violation.kind.value for violation in outcome.violations),
         void=outcome.void,
@@ -155,19 +161,23 @@ def run_seed(seed: int, process_type: ProcessType) -> Summary:
     )
 
 
-def run_seeds(seeds: Iterable[int], planted: str | None) -> list[Summary]:
+def run_seeds(
+    seeds: Iterable[int], planted: str | None, workload: Workload | None
+) -> list[Summary]:
     """Some seeds in this process."""
     process_type: ProcessType = load_planted(planted) if planted else BrokerProcess
     gc.disable()
     found: list[Summary] = []
     for seed in seeds:
-        found.append(run_seed(seed, process_type))
+        found.append(run_seed(seed, process_type, workload))
     gc.enable()
     gc.collect()
     return found
 
 
-def run_all(first: int, count: int, jobs: int, planted: str | None) -> Iterator[Summary]:
+def run_all(
+    first: int, count: int, jobs: int, planted: str | None, workload: Workload | None
+) -> Iterator[Summary]:
     """All seeds, over so many processes, in their order."""
     chunks = [
         range(start, min(start + SEEDS_AT_ONCE, first + count))
@@ -175,20 +185,26 @@ def run_all(first: int, count: int, jobs: int, planted: str | None) -> Iterator[
     ]
     if jobs == 1:
         for chunk in chunks:
-            yield from run_seeds(chunk, planted)
+            yield from run_seeds(chunk, planted, workload)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for summaries in pool.map(run_seeds, chunks, [planted] * len(chunks)):
+        all_alike = [planted] * len(chunks), [workload] * len(chunks)
+        for summaries in pool.map(run_seeds, chunks, *all_alike):
             yield from summaries
 
 
-def replay(seed: int, process_type: ProcessType, *, shows_history: bool) -> int:
+def replay(
+    seed: int, process_type: ProcessType, workload: Workload | None, *, shows_history: bool
+) -> int:
     """One seed in full."""
-    outcome = simulate(seed, process_type=process_type)
+    outcome = simulate(seed, process_type=process_type, workload=workload)
     if shows_history:
         for sequence, line in outcome.history.events():
             click.echo(f"{sequence:6d} {line}")
-    click.echo(f"seed {seed}: {outcome.steps} steps, {outcome.virtual_seconds:.1f} virtual seconds")
+    click.echo(
+        f"seed {seed}, {outcome.workload.value}: {outcome.steps} steps, "
+        f"{outcome.virtual_seconds:.1f} virtual seconds"
+    )
     click.echo(f"history {outcome.history.digest()}")
     for text in (*outcome.liveness, *([f"void: {outcome.void}"] if outcome.void else [])):
         click.echo(text)
@@ -197,9 +213,11 @@ def replay(seed: int, process_type: ProcessType, *, shows_history: bool) -> int:
     return 1 if outcome.violations else 0
 
 
-def replay_command(seed: int, planted: str | None) -> str:
-    return f"python -m holdfast.verify.run --seed {seed}" + (
-        f" --planted {planted}" if planted else ""
+def replay_command(seed: int, planted: str | None, workload: Workload | None) -> str:
+    return (
+        f"python -m holdfast.verify.run --seed {seed}"
+        + (f" --workload {workload.value}" if workload else "")
+        + (f" --planted {planted}" if planted else "")
     )
 
 
@@ -209,21 +227,33 @@ def replay_command(seed: int, planted: str | None) -> str:
 @click.option("--jobs", default=2, type=click.IntRange(1), help="How many processes.")
 @click.option("--seed", type=click.IntRange(0), help="Play one seed again, with its history.")
 @click.option("--quiet", is_flag=True, help="With --seed: leave the history out.")
+@click.option(
+    "--workload",
+    type=click.Choice([workload.value for workload in Workload]),
+    help="One kind for all seeds; else it follows from the seed.",
+)
 @click.option("--planted", help="A bug of tests/simulation/planted.py to run with.")
 def command(
-    seeds: int, first: int, jobs: int, seed: int | None, quiet: bool, planted: str | None
+    seeds: int,
+    first: int,
+    jobs: int,
+    seed: int | None,
+    quiet: bool,
+    workload: str | None,
+    planted: str | None,
 ) -> None:
     """Run the simulation of the whole broker, and check every history."""
+    kind = Workload(workload) if workload else None
     if seed is not None:
         process_type: ProcessType = load_planted(planted) if planted else BrokerProcess
-        sys.exit(replay(seed, process_type, shows_history=not quiet))
+        sys.exit(replay(seed, process_type, kind, shows_history=not quiet))
     clock = SystemEnvironment()
     started = clock.monotonic()
     totals = Totals()
-    for summary in run_all(first, seeds, jobs, planted):
+    for summary in run_all(first, seeds, jobs, planted, kind):
         totals.add(summary)
         if summary.violations and len(totals.failed) <= SHOWN_VIOLATIONS_MAX:
-            click.echo(f"seed {summary.seed} FAILED; {replay_command(summary.seed, planted)}")
+            click.echo(f"seed {summary.seed} FAILED; {replay_command(summary.seed, planted, kind)}")
             for violation in summary.violations[:SHOWN_VIOLATIONS_MAX]:
                 click.echo(f"  {violation}")
         if totals.seeds % 200 == 0:
@@ -239,6 +269,7 @@ def _report(totals: Totals, seconds: float) -> None:
         f"{totals.seeds} seeds in {seconds:.1f} s: {totals.calls} operations, {totals.acked} acked "
         f"batches, {totals.hand_offs} hand-offs, {totals.kills} kills, {totals.void} void runs"
     )
+    click.echo("workloads: " + ", ".join(f"{k} {n}" for k, n in sorted(totals.workloads.items())))
     click.echo("faults: " + ", ".join(f"{k} {n}" for k, n in sorted(totals.faults.items())))
     click.echo(f"liveness, apart from safety: {totals.unfinished} seeds did not finish their work")
     if totals.failed:

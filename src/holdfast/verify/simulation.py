@@ -23,20 +23,29 @@ from holdfast.log.memory import ReadCache, Tail
 from holdfast.log.reader import LogReader
 from holdfast.log.rewriter import RewriteSettings
 from holdfast.log.state import LogStateKind
-from holdfast.records.record import decode
 from holdfast.store.faulty import FaultyStore
 from holdfast.store.interface import Store
 from holdfast.verify.broker_process import BrokerProcess, SimulatedLiveness
 from holdfast.verify.checkers import Violation, check, void_reason
 from holdfast.verify.checkers.void import hand_offs
+from holdfast.verify.client import Clients
+from holdfast.verify.coordination import (
+    RULES,
+    Ground,
+    Workload,
+    draw_workload,
+    finish,
+    start_clients,
+)
 from holdfast.verify.faults import Plan, draw_plan, strike_all
 from holdfast.verify.fleet import Fleet
 from holdfast.verify.history import ColdLog, History, MarkerKind, PartitionRules, Recorder
 from holdfast.verify.network import Network
-from holdfast.verify.observed_store import ObservedStore, name_partitions
+from holdfast.verify.observed_store import ObservedStore
+from holdfast.verify.reading import read_batches
 from holdfast.verify.skewed_environment import SkewedEnvironment
 from holdfast.verify.virtual_loop import Runaway, Schedule, Stalled, VirtualLoop
-from holdfast.verify.workload import Administrator, Clients, Consumer, Deleter, Poller, Producer
+from holdfast.verify.workload import Administrator, Consumer, Deleter, Poller, Producer
 
 WORK_SECONDS = 10.0
 PATIENCE_SECONDS = 120.0
@@ -61,6 +70,7 @@ class Outcome:
     """What one seed showed."""
 
     seed: int
+    workload: Workload
     history: History
     violations: list[Violation]
     void: str | None
@@ -76,16 +86,23 @@ class Outcome:
         return hand_offs(self.history)
 
 
-def simulate(seed: int, *, process_type: ProcessType = BrokerProcess) -> Outcome:
-    """Run one seed, and check its history."""
-    return Simulation(seed, process_type).run()
+def simulate(
+    seed: int, *, process_type: ProcessType = BrokerProcess, workload: Workload | None = None
+) -> Outcome:
+    """Run one seed, and check its history; of which kind it is follows from the seed."""
+    return Simulation(seed, process_type, workload).run()
 
 
 class Simulation:
     """The parts of one run."""
 
-    def __init__(self, seed: int, process_type: ProcessType) -> None:
+    def __init__(
+        self, seed: int, process_type: ProcessType, workload: Workload | None = None
+    ) -> None:
         self.seed = seed
+        # A door of its own, so that what a seed of records alone draws stays what it was.
+        self._draw_kind = SeededEnvironment(seed=seed + 3, clock=VirtualClock()).random().random
+        self.workload = workload or draw_workload(self._draw_kind)
         self._environment = SeededEnvironment(seed=seed, clock=VirtualClock())
         self._chance = self._environment.random()
         self.loop = VirtualLoop(
@@ -134,7 +151,6 @@ class Simulation:
             self.loop.close()
         crashes = [crash for process in self.fleet.processes.values() for crash in process.crashes]
         history.crashes += crashes + self.network.crashes + self.loop.problems
-        name_partitions(history, {i: topic.name for i, topic in self.truth.topics.items()})
         for topic in self._topics:
             for partition in _partitions_of(topic):
                 history.rules[partition] = PartitionRules(retention=topic.retention)
@@ -149,6 +165,7 @@ class Simulation:
         violations = check(history) if not self.liveness or history.cold else []
         return Outcome(
             seed=self.seed,
+            workload=self.workload,
             history=history,
             violations=violations,
             void=void_reason(history),
@@ -193,7 +210,14 @@ class Simulation:
         await self._last_primary()
         await self._read_cold()
 
+    @property
+    def _ground(self) -> Ground:
+        inputs, *outputs = [_partitions_of(topic) for topic in self._topics]
+        return Ground(inputs, [p for partitions in outputs for p in partitions], WORK_SECONDS)
+
     def _start_clients(self) -> tuple[list[asyncio.Task[None]], list[asyncio.Task[None]]]:
+        if self.workload is not Workload.RECORDS:
+            return start_clients(self.workload, self.clients, self._draw_kind, self._ground)
         chance, loop, clients = self._chance, self.loop, self.clients
         partitions = [name for topic in self._topics for name in _partitions_of(topic)]
         producing: list[asyncio.Task[None]] = []
@@ -238,6 +262,8 @@ class Simulation:
         for topic in self._topics:
             for partition in _partitions_of(topic):
                 await reader.read_all(partition, name)
+        if self.workload is not Workload.RECORDS:
+            await finish(self.clients, self._ground, name)
         self.loop.kill(name)
 
     async def _read_cold(self) -> None:
@@ -271,6 +297,12 @@ class Simulation:
 
     def _draw_topics(self) -> list[TopicPlan]:
         chance = self._chance
+        if self.workload is not Workload.RECORDS:
+            counts = {"input": 2 + int(chance.random() * 2), "output": 2}
+            return [
+                TopicPlan(name, count, retention=False, is_doomed=False)
+                for name, count in counts.items()
+            ]
         return [
             TopicPlan(
                 f"topic-{number}",
@@ -296,6 +328,7 @@ class Simulation:
                 linger_ms=linger_ms,
                 claim_valid_ms=claim_valid_ms,
             ),
+            groups=RULES,
             rewrite=RewriteSettings(
                 entries_max=rewrite_entries,
                 # From what is drawn already, so that old seeds stay what they were otherwise.
@@ -365,9 +398,7 @@ async def read_cold(
                 position += 1  # what cannot be read is missing, and the checker says what was lost
                 continue
             batches = b"".join(cut.buffers)
-            records += [
-                (r.offset, int(r.value or b"-1")) for r in decode(batches) if r.offset >= position
-            ]
+            records += read_batches(batches, position).records
             position = max(cut.next_offset, position + 1)
         found[partition] = ColdLog(tuple(records), log.log_start_offset, log.high_watermark)
     return found

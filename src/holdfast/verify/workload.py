@@ -1,19 +1,25 @@
 """Clients of the simulation: producers, consumers, watermark pollers, and people who delete.
 
 Owns how a client behaves: a Kafka producer's retries with the same sequence, its window of
-batches in flight, its guess of the leader. Every call goes into the history. Must never look
-into a broker: all it knows is what it was answered.
+batches in flight, a consumer's way from fetch to fetch. Must never look into a broker.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple, Protocol
+import functools
 
-from holdfast.environment import Environment
-from holdfast.errors import RetryError
-from holdfast.records.record import Record, decode, encode_batch
+from holdfast.records.record import encode_batch
+from holdfast.verify.client import (
+    DEFINITE_ERRORS,
+    FETCH_WAIT_MS,
+    OUT_OF_ORDER,
+    UNKNOWN_TOPIC,
+    Client,
+    Clients,
+    FetchedBatches,
+    Refused,
+    new_records,
+)
 from holdfast.verify.history import (
-    Call,
     CreateTopic,
     Deleted,
     DeleteRecords,
@@ -23,165 +29,12 @@ from holdfast.verify.history import (
     Fetched,
     Listed,
     ListOffsets,
-    Operation,
     Partition,
     Produce,
     Produced,
-    Recorder,
-    Result,
     Which,
 )
-from holdfast.verify.network import Connection, Network
-
-DEFINITE_ERRORS = frozenset(
-    (
-        "CORRUPT_MESSAGE",
-        "INVALID_PRODUCER_EPOCH",
-        "INVALID_RECORD",
-        "INVALID_TIMESTAMP",
-        "MESSAGE_TOO_LARGE",
-        "OFFSET_OUT_OF_RANGE",
-        "OUT_OF_ORDER_SEQUENCE_NUMBER",
-        "UNKNOWN_TOPIC_OR_PARTITION",
-        "UNSUPPORTED_VERSION",
-    )
-)
-"""What a broker says before it tries to land anything."""
-UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
-OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
-CALL_TIMEOUT_S = 4.0
-
-
-class Refused(NamedTuple):
-    """An answer with an error code, by Kafka's name."""
-
-    error: str
-
-
-class FetchedBatches(NamedTuple):
-    """The bytes of a fetch answer and the numbers beside them."""
-
-    batches: bytes
-    high_watermark: int
-    log_start: int
-
-
-class BrokerPort(Protocol):
-    """What the simulation asks of one broker process, in Kafka's terms."""
-
-    async def produce(self, partition: Partition, batch: bytes) -> Produced | Refused: ...
-
-    async def fetch(self, partition: Partition, offset: int) -> FetchedBatches | Refused: ...
-
-    async def list_offsets(self, partition: Partition, which: Which) -> Listed | Refused: ...
-
-    async def delete_records(self, partition: Partition, before: int) -> Deleted | Refused: ...
-
-    async def create_topic(
-        self, topic: str, partitions: int, configs: dict[str, str]
-    ) -> Done | Refused: ...
-
-    async def delete_topic(self, topic: str) -> Done | Refused: ...
-
-
-class Ports(Protocol):
-    """The brokers that a client can try."""
-
-    def names(self) -> list[str]: ...
-
-    def port(self, process: str) -> BrokerPort: ...
-
-
-class Clients:
-    """What all clients of one simulation share."""
-
-    def __init__(
-        self,
-        *,
-        network: Network,
-        environment: Environment,
-        recorder: Recorder,
-        ports: Ports,
-    ) -> None:
-        self.network = network
-        self.loop = network.loop
-        self.chance = environment.random()
-        self.environment = environment
-        self.recorder = recorder
-        self.ports = ports
-        self.values_of_crc: dict[tuple[int, int, int], tuple[int, ...]] = {}
-        """(CRC, producer id, base sequence) -> the values of that batch."""
-        self.is_over = False
-        """No new work from here on; what is under way may end."""
-        self.doomed: set[str] = set()
-        """Topics that somebody has begun to delete."""
-        self.acked = 0
-        self.stuck: list[str] = []
-        self._values = 0
-
-    def new_values(self, count: int) -> tuple[int, ...]:
-        first = self._values
-        self._values += count
-        return tuple(range(first, first + count))
-
-
-class Client:
-    """One client with its connections and its guess of who leads."""
-
-    def __init__(self, clients: Clients, name: str) -> None:
-        self.clients = clients
-        self.name = name
-        self._connections: dict[str, Connection] = {}
-        self._guess: dict[Partition, str] = {}
-
-    async def guess(self, partition: Partition) -> str:
-        """A broker to try: the one that answered last, now and then another."""
-        while not (names := self.clients.ports.names()):
-            await self.pause(0.05, 0.5)
-        known = self._guess.get(partition)
-        if known in names and self.clients.chance.random() < 0.97:
-            return known
-        return names[int(self.clients.chance.random() * len(names))]
-
-    def forget(self, partition: Partition) -> None:
-        self._guess.pop(partition, None)
-
-    async def call(
-        self,
-        partition: Partition,
-        broker: str,
-        operation: Operation,
-        handler: Callable[[], Coroutine[Any, Any, Any]],
-    ) -> tuple[Call, Any]:
-        """Ask one broker; the call is in the history, complete but for an ok result."""
-        clients = self.clients
-        recorder, loop = clients.recorder, clients.loop
-        connection = self._connections.get(broker)
-        if connection is None:
-            connection = self._connections[broker] = clients.network.connect(broker)
-        call = recorder.invoke(self.name, broker, operation, loop.time())
-        try:
-            answer = await connection.call(handler, CALL_TIMEOUT_S)
-        except RetryError as error:
-            recorder.info(call, str(error), loop.time())
-            self.forget(partition)
-            return call, None
-        if isinstance(answer, Refused):
-            if answer.error in DEFINITE_ERRORS:
-                recorder.fail(call, answer.error, loop.time())
-            else:
-                recorder.info(call, answer.error, loop.time())
-            if answer.error != OUT_OF_ORDER:
-                self.forget(partition)
-            return call, answer
-        self._guess[partition] = broker
-        return call, answer
-
-    def ok(self, call: Call, result: Result) -> None:
-        self.clients.recorder.ok(call, result, self.clients.loop.time())
-
-    async def pause(self, low_s: float, high_s: float) -> None:
-        await asyncio.sleep(low_s + (high_s - low_s) * self.clients.chance.random())
+from holdfast.verify.reading import Reading, read_batches
 
 
 class Producer(Client):
@@ -238,16 +91,13 @@ class Producer(Client):
         self._sequence += len(values)
         self._open.append(place)
         self._sent.append(place)
-        now_ms = clients.environment.now_ms()
-        records = [Record(0, now_ms, None, b"%d" % value) for value in values]
         batch = encode_batch(
-            records,
+            new_records(clients, values),
             producer_id=self.producer_id,
             producer_epoch=self._epoch,
             base_sequence=sequence,
         )
-        crc = int.from_bytes(batch[17:21], "big")
-        clients.values_of_crc[crc, self.producer_id, sequence] = values
+        clients.remember(batch, self.producer_id, sequence, values)
         produce = Produce(self.partition, values, self.producer_id, self._epoch, sequence)
         return produce, batch, place
 
@@ -309,37 +159,60 @@ class Producer(Client):
 class Consumer(Client):
     """Reads a partition from its start, and goes on from what it got."""
 
+    def __init__(self, clients: Clients, name: str, isolation: int = 0) -> None:
+        super().__init__(clients, name)
+        self.isolation = isolation
+        self.wait_ms = FETCH_WAIT_MS
+
     async def run(self, partition: Partition, pause_s: float) -> None:
         position = 0
         while not self.clients.is_over:
-            position = await self._step(partition, position)
+            position = await self.step(partition, position)
             await self.pause(0.0, pause_s)
 
     async def read_all(self, partition: Partition, broker: str) -> None:
         """From the earliest offset to the latest, all at one broker."""
-        latest = await list_offsets(self, partition, Which.LATEST, broker=broker) or 0
-        position = await list_offsets(self, partition, Which.EARLIEST, broker=broker) or 0
+        ask = functools.partial(list_offsets, self, partition, broker=broker)
+        latest = await ask(Which.LATEST, isolation=self.isolation) or 0
+        position = await ask(Which.EARLIEST) or 0
         for _ in range(latest - position + 8):
             if position >= latest:
                 return
-            position = await self._step(partition, position, broker)
+            position = await self.step(partition, position, broker)
 
-    async def _step(self, partition: Partition, position: int, broker: str = "") -> int:
+    async def step(self, partition: Partition, position: int, broker: str = "") -> int:
+        """One fetch; where the next one begins."""
+        return (await self.read(partition, position, broker)).next_offset
+
+    async def read(self, partition: Partition, position: int, broker: str = "") -> Reading:
+        """One fetch, as this client understands its answer."""
         broker = broker or await self.guess(partition)
         port = self.clients.ports.port(broker)
         call, answer = await self.call(
-            partition, broker, Fetch(partition, position), lambda: port.fetch(partition, position)
+            partition,
+            broker,
+            Fetch(partition, position, self.isolation),
+            lambda: port.fetch(partition, position, self.isolation, self.wait_ms),
         )
         match answer:
-            case FetchedBatches(batches, high_watermark, log_start):
-                records = tuple((r.offset, int(r.value or b"-1")) for r in decode(batches))
-                self.ok(call, Fetched(records, high_watermark, log_start))
-                return records[-1][0] + 1 if records else position
+            case FetchedBatches():
+                reading = read_batches(answer.batches, position, answer.aborted)
+                self.ok(
+                    call,
+                    Fetched(
+                        reading.records,
+                        answer.high_watermark,
+                        answer.log_start,
+                        reading.next_offset,
+                        answer.stable,
+                    ),
+                )
+                return reading
             case Refused("OFFSET_OUT_OF_RANGE"):
                 earliest = await list_offsets(self, partition, Which.EARLIEST)
-                return position if earliest is None else earliest
+                return Reading((), position if earliest is None else earliest)
             case _:
-                return position
+                return Reading((), position)
 
 
 class Poller(Client):
@@ -407,7 +280,13 @@ class Administrator(Client):
 
 
 async def list_offsets(
-    client: Client, partition: Partition, which: Which, *, strays: float = 0.0, broker: str = ""
+    client: Client,
+    partition: Partition,
+    which: Which,
+    *,
+    strays: float = 0.0,
+    broker: str = "",
+    isolation: int = 0,
 ) -> int | None:
     """Ask one broker for an end of the log; None where it had no answer."""
     clients = client.clients
@@ -419,8 +298,8 @@ async def list_offsets(
     call, answer = await client.call(
         partition,
         broker,
-        ListOffsets(partition, which),
-        lambda: port.list_offsets(partition, which),
+        ListOffsets(partition, which, isolation),
+        lambda: port.list_offsets(partition, which, isolation),
     )
     if isinstance(answer, Listed):
         client.ok(call, answer)

@@ -93,7 +93,7 @@ class AiokafkaConsumer(Consumer):
 class Aiokafka(ClientFamily):
     name = "aiokafka"
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
-    abilities = frozenset({Ability.ALTER_CONFIGS})
+    abilities = frozenset({Ability.ALTER_CONFIGS, Ability.APPEND_TIME_OF_DELIVERY})
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)

@@ -139,6 +139,7 @@ class Ability(Enum):
     POSITION_WITH_LEADER_EPOCH = "OffsetForLeaderEpoch"
     NULL_HEADER = "a header without a value"
     INVALID_RECORD = "an error code for a record that the topic does not take"
+    APPEND_TIME_OF_DELIVERY = "the broker's timestamp in the answer to a produce"
 
 
 class Consumer(ABC):

@@ -82,6 +82,7 @@ class KafkaPython(ClientFamily):
     codecs = tuple(codec for codec, there in CODECS.items() if there)
     abilities = frozenset(
         {
+            Ability.APPEND_TIME_OF_DELIVERY,
             Ability.TOPIC_ID,
             Ability.MAX_TIMESTAMP,
             Ability.INCREMENTAL_ALTER_CONFIGS,

@@ -97,6 +97,7 @@ class Librdkafka(ClientFamily):
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
     abilities = frozenset(
         {
+            Ability.APPEND_TIME_OF_DELIVERY,
             Ability.TOPIC_ID,
             Ability.MAX_TIMESTAMP,
             Ability.INCREMENTAL_ALTER_CONFIGS,

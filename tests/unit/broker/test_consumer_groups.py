@@ -19,6 +19,10 @@ from holdfast.protocol.messages.create_partitions import (
 )
 from holdfast.protocol.messages.delete_groups import DeleteGroupsRequest
 from holdfast.protocol.messages.describe_groups import DescribeGroupsRequest
+from holdfast.protocol.messages.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from holdfast.protocol.messages.list_groups import ListGroupsRequest
 from holdfast.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -34,6 +38,11 @@ from holdfast.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
+)
+from holdfast.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
 )
 
 
@@ -56,6 +65,30 @@ def commit(member_id: str, epoch: int, *offsets: int) -> OffsetCommitRequest:
                 name="orders",
                 partitions=[
                     OffsetCommitRequestPartition(partition_index=i, committed_offset=offset)
+                    for i, offset in enumerate(offsets)
+                ],
+            )
+        ],
+    )
+
+
+def transactional_commit(
+    producer: InitProducerIdResponse, member_id: str, epoch: int, *offsets: int
+) -> TxnOffsetCommitRequest:
+    return TxnOffsetCommitRequest(
+        transactional_id="tid",
+        group_id="g",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        generation_id=epoch,
+        member_id=member_id,
+        topics=[
+            TxnOffsetCommitRequestTopic(
+                name="orders",
+                partitions=[
+                    TxnOffsetCommitRequestPartition(
+                        partition_index=i, committed_offset=offset, committed_metadata=None
+                    )
                     for i, offset in enumerate(offsets)
                 ],
             )
@@ -146,6 +179,9 @@ def test_offsets_are_committed_and_fetched_by_member_epoch():
         owned = [TopicPartitions(topic_id=topic_id, partitions=kept)]
         assert (await ask(broker, beat("a", 1, topic_partitions=owned), 1)).member_epoch == 2
         await ask(broker, beat("b", 2), 1)
+        still = await ask(broker, commit("a", 1, 8, 8), 9)
+        wanted = ["NONE" if i in kept else "STALE_MEMBER_EPOCH" for i in range(2)]
+        assert names(still.topics[0].partitions) == wanted
         late = await ask(broker, commit("a", 2, 8, 8), 9)
         wanted = ["NONE" if i in kept else "STALE_MEMBER_EPOCH" for i in range(2)]
         assert names(late.topics[0].partitions) == wanted
@@ -159,6 +195,32 @@ def test_offsets_are_committed_and_fetched_by_member_epoch():
             if error == "NONE":
                 found = [p.committed_offset for p in fetched.groups[0].topics[0].partitions]
                 assert found == [8 if i in kept else 5 + i for i in range(2)]
+
+    run(test)
+
+
+def test_within_a_transaction_what_is_out_of_date_can_be_aborted():
+    """Producers know no STALE_MEMBER_EPOCH: the Java client would be dead for good."""
+
+    async def test(store: GatedStore) -> None:
+        broker = await started(store)
+        response = await joined(broker)
+        owned = TopicPartitions(
+            topic_id=response.assignment.topic_partitions[0].topic_id, partitions=[0, 1]
+        )
+        await ask(broker, beat("b"), 1)
+        kept = numbers(await ask(broker, beat("a", 1, topic_partitions=[owned]), 1))
+        owned.partitions = kept
+        await ask(broker, beat("a", 1, topic_partitions=[owned]), 1)
+        await ask(broker, beat("b", 2), 1)
+        init = InitProducerIdRequest(transactional_id="tid", transaction_timeout_ms=60_000)
+        producer = await ask(broker, init, 5)
+        for epoch, wanted in (
+            (0, ["ILLEGAL_GENERATION"] * 2),
+            (2, ["NONE" if i in kept else "ILLEGAL_GENERATION" for i in range(2)]),
+        ):
+            done = await ask(broker, transactional_commit(producer, "a", epoch, 8, 9), 5)
+            assert names(done.topics[0].partitions) == wanted
 
     run(test)
 

@@ -4,7 +4,15 @@ import asyncio
 import itertools
 
 import pytest
-from tests.unit.broker.cluster import Cluster, fetch, pass_time, simulate, topic
+from tests.unit.broker.cluster import (
+    Cluster,
+    fetch,
+    lane_of,
+    log_of,
+    pass_time,
+    simulate,
+    topic,
+)
 from tests.unit.broker.committed import read_committed
 from tests.unit.broker.transactional import (
     BEFORE,
@@ -12,15 +20,19 @@ from tests.unit.broker.transactional import (
     READ_COMMITTED,
     TransactionalProducer,
     committed_offset,
+    committed_offset_as_before_version_7,
 )
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.maintenance import Maintenance
+from holdfast.lane.keys import entry_prefix
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from holdfast.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 PARTITIONS = 3
 LANES = 3
+FETCHES_MAX = 100
 VERSIONS = pytest.mark.parametrize(
     "versions", [NEWEST, BEFORE], ids=["with KIP-890", "before KIP-890"]
 )
@@ -51,13 +63,14 @@ async def committed_values(broker: Broker, partition: int) -> list[bytes | None]
     """As a client of committed records sees the partition: aborted ones left out."""
     found: list[bytes | None] = []
     offset = 0
-    while True:
+    for _ in range(FETCHES_MAX):
         part = await fetch(broker, offset, partition=partition, isolation_level=READ_COMMITTED)
         assert part.error_code == 0, part
         seen, offset = read_committed(part, offset)
         found += [record.value for record in seen]
         if offset >= part.last_stable_offset:
             return found
+    raise AssertionError(f"partition {partition}: {FETCHES_MAX} fetches came only to {offset}")
 
 
 @VERSIONS
@@ -111,6 +124,40 @@ def test_offsets_of_a_transaction_count_when_it_commits(versions: dict[str, int]
     simulate(test)
 
 
+@pytest.mark.parametrize("committed", [True, False])
+def test_who_cannot_ask_for_stable_offsets_is_told_them_when_the_transaction_has_ended(
+    committed: bool,
+):
+    async def test(world: Cluster) -> None:
+        broker = await serving(world)
+        producer = await producing(broker, NEWEST)
+        assert await producer.commit_offset(0, 5) is ErrorCode.NONE
+        assert await producer.end(committed=True) is ErrorCode.NONE
+        await pass_time(10)
+        assert await producer.commit_offset(0, 7) is ErrorCode.NONE
+        asked = asyncio.ensure_future(committed_offset_as_before_version_7(broker, 0))
+        await asyncio.sleep(1)
+        assert not asked.done()
+        assert await committed_offset(broker, 0, require_stable=False) == 5
+        assert await committed_offset_as_before_version_7(broker, 1) == -1
+        assert await producer.end(committed=committed) is ErrorCode.NONE
+        assert await asked == (7 if committed else 5)
+
+    simulate(test)
+
+
+def test_who_cannot_ask_for_stable_offsets_does_not_wait_for_ever():
+    async def test(world: Cluster) -> None:
+        broker = await serving(world)
+        producer = await producing(broker, NEWEST)
+        assert await producer.commit_offset(0, 5) is ErrorCode.NONE
+        began = world.loop.time()
+        assert await committed_offset_as_before_version_7(broker, 0) == -1
+        assert 4 < world.loop.time() - began < 10
+
+    simulate(test)
+
+
 async def add_group(producer: TransactionalProducer) -> ErrorCode:
     request = AddOffsetsToTxnRequest(
         transactional_id=producer.transactional_id,
@@ -119,6 +166,34 @@ async def add_group(producer: TransactionalProducer) -> ErrorCode:
         group_id="bills",
     )
     return ErrorCode((await producer.ask(request, 3)).error_code)
+
+
+def test_in_a_transaction_a_stale_member_or_one_that_does_not_own_has_an_illegal_generation():
+    """STALE_MEMBER_EPOCH, which OffsetCommit has for these, would be the end of a Java producer."""
+
+    async def test(world: Cluster) -> None:
+        broker = await serving(world)
+        producer = await producing(broker, NEWEST)
+        for member_id in ("a", "b"):
+            heartbeat = ConsumerGroupHeartbeatRequest(
+                group_id="bills",
+                member_id=member_id,
+                member_epoch=0,
+                subscribed_topic_names=["t"],
+                rebalance_timeout_ms=60_000,
+                topic_partitions=[],
+            )
+            assert (await producer.ask(heartbeat, 1)).error_code == 0
+        refused = ErrorCode.ILLEGAL_GENERATION
+        assert await producer.commit_offset(0, 5, member_id="a", generation=0) is refused
+        assert await producer.commit_offset(0, 5, member_id="b", generation=2) is refused
+        assert await producer.commit_offset(0, 5, member_id="a", generation=1) is ErrorCode.NONE
+        assert await producer.commit_offset(0, 6) is ErrorCode.NONE
+        assert await producer.end(committed=True) is ErrorCode.NONE
+        await pass_time(10)
+        assert await committed_offset(broker, 0) == 6
+
+    simulate(test)
 
 
 @VERSIONS
@@ -223,6 +298,36 @@ def test_whatever_crashes_in_between_a_transaction_is_whole_or_not_there(
         await pass_time(10)
         for partition in range(PARTITIONS):
             assert await committed_values(broker, partition) == [*seen[partition], b"next"]
+
+    simulate(test)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_no_marker_is_written_in_another_lane_before_the_decision_is_durable(committed: bool):
+    async def test(world: Cluster) -> None:
+        broker = await serving(world)
+        producer = await producing(broker, NEWEST)
+        await write_everywhere(producer, b"value")
+        own = broker.transactions_of(producer.transactional_id).lane
+        others = [p for p in range(PARTITIONS) if lane_of(broker, partition=p) is not own]
+        assert others
+        before = [log_of(broker, partition=p).log_end_offset for p in others]
+        put = asyncio.Event()
+
+        async def hold(operation: str, key: str) -> None:
+            if operation == "create" and key.startswith(entry_prefix(own.lane)):
+                await put.wait()
+
+        world.store.before.append(hold)
+        ended = asyncio.ensure_future(producer.end(committed=committed))
+        await pass_time(1)
+        assert [log_of(broker, partition=p).log_end_offset for p in others] == before
+        put.set()
+        assert await ended is ErrorCode.NONE
+        await pass_time(1)
+        assert [log_of(broker, partition=p).log_end_offset for p in others] == [
+            offset + 1 for offset in before
+        ]
 
     simulate(test)
 

@@ -19,6 +19,7 @@ from holdfast.protocol.messages.init_producer_id import InitProducerIdRequest
 from holdfast.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
 from holdfast.protocol.messages.produce import PartitionProduceResponse
@@ -88,13 +89,17 @@ class TransactionalProducer:
         response = await self.ask(request, self.versions["produce"])
         return response.responses[0].partition_responses[0]
 
-    async def commit_offset(self, partition: int, offset: int) -> ErrorCode:
+    async def commit_offset(
+        self, partition: int, offset: int, *, member_id: str = "", generation: int = -1
+    ) -> ErrorCode:
         wanted = TxnOffsetCommitRequestPartition(
             partition_index=partition, committed_offset=offset, committed_metadata=None
         )
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=GROUP,
+            member_id=member_id,
+            generation_id=generation,
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch,
             topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[wanted])],
@@ -115,6 +120,16 @@ class TransactionalProducer:
             self.producer_epoch = response.producer_epoch
             self.sequences = {}
         return ErrorCode(response.error_code)
+
+
+async def committed_offset_as_before_version_7(broker: Broker, partition: int) -> int:
+    """What a client is told that cannot ask for stable offsets."""
+    topic = OffsetFetchRequestTopic(name="t", partition_indexes=[partition])
+    request = OffsetFetchRequest(group_id=GROUP, topics=[topic])
+    response = await answer(broker, request, RequestContext(api_version=5))
+    (part,) = response.topics[0].partitions
+    assert part.error_code == 0, part
+    return part.committed_offset
 
 
 async def committed_offset(broker: Broker, partition: int, *, require_stable: bool = True) -> int:

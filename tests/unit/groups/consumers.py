@@ -3,12 +3,12 @@
 import itertools
 from uuid import UUID
 
-from tests.unit.groups.world import GROUP, TOPIC, TOPIC_ID, World
+from tests.unit.groups.world import GROUP, TOPIC, World
 
 from holdfast.groups.caller import Caller
 from holdfast.groups.consumer import ConsumerGroup
-from holdfast.groups.outbox import GroupRules, Token
-from holdfast.groups.topics import Topics, TopicShape
+from holdfast.groups.outbox import Token
+from holdfast.groups.rules import GroupRules
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.consumer_group_heartbeat import (
@@ -26,22 +26,14 @@ class ConsumerWorld(World):
 
     def __init__(self, rules: GroupRules | None = None) -> None:
         super().__init__(rules)
-        self.topics = Topics({})
-        self.have({TOPIC: 4})
         self._numbers = itertools.count(10_000)
-
-    def have(self, topics: dict[str, int]) -> None:
-        """These topics are there now."""
-        self.topics = Topics(
-            {name: TopicShape(topic_id(name), count) for name, count in topics.items()}
-        )
 
     def beat(
         self, request: ConsumerGroupHeartbeatRequest, *, version: int = 1
     ) -> ConsumerGroupHeartbeatResponse:
         token = Token(next(self._numbers))
         caller = Caller("client", "/127.0.0.1", version)
-        self.coordinator.consumer_heartbeat(request, caller, self.topics, token, self.now)
+        self.coordinator.consumer_heartbeat(request, caller, token, self.now)
         response = self.answers[token]
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
         return response
@@ -54,10 +46,6 @@ class ConsumerWorld(World):
     def owners(self) -> dict[int, str]:
         """Who owns the partitions of the topic, as the coordinator sees it."""
         return {p.partition: i for p, i in sorted(self.group().durable.owners.items())}
-
-
-def topic_id(name: str) -> UUID:
-    return TOPIC_ID if name == TOPIC else UUID(bytes=name.encode().ljust(16, b".")[:16])
 
 
 class Client:

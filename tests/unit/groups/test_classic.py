@@ -10,7 +10,7 @@ from tests.unit.groups.world import (
     assignment,
 )
 
-from holdfast.groups.outbox import GroupRules
+from holdfast.groups.rules import GroupRules
 from holdfast.protocol.api import ErrorCode
 
 

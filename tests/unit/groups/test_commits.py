@@ -1,7 +1,7 @@
 """Who may move a committed offset: the rule of the late ack, and Kafka's own."""
 
 import pytest
-from tests.unit.groups.world import GROUP, TOPIC, TOPIC_ID, World, assignment
+from tests.unit.groups.world import GROUP, TOPIC_ID, World, assignment
 
 from holdfast.groups.commits import NOT_OWNED, Judged
 from holdfast.groups.topics import Topics, TopicShape
@@ -41,6 +41,13 @@ def test_a_late_ack_of_a_partition_that_another_has_now_is_refused_alone(world: 
     assert world.coordinator.refused_commits == {GROUP: 1}
 
 
+def test_a_transaction_that_names_no_member_commits_what_a_member_owns(world: World):
+    """So aiokafka sends the offsets of the very group that its consumer is in."""
+    a, _ = world.stable([assignment(0), assignment(1)])
+    assert errors(world.commit("", -1, {0: 10, 1: 20}, producer=(7, 0))) == [ErrorCode.NONE] * 2
+    assert errors(world.commit(a, 1, {1: 20}, producer=(7, 0))) == [NOT_OWNED]
+
+
 def test_the_last_commit_of_a_cooperative_revoke_is_accepted(world: World):
     """Generation 2 takes the partition from A and gives it to nobody; generation 3 gives it to B.
     A's commit from its callback comes in between, with generation 2."""
@@ -73,6 +80,13 @@ def test_nobody_commits_while_the_leader_assigns(world: World):
     assert world.commit(a, 1, {0: 3}) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def test_a_transaction_commits_also_while_the_leader_assigns(world: World):
+    a = world.new_member()
+    world.join(a)
+    world.wait(3)
+    assert errors(world.commit(a, 1, {0: 3}, producer=(7, 0))) == [ErrorCode.NONE]
+
+
 def test_a_consumer_without_a_group_protocol_commits_to_a_group_that_nobody_is_in(world: World):
     assert errors(world.commit("", -1, {0: 3})) == [ErrorCode.NONE]
     assert world.phase() == "Empty"
@@ -98,7 +112,7 @@ def test_offsets_outlive_the_retention_while_a_member_wants_the_topic(world: Wor
     (a,) = world.stable([assignment(0)])
     world.commit(a, 1, {0: 1})
     world.keep_alive(a, RETENTION_S + 1)
-    world.coordinator.expire_offsets(topics(TOPIC))
+    world.coordinator.expire_offsets()
     assert world.committed(0) == 1
 
 
@@ -106,7 +120,8 @@ def test_offsets_of_topics_that_no_member_wants_go_after_the_retention(world: Wo
     (a,) = world.stable([assignment(0)])
     world.commit(a, 1, {0: 1})
     world.keep_alive(a, RETENTION_S + 1)
-    world.coordinator.expire_offsets(topics("another"))
+    world.topics = topics("another")
+    world.coordinator.expire_offsets()
     assert world.committed(0) is None
     assert world.phase() == "Stable"
 
@@ -117,10 +132,10 @@ def test_the_offsets_of_an_empty_group_are_kept_from_when_it_became_empty(world:
     world.keep_alive(a, RETENTION_S)
     world.leave(a)
     world.wait(RETENTION_S - 1)
-    world.coordinator.expire_offsets(topics(TOPIC))
+    world.coordinator.expire_offsets()
     assert world.committed(0) == 1
     world.wait(1)
-    world.coordinator.expire_offsets(topics(TOPIC))
+    world.coordinator.expire_offsets()
     assert GROUP not in world.state.groups
     assert world.phase() == "Dead"
 

@@ -12,8 +12,10 @@ from holdfast.groups.commits import Asked, Judged
 from holdfast.groups.committers import Committer
 from holdfast.groups.coordinator import GroupCoordinator
 from holdfast.groups.facts import GroupFact
-from holdfast.groups.outbox import GroupRules, Token
+from holdfast.groups.outbox import Token
+from holdfast.groups.rules import GroupRules
 from holdfast.groups.state import GroupsState, StoredGroups, restored_groups, stored_groups
+from holdfast.groups.topics import Topics, TopicShape
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
@@ -53,12 +55,18 @@ def assignment(*partitions: int, topic: str = TOPIC) -> bytes:
     return body + struct.pack(">i", -1)
 
 
+def topic_id(name: str) -> UUID:
+    return TOPIC_ID if name == TOPIC else UUID(bytes=name.encode().ljust(16, b".")[:16])
+
+
 class World:
     """One coordinator, its clock, and the answers that have left."""
 
     def __init__(self, rules: GroupRules | None = None) -> None:
         self.rules = rules or GroupRules()
         self.now = 100.0
+        self.topics = Topics({})
+        self.have({TOPIC: 4})
         self.state = GroupsState()
         self.facts: list[GroupFact] = []
         self.answers: dict[Token, Message] = {}
@@ -73,7 +81,14 @@ class World:
             self.rules,
             now=self.now,
             now_ms=lambda: int(self.now * 1000),
+            topics=lambda: self.topics,
             new_member_suffix=lambda: f"id{next(self._ids)}",
+        )
+
+    def have(self, topics: dict[str, int]) -> None:
+        """These topics are there now."""
+        self.topics = Topics(
+            {name: TopicShape(topic_id(name), count) for name, count in topics.items()}
         )
 
     def decide(self, fact: GroupFact) -> None:
@@ -175,15 +190,20 @@ class World:
         return self.coordinator.leave(GROUP, [(member_id, instance)], self.now)[0]
 
     def commit(
-        self, member_id: str, generation: int, offsets: dict[int, int]
+        self,
+        member_id: str,
+        generation: int,
+        offsets: dict[int, int],
+        *,
+        producer: tuple[int, int] = (-1, -1),
+        version: int = 9,
     ) -> ErrorCode | Judged:
         asked = [
             Asked(TopicPartition(TOPIC, p), PartitionId(TOPIC_ID, p), offset, -1, None)
             for p, offset in offsets.items()
         ]
-        return self.coordinator.commit(
-            GROUP, Committer(member_id, None, generation), asked, self.now
-        )
+        committer = Committer(member_id, None, generation, *producer, version=version)
+        return self.coordinator.commit(GROUP, committer, asked, self.now)
 
     def committed(self, partition: int) -> int | None:
         found = self.state.groups[GROUP].offsets.get(PartitionId(TOPIC_ID, partition))

@@ -6,7 +6,7 @@ from holdfast.errors import CallError
 from holdfast.records.batch import parse_header
 from holdfast.records.compression import Codec
 from holdfast.records.record import Record, decode_batch, encode_batch
-from holdfast.records.stamp import stamp, stamp_log_append_time
+from holdfast.records.stamp import stamp, stamp_log_append_time, stamp_producer
 
 RECORDS = [Record(0, 1_000, b"k", b"v"), Record(0, 1_001, None, b"w")]
 
@@ -49,3 +49,18 @@ def test_a_cut_batch_is_not_stamped():
     with pytest.raises(CallError, match="buffer"):
         stamp_log_append_time(batch, now_ms=5_000)
     assert bytes(batch) == before
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_producer_is_stamped_into_a_batch_that_had_none_and_again_into_one_that_has(codec: Codec):
+    records = [Record(i, 1_000 + i, b"k", b"v") for i in range(3)]
+    batch = bytearray(encode_batch(records, codec=codec))
+    for producer_id, epoch, sequence in ((7, 2, 0), (8, 3, 2**31 - 1)):
+        stamp_producer(batch, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+        header = parse_header(batch)
+        assert (header.producer_id, header.producer_epoch) == (producer_id, epoch)
+        assert (header.base_sequence, header.is_transactional) == (sequence, True)
+        assert header.codec is codec
+        assert decode_batch(batch) == records
+    with pytest.raises(CallError):
+        stamp_producer(batch[:-1], producer_id=7, producer_epoch=0, base_sequence=0)

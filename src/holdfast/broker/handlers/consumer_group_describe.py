@@ -15,6 +15,7 @@ from holdfast.protocol.messages.consumer_group_describe import (
     TopicPartitions,
 )
 
+CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
@@ -67,7 +68,7 @@ def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Mem
         subscribed_topic_regex=member.topic_regex,
         assignment=_assignment(broker, standing.assigned),
         target_assignment=_assignment(broker, target.partitions),
-        member_type=CONSUMER_MEMBER,
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 
 

@@ -20,11 +20,8 @@ async def handle(
 ) -> ConsumerGroupHeartbeatResponse:
     groups = broker.groups_of(request.group_id)
     caller = Caller(context.client_id or "", f"/{context.client_host}", context.api_version)
-    topics = broker.topics_of_groups()
     return await groups.ask(
         request.group_id,
-        lambda token: groups.coordinator.consumer_heartbeat(
-            request, caller, topics, token, groups.now()
-        ),
+        lambda token: groups.coordinator.consumer_heartbeat(request, caller, token, groups.now()),
         lambda error: ConsumerGroupHeartbeatResponse(error_code=error),
     )

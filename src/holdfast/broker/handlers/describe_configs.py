@@ -13,6 +13,7 @@ from typing import NamedTuple
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
 from holdfast.broker.handlers.alter_configs import BROKER, TOPIC
+from holdfast.broker.properties import PROPERTIES
 from holdfast.broker.settings import LANES_DEFAULT, BrokerSettings
 from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, control_durable
 from holdfast.cluster.configs import ConfigSource, ConfigType, shown_configs
@@ -182,6 +183,15 @@ def _shown_settings(settings: BrokerSettings, lanes: int) -> list[_ShownSetting]
         ),
         number("holdfast.tail.bytes", settings.tail_bytes, "Memory for the newest records."),
         number("holdfast.cache.bytes", settings.cache_bytes, "Memory for records read back."),
+        *(
+            _ShownSetting(
+                item.name,
+                ConfigType.LONG if item.words is None else ConfigType.STRING,
+                item.shown(settings),
+                item.documentation,
+            )
+            for item in PROPERTIES
+        ),
     ]
 
 

@@ -6,10 +6,10 @@ epoch that the answer names, so a request of the transaction before can never re
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
-from holdfast.broker.leadership import coordinator_error
+from holdfast.broker.leadership import coordinator_error, coordinator_problem
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from holdfast.transactions.decide import Ending, FreshIdNeeded, Producer, end
+from holdfast.transactions.decide import Ending, FreshIdNeeded, GoOn, Producer, end
 
 EPOCH_BUMP_SINCE = 5
 FENCED_SINCE = 2
@@ -55,4 +55,7 @@ async def _decide(broker: Broker, request: EndTxnRequest, version: int) -> Produ
         if transaction is not None:
             here.finish(transaction)
     problem = await here.settled(request.transactional_id)
+    if problem is None and isinstance(decided, GoOn):
+        # A newer coordinator may know of a later transaction, which has not ended.
+        problem = await coordinator_problem(here.lane)
     return problem if problem is not None else decided.producer

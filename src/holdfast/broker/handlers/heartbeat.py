@@ -1,4 +1,4 @@
-"""Heartbeat (12), versions 0 to 4. Answered at once, unless it is refused: it decides nothing."""
+"""Heartbeat (12), versions 0 to 4. Answered at once, unless it is refused: it gives nothing."""
 
 from collections.abc import Coroutine
 from typing import Any

@@ -10,7 +10,7 @@ import asyncio
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
-from holdfast.broker.leadership import coordinator_error
+from holdfast.broker.leadership import coordinator_error, coordinator_problem
 from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, lane_refusal, refusal_of
 from holdfast.errors import HoldfastError
 from holdfast.protocol.api import ErrorCode
@@ -94,6 +94,8 @@ async def _transactional(
     if isinstance(decided, AbortFirst):
         here.finish(transaction)
     problem = await here.settled(name)
+    if problem is None and isinstance(decided, GoOn):
+        problem = await coordinator_problem(here.lane)
     if problem is not None:
         return problem
     return ErrorCode.CONCURRENT_TRANSACTIONS if isinstance(decided, AbortFirst) else after

@@ -2,6 +2,7 @@
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.broker.groups import CLASSIC, CONSUMER
 from holdfast.groups.classic import ClassicGroup
 from holdfast.groups.consumer import ConsumerGroup
 from holdfast.protocol.consumer_protocol import PROTOCOL_TYPE
@@ -10,9 +11,6 @@ from holdfast.protocol.messages.list_groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-
-CLASSIC = "classic"
-CONSUMER = "consumer"
 
 
 def handle(

@@ -1,16 +1,20 @@
 """OffsetCommit (8), versions 2 to 10.
 
+A member of the new protocol (KIP-848) must use version 9 or later, as in Kafka.
+
 Deviations: a partition that is assigned to another member of the group now is refused with
 STALE_MEMBER_EPOCH, alone, whatever the member's generation; Kafka accepts it. So a late ack cannot
 move the offset of a partition that its consumer has lost.
 """
 
+from collections.abc import Awaitable
 from uuid import UUID
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.broker.groups import LaneGroups
 from holdfast.broker.leadership import coordinator_error
-from holdfast.groups.commits import Asked
+from holdfast.groups.commits import NOT_OWNED, Asked, Judged
 from holdfast.groups.committers import Committer
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
@@ -26,29 +30,40 @@ from holdfast.protocol.messages.offset_commit import (
 TOPIC_IDS_SINCE = 10
 
 
-async def handle(
+def handle(
     broker: Broker, request: OffsetCommitRequest, context: RequestContext
-) -> OffsetCommitResponse:
+) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     groups = broker.groups_of(request.group_id)
     by_id = context.api_version >= TOPIC_IDS_SINCE
-    problem = groups.problem()
-    errors: list[ErrorCode] = []
-    if problem is None:
-        judged = groups.coordinator.commit(
-            request.group_id,
-            Committer(
-                request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
-            ),
-            [item for topic in request.topics for item in _asked(broker, topic, by_id=by_id)],
-            groups.now(),
-            retention_ms=request.retention_time_ms,
-        )
-        if isinstance(judged, ErrorCode):
-            problem = await coordinator_error(groups.lane, judged)
-        else:
-            errors = judged.errors
-            problem = await groups.settled(request.group_id) if judged.accepted else None
-    return _response(request, errors, problem, by_id=by_id)
+    judged = groups.problem() or groups.coordinator.commit(
+        request.group_id,
+        Committer(
+            request.member_id,
+            request.group_instance_id,
+            request.generation_id_or_member_epoch,
+            version=context.api_version,
+        ),
+        [item for topic in request.topics for item in _asked(broker, topic, by_id=by_id)],
+        groups.now(),
+        retention_ms=request.retention_time_ms,
+    )
+    if isinstance(judged, ErrorCode) or judged.refused_as_not_owned:
+        return _refused(groups, request, judged, by_id=by_id)
+    errors = judged.errors
+    return groups.answered(
+        request.group_id, lambda problem: _response(request, errors, problem, by_id=by_id)
+    )
+
+
+async def _refused(
+    groups: LaneGroups, request: OffsetCommitRequest, judged: ErrorCode | Judged, *, by_id: bool
+) -> OffsetCommitResponse:
+    """Only the newest coordinator may refuse."""
+    if isinstance(judged, ErrorCode):
+        problem = await coordinator_error(groups.lane, judged)
+        return _response(request, [], problem, by_id=by_id)
+    problem = await groups.vouched(request.group_id, NOT_OWNED)
+    return _response(request, judged.errors, problem, by_id=by_id)
 
 
 def _asked(broker: Broker, topic: OffsetCommitRequestTopic, *, by_id: bool) -> list[Asked]:

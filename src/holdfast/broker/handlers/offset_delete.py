@@ -21,7 +21,7 @@ async def handle(
     problem = groups.problem() or groups.coordinator.offset_delete_problem(request.group_id)
     if problem is not None:
         return OffsetDeleteResponse(error_code=problem)
-    subscribed = groups.coordinator.subscribed_topics(request.group_id, broker.topics_of_groups())
+    subscribed = groups.coordinator.subscribed_topics(request.group_id)
     gone: list[PartitionId] = []
     topics: list[OffsetDeleteResponseTopic] = []
     for topic in request.topics:

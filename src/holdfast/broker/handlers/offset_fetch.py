@@ -2,6 +2,9 @@
 
 Offsets are told only when they are durable, and only under a claim that is known to be the newest:
 else a consumer could be sent back behind what another coordinator has already answered.
+Deviations: a client of before version 7 cannot ask for stable offsets (KIP-447), so its request
+waits, some seconds at most, for open transactions that are about to move them. Kafka tells it the
+old ones, and it would read again what its own transaction, for example, is just committing.
 """
 
 from collections.abc import Sequence
@@ -11,7 +14,7 @@ from uuid import UUID
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.groups import LaneGroups
-from holdfast.broker.leadership import prove_claim
+from holdfast.broker.leadership import coordinator_error, coordinator_problem
 from holdfast.groups.state import Group
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
@@ -29,6 +32,8 @@ from holdfast.protocol.messages.offset_fetch import (
 
 GROUPS_SINCE = 8
 TOPIC_IDS_SINCE = 10
+REQUIRE_STABLE_SINCE = 7
+PENDING_WAIT_S = 5.0
 NO_OFFSET = -1
 
 
@@ -87,15 +92,31 @@ async def _group(
     broker: Broker, asked: OffsetFetchRequestGroup, version: int, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     groups = broker.groups_of(asked.group_id)
-    problem = await _problem(groups, asked)
-    if problem is not None:
-        return _refused(asked, problem)
-    group = groups.coordinator.state.groups.get(asked.group_id)
-    wanted = (
-        _all_of(broker, group)
-        if asked.topics is None
-        else [w for topic in asked.topics for w in _named(broker, topic, version)]
+    problem = groups.problem() or groups.coordinator.offset_fetch_problem(
+        asked.group_id, asked.member_id, asked.member_epoch
     )
+    if problem is not None:
+        return _refused(asked, await coordinator_error(groups.lane, problem))
+    if version < REQUIRE_STABLE_SINCE:
+        asked_for = _asked_for(broker, groups, asked, version)
+        partitions = [found.partition for found in asked_for if found.partition is not None]
+        await groups.wait_while_pending(asked.group_id, partitions, PENDING_WAIT_S)
+    # Read first, then wait for it: what is decided meanwhile is not durable when this leaves.
+    found = _found(broker, groups, asked, version, require_stable=require_stable)
+    problem = await groups.settled(asked.group_id) or await coordinator_problem(groups.lane)
+    return found if problem is None else _refused(asked, problem)
+
+
+def _found(
+    broker: Broker,
+    groups: LaneGroups,
+    asked: OffsetFetchRequestGroup,
+    version: int,
+    *,
+    require_stable: bool,
+) -> OffsetFetchResponseGroup:
+    group = groups.coordinator.state.groups.get(asked.group_id)
+    wanted = _asked_for(broker, groups, asked, version)
     by_topic: dict[tuple[str, UUID], list[OffsetFetchResponsePartitions]] = {}
     for item in wanted:
         answer = _partition(group, item, version, require_stable=require_stable)
@@ -113,18 +134,12 @@ async def _group(
     )
 
 
-async def _problem(groups: LaneGroups, asked: OffsetFetchRequestGroup) -> ErrorCode | None:
-    problem = groups.problem() or groups.coordinator.offset_fetch_problem(
-        asked.group_id, asked.member_id, asked.member_epoch
-    )
-    if problem is None:
-        problem = await groups.settled(asked.group_id)
-    if problem is not None:
-        return problem
-    unproven = await prove_claim(groups.lane)
-    if unproven is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        return ErrorCode.NOT_COORDINATOR
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE if unproven is not None else None
+def _asked_for(
+    broker: Broker, groups: LaneGroups, asked: OffsetFetchRequestGroup, version: int
+) -> Sequence[_Wanted]:
+    if asked.topics is None:
+        return _all_of(broker, groups.coordinator.state.groups.get(asked.group_id))
+    return [wanted for topic in asked.topics for wanted in _named(broker, topic, version)]
 
 
 def _refused(asked: OffsetFetchRequestGroup, problem: ErrorCode) -> OffsetFetchResponseGroup:
@@ -181,7 +196,7 @@ def _partition(
         return _nothing(wanted.number, ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.NONE)
     if group is None:
         return _nothing(wanted.number)
-    if require_stable and any(wanted.partition in p.offsets for p in group.pending.values()):
+    if require_stable and group.is_pending(wanted.partition):
         return _nothing(wanted.number, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     committed = group.offsets.get(wanted.partition)
     if committed is None:

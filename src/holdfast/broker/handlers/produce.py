@@ -8,12 +8,12 @@ The decision is made at once, in the order of arrival; only the answer waits.
 
 import asyncio
 import dataclasses
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Awaitable
 
 from holdfast.broker.broker import Broker, Led
 from holdfast.broker.context import RequestContext, error_code
 from holdfast.broker.leadership import prove_claim
+from holdfast.broker.settling import then
 from holdfast.broker.verification import TransactionalAppend
 from holdfast.cluster.state import Topic
 from holdfast.errors import CorruptObject, Fenced
@@ -61,7 +61,7 @@ class _Waiting:
 
 def handle(
     broker: Broker, request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     name = request.transactional_id
     if name:
         barrier = _coordinator_barrier(broker, request, context, name)
@@ -85,7 +85,7 @@ async def _in_turn(
         answer = _decided(broker, request, context)
     finally:
         turn.set_result(None)
-    return await answer if isinstance(answer, Coroutine) else answer
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _coordinator_barrier(
@@ -144,7 +144,7 @@ def _topic(broker: Broker, data: TopicProduceData, context: RequestContext) -> T
 
 def _decided(
     broker: Broker, request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse] | None:
+) -> ProduceResponse | Awaitable[ProduceResponse] | None:
     waiting: dict[LaneId, _Waiting] = {}
     responses = [
         TopicProduceResponse(
@@ -166,6 +166,15 @@ def _decided(
     ]
     if not unsettled:
         return response
+    only = unsettled[0]
+    if len(unsettled) == 1 and only.durable is not None and not only.refused:
+        accepted = only.accepted
+
+        def settled(durable: asyncio.Future[None]) -> ProduceResponse:
+            _settle(accepted, durable)
+            return response
+
+        return then(only.durable, settled, timeout_s=request.timeout_ms / 1000)
     return _when_settled(response, unsettled, request.timeout_ms / 1000)
 
 

@@ -1,4 +1,7 @@
-"""SyncGroup (14), versions 0 to 5. The answer leaves when the assignment is durable."""
+"""SyncGroup (14), versions 0 to 5.
+
+The answer leaves when the assignment is durable, and under a claim that is known to be the newest.
+"""
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext

@@ -1,14 +1,16 @@
 """TxnOffsetCommit (28), versions 0 to 5: offsets that count when the transaction commits.
 
 Since version 5 (KIP-890) it takes the group into the transaction by itself; before, AddOffsetsToTxn
-must have done so, and that is verified. The rule of OffsetCommit holds here too: a partition that
-is assigned to another member of the group now is refused, alone.
+must have done so, and that is verified. The rule of OffsetCommit holds here too, for a committer
+that names its member: a partition that is assigned to another one now is refused, alone. What
+OffsetCommit calls a stale member epoch is an illegal generation here: the one makes a client's
+transaction fail, which it can abort, the other its producer, for good.
 """
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.leadership import coordinator_error
-from holdfast.groups.commits import Asked
+from holdfast.groups.commits import NOT_OWNED, Asked
 from holdfast.groups.coordinator import Committer
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
@@ -23,6 +25,8 @@ from holdfast.protocol.messages.txn_offset_commit import (
 from holdfast.transactions.decide import Producer, verify_group
 
 ADDS_GROUP_SINCE = 5
+IN_TRANSACTION = {ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION}
+"""As Kafka has it: producers abort and go on after ILLEGAL_GENERATION, and know no other."""
 
 
 async def handle(
@@ -48,7 +52,8 @@ async def handle(
             problem = await coordinator_error(groups.lane, judged)
         else:
             errors = judged.errors
-            problem = await groups.settled(request.group_id) if judged.accepted else None
+            told = NOT_OWNED if judged.refused_as_not_owned else ErrorCode.NONE
+            problem = await groups.vouched(request.group_id, told)
     return _response(request, errors, problem)
 
 
@@ -73,7 +78,12 @@ async def _verified(
         return await coordinator_error(here.lane, problem)
     if broker.groups_of(request.group_id).lane is here.lane:
         return None  # in one lane, what is decided first is durable first
-    return await here.settled(name)
+    problem = await here.settled(name)
+    if problem is not None:
+        return problem
+    # Meanwhile it may have been ended, and nobody would end what came after that.
+    problem = here.problem() or verify_group(here.known(name), producer, request.group_id)
+    return await coordinator_error(here.lane, problem) if problem is not None else None
 
 
 def _asked(broker: Broker, topic: TxnOffsetCommitRequestTopic) -> list[Asked]:
@@ -95,7 +105,10 @@ def _asked(broker: Broker, topic: TxnOffsetCommitRequestTopic) -> list[Asked]:
 def _response(
     request: TxnOffsetCommitRequest, errors: list[ErrorCode], problem: ErrorCode | None
 ) -> TxnOffsetCommitResponse:
-    each = iter(errors)
+    told = [IN_TRANSACTION.get(error, error) for error in errors]
+    if problem is not None:
+        problem = IN_TRANSACTION.get(problem, problem)
+    each = iter(told)
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(

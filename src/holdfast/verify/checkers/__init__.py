@@ -6,7 +6,17 @@ the function that checks it.
 
 from collections.abc import Callable, Sequence
 
-from holdfast.verify.checkers import lanes, order, visibility, watermarks, writes
+from holdfast.verify.checkers import (
+    fates,
+    groups,
+    lanes,
+    offsets,
+    order,
+    outputs,
+    visibility,
+    watermarks,
+    writes,
+)
 from holdfast.verify.checkers.knowledge import Knowledge
 from holdfast.verify.checkers.violation import Kind, Violation
 from holdfast.verify.checkers.void import void_reason
@@ -44,6 +54,22 @@ CHECKERS: Sequence[Checker] = (
     lanes.claim_back,
     lanes.ack_not_durable,
     lanes.read_not_durable,
+    watermarks.stable_back,
+    watermarks.stable_stuck,
+    groups.not_owner_commit,
+    groups.owner_refused,
+    groups.ownership_overlap,
+    groups.told_anothers,
+    groups.assignment_not_durable,
+    offsets.commit_not_durable,
+    offsets.offset_not_durable,
+    offsets.committed_back,
+    fates.aborted_read,
+    fates.torn,
+    fates.committed_lost,
+    fates.zombie,
+    outputs.output_doubled,
+    outputs.output_lost,
 )
 
 

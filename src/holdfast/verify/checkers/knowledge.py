@@ -21,6 +21,7 @@ from holdfast.verify.history import (
     Produced,
     Value,
 )
+from holdfast.verify.vocabulary import NO_TRANSACTION
 
 FOR_EVER = 1 << 62
 COLD = FOR_EVER
@@ -89,6 +90,7 @@ class Knowledge:
     def __init__(self, history: History) -> None:
         self.history = history
         self.partitions: dict[Partition, PartitionKnowledge] = {}
+        self.transactional_values: set[Value] = set()
         # By its values too: after a definite no, a producer gives the sequence to other records.
         self._batches: dict[tuple[Partition, BatchIdentity, tuple[Value, ...]], Batch] = {}
         deleted_topics: dict[str, int] = {}
@@ -128,6 +130,8 @@ class Knowledge:
             batch = self._batches[key] = Batch(identity, produce)
             known.batches.append(batch)
         batch.tries.append(call)
+        if produce.transaction != NO_TRANSACTION:
+            self.transactional_values.update(produce.values)
         batch.first_invoked = min(batch.first_invoked, call.invoked)
         batch.may_have_landed |= call.outcome is not Outcome.FAIL
         if call.outcome is Outcome.OK and isinstance(call.result, Produced):

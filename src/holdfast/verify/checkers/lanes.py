@@ -11,7 +11,7 @@ from holdfast.verify.checkers.violation import Kind, Violation
 from holdfast.verify.history import Fetched, History, LandedKind, Landing, Partition, Value
 
 
-def _chains(history: History) -> dict[int, dict[int, Landing]]:
+def chains(history: History) -> dict[int, dict[int, Landing]]:
     """For each lane the first object at each number, in the order of landing."""
     chains: dict[int, dict[int, Landing]] = {}
     for landing in history.landings:
@@ -22,7 +22,7 @@ def _chains(history: History) -> dict[int, dict[int, Landing]]:
 def lane_hole(knowledge: Knowledge) -> list[Violation]:
     """An object that landed before the one at the number below it."""
     found: list[Violation] = []
-    for lane, chain in _chains(knowledge.history).items():
+    for lane, chain in chains(knowledge.history).items():
         for number, landing in chain.items():
             below = chain.get(number - 1)
             if number > 0 and (below is None or below.sequence > landing.sequence):
@@ -39,7 +39,7 @@ def lane_hole(knowledge: Knowledge) -> list[Violation]:
 def chain_broken(knowledge: Knowledge) -> list[Violation]:
     """An object that does not name the hash of the one before it."""
     found: list[Violation] = []
-    for lane, chain in _chains(knowledge.history).items():
+    for lane, chain in chains(knowledge.history).items():
         for number, landing in chain.items():
             below = chain.get(number - 1)
             if below is not None and landing.previous != below.hash:
@@ -57,7 +57,7 @@ def chain_broken(knowledge: Knowledge) -> list[Violation]:
 def claim_back(knowledge: Knowledge) -> list[Violation]:
     """An object written under another claim than the newest one below it, or after its release."""
     found: list[Violation] = []
-    for lane, chain in _chains(knowledge.history).items():
+    for lane, chain in chains(knowledge.history).items():
         owner: Landing | None = None
         for number in sorted(chain):
             landing = chain[number]
@@ -89,7 +89,7 @@ class _Durable:
     def __init__(self, history: History) -> None:
         self.records: dict[tuple[Partition, int], tuple[Value, Landing]] = {}
         ends: dict[Partition, list[tuple[int, int]]] = {}
-        for chain in _chains(history).values():
+        for chain in chains(history).values():
             for landing in chain.values():
                 for append in landing.appends:
                     for index, value in enumerate(append.values):

@@ -7,7 +7,16 @@ import bisect
 
 from holdfast.verify.checkers.knowledge import Knowledge, PartitionKnowledge
 from holdfast.verify.checkers.violation import Kind, Violation
-from holdfast.verify.history import Fetch, Fetched, Listed, ListOffsets, Outcome, Which
+from holdfast.verify.history import (
+    READ_COMMITTED,
+    Call,
+    Fetch,
+    Fetched,
+    Listed,
+    ListOffsets,
+    Outcome,
+    Which,
+)
 
 OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 
@@ -45,7 +54,9 @@ def hidden(knowledge: Knowledge) -> list[Violation]:
             match call.operation, call.result:
                 case Fetch(), Fetched(high_watermark=seen) if 0 <= seen < end:
                     what = f"a high watermark of {seen}"
-                case ListOffsets(which=Which.LATEST), Listed(offset=seen) if seen < end:
+                case ListOffsets(which=Which.LATEST, isolation=0), Listed(offset=seen) if (
+                    seen < end
+                ):
                     what = f"latest {seen}"
                 case Fetch(offset=offset), _ if (
                     call.error == OUT_OF_RANGE
@@ -69,27 +80,30 @@ def hidden(knowledge: Knowledge) -> list[Violation]:
 
 
 def gap(knowledge: Knowledge) -> list[Violation]:
-    """A fetch that passes over an offset which is known to hold a record."""
+    """A fetch that passes over an offset which is known to hold a record.
+
+    What a reader of committed records passes over of a transaction is judged with the transaction.
+    """
     found: list[Violation] = []
+    transactional = knowledge.transactional_values
     for partition, known in knowledge.partitions.items():
         offsets = sorted(known.values_at)
         for call in known.queries:
             if not isinstance(call.operation, Fetch) or not isinstance(call.result, Fetched):
                 continue
-            start = max(call.operation.offset, call.result.log_start)
             shown = [offset for offset, _ in call.result.records]
-            if not shown:
-                continue
-            stop = max(shown)
+            start, stop = range_of(call.operation, call.result)
             low = bisect.bisect_left(offsets, start)
-            high = bisect.bisect_right(offsets, stop)
+            high = bisect.bisect_left(offsets, stop)
             missing = sorted(set(offsets[low:high]) - set(shown))
+            if call.operation.isolation == READ_COMMITTED:
+                missing = [o for o in missing if known.values_at[o].keys() - transactional]
             if missing:
                 found.append(
                     Violation(
                         Kind.GAP,
                         f"{partition}: {call.broker} answered a fetch from "
-                        f"{call.operation.offset} without the records at {missing[:10]}, up to "
+                        f"{call.operation.offset} without the records at {missing[:10]}, below "
                         f"{stop}; high watermark {call.result.high_watermark}, log start "
                         f"{call.result.log_start}",
                         (call.invoked, call.completed),
@@ -103,8 +117,8 @@ def above_watermark(knowledge: Knowledge) -> list[Violation]:
     return [
         Violation(
             Kind.ABOVE_WATERMARK,
-            f"{partition}: {call.broker} served offset {call.result.records[-1][0]} under a high "
-            f"watermark of {call.result.high_watermark}",
+            f"{partition}: {call.broker} served offset {call.result.records[-1][0]}; by its own "
+            f"answer there is nothing from {_end_of(call)} on",
             (call.invoked, call.completed),
         )
         for partition, known in knowledge.partitions.items()
@@ -112,8 +126,23 @@ def above_watermark(knowledge: Knowledge) -> list[Violation]:
         if isinstance(call.result, Fetched)
         and call.outcome is Outcome.OK
         and call.result.records
-        and call.result.records[-1][0] >= call.result.high_watermark >= 0
+        and call.result.records[-1][0] >= _end_of(call) >= 0
     ]
+
+
+def _end_of(call: Call) -> int:
+    """What the answer itself names as the end of what may be read."""
+    if not isinstance(call.result, Fetched) or not isinstance(call.operation, Fetch):
+        return -1
+    if call.operation.isolation == READ_COMMITTED:
+        return call.result.stable
+    return call.result.high_watermark
+
+
+def range_of(fetch: Fetch, fetched: Fetched) -> tuple[int, int]:
+    """The offsets that an answer covers: the first, and the one after the last."""
+    shown = fetched.records[-1][0] + 1 if fetched.records else fetch.offset
+    return max(fetch.offset, fetched.log_start), max(shown, fetched.next_offset)
 
 
 def empty_reads(knowledge: Knowledge) -> list[Violation]:
@@ -124,15 +153,20 @@ def empty_reads(knowledge: Knowledge) -> list[Violation]:
         for call in known.queries:
             if not isinstance(call.operation, Fetch) or not isinstance(call.result, Fetched):
                 continue
-            if call.result.records or call.operation.offset >= call.result.high_watermark:
+            end = call.result.high_watermark
+            if call.operation.isolation == READ_COMMITTED:
+                end = call.result.stable
+            if call.result.records or call.operation.offset >= end:
                 continue
+            if call.result.next_offset > call.operation.offset:
+                continue  # markers, or what was aborted: it goes on behind them
             index = bisect.bisect_left(offsets, call.operation.offset)
-            if index < len(offsets) and offsets[index] < call.result.high_watermark:
+            if index < len(offsets) and offsets[index] < end:
                 found.append(
                     Violation(
                         Kind.HIDDEN,
                         f"{partition}: {call.broker} showed nothing from {call.operation.offset} "
-                        f"under a high watermark of {call.result.high_watermark}; there is a "
+                        f"below {end}; there is a "
                         f"record at {offsets[index]}",
                         (call.invoked, call.completed),
                     )

@@ -6,7 +6,16 @@ overlap in time may come in either order.
 
 from holdfast.verify.checkers.knowledge import COLD, Knowledge, PartitionKnowledge
 from holdfast.verify.checkers.violation import Kind, Violation
-from holdfast.verify.history import Call, Deleted, Fetched, Listed, ListOffsets, Outcome, Which
+from holdfast.verify.history import (
+    READ_COMMITTED,
+    Call,
+    Deleted,
+    Fetched,
+    Listed,
+    ListOffsets,
+    Outcome,
+    Which,
+)
 
 
 def watermark_back(knowledge: Knowledge) -> list[Violation]:
@@ -19,6 +28,36 @@ def watermark_back(knowledge: Knowledge) -> list[Violation]:
         cold = knowledge.history.cold.get(known.partition)
         end = cold.end if cold and not known.is_deleted else None
         found += _goes_back(known, answers, end, Kind.WATERMARK_BACK)
+    return found
+
+
+def stable_back(knowledge: Knowledge) -> list[Violation]:
+    """A last stable offset below one that was already served."""
+    found: list[Violation] = []
+    for known in knowledge.partitions.values():
+        answers = [
+            (call, value) for call in known.queries if (value := _stable_in(call)) is not None
+        ]
+        found += _goes_back(known, answers, None, Kind.STABLE_BACK)
+    return found
+
+
+def stable_stuck(knowledge: Knowledge) -> list[Violation]:
+    """Records that no reader of committed ones can reach, though every transaction has ended."""
+    found: list[Violation] = []
+    for partition, known in knowledge.partitions.items():
+        cold = knowledge.history.cold.get(partition)
+        if not knowledge.history.is_settled or cold is None or known.is_deleted:
+            continue
+        told = max((_stable_in(call) or 0 for call in known.queries), default=0)
+        if told < cold.end:
+            found.append(
+                Violation(
+                    Kind.STABLE_STUCK,
+                    f"{partition}: the log goes up to {cold.end}, and its transactions have ended, "
+                    f"but the last stable offset never got past {told}",
+                )
+            )
     return found
 
 
@@ -67,7 +106,23 @@ def _latest_in(call: Call) -> int | None:
         case Fetched(high_watermark=value) if value >= 0:
             return value
         case Listed(offset=value) if (
-            isinstance(call.operation, ListOffsets) and call.operation.which is Which.LATEST
+            isinstance(call.operation, ListOffsets)
+            and call.operation.which is Which.LATEST
+            and call.operation.isolation != READ_COMMITTED
+        ):
+            return value
+        case _:
+            return None
+
+
+def _stable_in(call: Call) -> int | None:
+    match call.result:
+        case Fetched(stable=value) if value >= 0:
+            return value
+        case Listed(offset=value) if (
+            isinstance(call.operation, ListOffsets)
+            and call.operation.which is Which.LATEST
+            and call.operation.isolation == READ_COMMITTED
         ):
             return value
         case _:

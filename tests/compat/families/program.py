@@ -1,9 +1,10 @@
-"""The Java family: peers/java/CompatClient in a process of its own, one JSON line each way."""
+"""Families whose client is a program of its own: Java and franz-go, one JSON line each way."""
 
 import base64
 import json
 import subprocess
 import threading
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -27,7 +28,7 @@ from tests.compat.families.interface import (
     Refusal,
     Topic,
 )
-from tests.peers.jars import QUICK_START, java_command, program_class_path
+from tests.peers.jars import QUICK_START, go_program, java_command, program_class_path
 
 Answer = dict[str, Any]
 
@@ -44,13 +45,12 @@ def code_of(answer: Answer) -> ErrorCode:
     return ErrorCode(answer.get("error", 0))
 
 
-class JavaProgram:
+class AnsweringProgram:
     """The process, and the threads that wait for its answers."""
 
-    def __init__(self, bootstrap: str) -> None:
-        command = [java_command(), "-Xmx256m", *QUICK_START, "-cp", program_class_path()]
+    def __init__(self, command: Sequence[str]) -> None:
         self._process = subprocess.Popen(
-            [*command, "CompatClient", bootstrap],
+            list(command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -93,11 +93,11 @@ class JavaProgram:
             answer = json.loads(line)
             self._waiting.pop(answer["id"]).set_result(answer)
         for waiting in self._waiting.values():
-            waiting.set_exception(RuntimeError("the Java client has ended"))
+            waiting.set_exception(RuntimeError("the client program has ended"))
 
 
-class JavaConsumer(Consumer):
-    def __init__(self, program: JavaProgram, consumer: int) -> None:
+class ProgramConsumer(Consumer):
+    def __init__(self, program: AnsweringProgram, consumer: int) -> None:
         self._program = program
         self._consumer = consumer
 
@@ -129,23 +129,18 @@ class JavaConsumer(Consumer):
         self._program.ask("consumer_close", consumer=self._consumer)
 
 
-class Java(ClientFamily):
-    name = "java"
+class ProgramFamily(ClientFamily):
+    """A family by its program; the settings in requests have Kafka's names."""
+
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
-    abilities = frozenset(
-        {
-            Ability.TOPIC_ID,
-            Ability.MAX_TIMESTAMP,
-            Ability.INCREMENTAL_ALTER_CONFIGS,
-            Ability.POSITION_WITH_LEADER_EPOCH,
-            Ability.NULL_HEADER,
-            Ability.INVALID_RECORD,
-        }
-    )
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
-        self._program = JavaProgram(bootstrap)
+        self._program = AnsweringProgram(self.command(bootstrap))
+
+    @staticmethod
+    @abstractmethod
+    def command(bootstrap: str) -> Sequence[str]: ...
 
     def close(self) -> None:
         self._program.close()
@@ -212,7 +207,7 @@ class Java(ClientFamily):
             },
         )
         assert "error" not in answer, answer
-        return JavaConsumer(self._program, answer["consumer"])
+        return ProgramConsumer(self._program, answer["consumer"])
 
     def list_offset(self, topic: str, partition: int, spec: OffsetSpec | int) -> FoundOffset:
         asked = spec.value if isinstance(spec, OffsetSpec) else str(spec)
@@ -280,7 +275,7 @@ class Java(ClientFamily):
         }
 
     def alter_configs(self, topic: str, configs: Mapping[str, str]) -> ErrorCode:
-        raise NotImplementedError("AlterConfigs is gone from the Java client since 4.0")
+        return code_of(self._program.ask("alter_configs", topic=topic, configs=dict(configs)))
 
     def incremental_alter_configs(
         self, topic: str, changes: Sequence[tuple[str, str, str]]
@@ -296,3 +291,45 @@ class Java(ClientFamily):
             controller=answer["controller"],
             brokers=tuple((broker[0], broker[1], broker[2]) for broker in answer["brokers"]),
         )
+
+
+class Java(ProgramFamily):
+    """AlterConfigs is gone from this client since 4.0."""
+
+    name = "java"
+    abilities = frozenset(
+        {
+            Ability.APPEND_TIME_OF_DELIVERY,
+            Ability.TOPIC_ID,
+            Ability.MAX_TIMESTAMP,
+            Ability.INCREMENTAL_ALTER_CONFIGS,
+            Ability.POSITION_WITH_LEADER_EPOCH,
+            Ability.NULL_HEADER,
+            Ability.INVALID_RECORD,
+        }
+    )
+
+    @staticmethod
+    def command(bootstrap: str) -> Sequence[str]:
+        options = ("-Xmx256m", *QUICK_START, "-cp", program_class_path())
+        return (java_command(), *options, "CompatClient", bootstrap)
+
+
+class FranzGo(ProgramFamily):
+    name = "franz-go"
+    abilities = frozenset(
+        {
+            Ability.TOPIC_ID,
+            Ability.MAX_TIMESTAMP,
+            Ability.INCREMENTAL_ALTER_CONFIGS,
+            Ability.ALTER_CONFIGS,
+            Ability.POSITION_WITH_LEADER_EPOCH,
+            Ability.NULL_HEADER,
+            Ability.INVALID_RECORD,
+        }
+    )
+
+    @staticmethod
+    def command(bootstrap: str) -> Sequence[str]:
+        be = {"role": "compat", "bootstrap": bootstrap}
+        return (str(go_program()), json.dumps(be))

@@ -1,0 +1,75 @@
+"""`python -m benchmarks.coordinators`: groups and transactions of Holdfast and Apache Kafka,
+interleaved and repeated.
+
+A full run writes docs/reference/benchmarks-coordinators.md and a JSON file under
+benchmarks/results.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.peers.jars import PeerUnavailable
+
+from benchmarks import report
+from benchmarks.coordinator_rows import FULL, QUICK, Workload
+from benchmarks.machine import ROOT, describe_machine
+from benchmarks.session import Session
+from benchmarks.variants import VARIANTS, variants_named
+
+PAGE = ROOT / "docs" / "reference" / "benchmarks-coordinators.md"
+RESULTS = ROOT / "benchmarks" / "results"
+DISK_WRITES = 60
+INTRODUCTION = """\
+# Benchmarks of groups and transactions
+
+Written by `make bench-coordinators` (see
+[how to run the benchmarks](../how-to/run-the-benchmarks.md)); do not edit. Each cell is the median
+of the repeats, with the lowest and the highest in brackets. The brokers ran one after the other,
+interleaved, each alone, with the same client (librdkafka) on the same machine.
+"""
+
+
+def main() -> int:
+    arguments = _parser().parse_args()
+    sizes = QUICK if arguments.quick else FULL
+    repeats = arguments.repeats or (1 if arguments.quick else 3)
+    chosen = variants_named(arguments.only)
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-", dir=arguments.folder) as folder:
+        machine = describe_machine(Path(folder), disk_writes=DISK_WRITES)
+        session = Session(Path(folder), arguments.rows)
+        try:
+            for _ in range(repeats):
+                for variant in chosen:
+                    session.run_rows(variant, lambda v, b: Workload(v, b, sizes).rows())
+        except PeerUnavailable as unavailable:
+            print(f"not run: {unavailable}")
+            return 2
+    page = report.markdown(INTRODUCTION, machine, session.samples, session.failures, repeats)
+    print(page)
+    if not arguments.quick and len(chosen) == len(VARIANTS) and not arguments.rows:
+        report.write(PAGE, page)
+        result = report.as_json(machine, session.samples, session.failures, repeats)
+        report.write(RESULTS / f"coordinators-{machine.date}-{machine.commit}.json", result + "\n")
+    return 1 if session.failures else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.coordinators", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, one repeat: a smoke")
+    parser.add_argument("--repeats", type=int, help="default 3, or 1 with --quick")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="variants whose name begins with this: " + ", ".join(v.name for v in VARIANTS),
+    )
+    parser.add_argument("--rows", default="", help="rows whose name contains this")
+    parser.add_argument("--folder", help="where the brokers' folders go; default: the temp folder")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""The target assignment of a consumer group: when a new one is due, and how it is made.
+
+Pure functions over the durable part of a group and the topics. Decides nothing by itself.
+"""
+
+from uuid import UUID
+
+from holdfast.groups.assignors import ASSIGNORS, Subscriber
+from holdfast.groups.consumer_state import ConsumerState
+from holdfast.groups.facts import ConsumerMember, TargetAssigned
+from holdfast.groups.reconciliation import by_topic
+from holdfast.groups.topics import Topics
+from holdfast.identifiers import PartitionId
+
+
+def wish(member: ConsumerMember) -> object:
+    """What a target assignment depends on."""
+    return (member.topic_names, member.topic_regex, member.assignor, member.instance_id)
+
+
+def is_outdated(durable: ConsumerState, topics: Topics) -> bool:
+    """Whether subscribed topics have come, gone or grown since the target was made."""
+    wanted = {
+        PartitionId(topic_id, number)
+        for member in durable.members.values()
+        for topic_id, count in topics.wanted_by(member).items()
+        for number in range(count)
+    }
+    return wanted != set[PartitionId]().union(*durable.targets.values())
+
+
+def target_of(group_id: str, durable: ConsumerState, topics: Topics) -> TargetAssigned:
+    """The target assignment of the group epoch."""
+    partitions: dict[UUID, int] = {}
+    members: list[Subscriber] = []
+    for member_id, member in durable.members.items():
+        wanted = topics.wanted_by(member)
+        partitions |= wanted
+        target = durable.targets[member_id]
+        members.append(Subscriber(member_id, member.instance_id, frozenset(wanted), target))
+    assignor = durable.chosen_assignor()
+    ordered = {topic_id: partitions[topic_id] for topic_id in sorted(partitions)}
+    targets = ASSIGNORS[assignor](members, ordered)
+    changed = [(i, by_topic(t)) for i, t in targets.items() if durable.targets[i] != t]
+    return TargetAssigned(group_id, durable.group_epoch, assignor, changed)
+
+
+def subscribed_names(durable: ConsumerState, topics: Topics) -> set[str]:
+    """The names of the topics that members want, whether they are there or not."""
+    found: set[str] = set()
+    for member in durable.members.values():
+        found.update(member.topic_names)
+        found.update(topics.matching(member.topic_regex) if member.topic_regex else ())
+    return found

@@ -1,0 +1,60 @@
+"""A query's progress as committed offsets of a consumer group, so that lag tools see it.
+
+Owns what was committed last, and that a failure never stops the query: Spark's checkpoint is what
+counts, and nobody reads these offsets back. Spark asks for the next micro-batch only when the one
+before is committed, so where that one ended may be told; must never be told of any other position.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from holdfast.client.groups import commit_offsets
+from holdfast.errors import HoldfastError
+from holdfast.protocol.consumer_protocol import TopicPartition
+from holdfast.spark.kafka_options import ClientOptions
+from holdfast.spark.offsets import SourceOffset
+from holdfast.spark.worker import worker
+
+LOGGER = logging.getLogger("holdfast.spark.group")
+
+COMMIT_MS_MAX = 5_000
+"""A group that cannot be reached holds up a micro-batch by so much, not longer."""
+
+Commit = Callable[[Mapping[TopicPartition, int]], None]
+
+
+class GroupOffsets:
+    """What one query has told its group."""
+
+    def __init__(self, group_id: str, commit: Commit) -> None:
+        self._group_id = group_id
+        self._commit = commit
+        self._told: dict[TopicPartition, int] = {}
+        self._is_failing = False
+
+    def committed(self, end: SourceOffset) -> None:
+        """Every micro-batch up to this position is committed."""
+        positions = {TopicPartition(w.topic, w.partition): n for w, n in end.positions.items()}
+        news = {where: n for where, n in positions.items() if self._told.get(where) != n}
+        if not news:
+            return
+        try:
+            self._commit(news)
+        except HoldfastError as error:
+            if not self._is_failing:
+                LOGGER.warning("group_not_told group=%s: %s", self._group_id, error)
+            self._is_failing = True
+            return
+        self._is_failing = False
+        self._told.update(news)
+
+
+def group_offsets(client: ClientOptions, group_id: str) -> GroupOffsets:
+    """Commits to the group's coordinator, as a group without members does."""
+
+    def commit(offsets: Mapping[TopicPartition, int]) -> None:
+        here = worker()
+        asked = commit_offsets(here.cluster(client), group_id, offsets, deadline_ms=COMMIT_MS_MAX)
+        here.run(asked)
+
+    return GroupOffsets(group_id, commit)

@@ -1,0 +1,161 @@
+"""The options of the sink: the names of Spark's Kafka sink, and what exactly-once needs besides.
+
+Pure. Owns the parsing and the messages. Names are case-insensitive, as Spark's are. Must never let
+an option pass that it does not know, nor one that would make the sink less than exactly-once.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from holdfast.errors import ConfigurationError
+from holdfast.identifiers import topic_name_problem
+from holdfast.landing.data_files import sink_id_problem
+from holdfast.records.compression import Codec
+from holdfast.spark.kafka_options import ClientOptions, client_options
+
+NAMES = (
+    *("sinkId", "topic", "positionTopic", "committedBatch", "checkpointLocation"),
+    *("includeHeaders", "kafka.bootstrap.servers"),
+)
+PREFIX = "holdfast-sink-"
+TRANSACTION_TIMEOUT_MS = 60_000
+REFUSED: Mapping[str, str] = {
+    "transactional.id": "it is made of sinkId, which names this sink for as long as it lives",
+    "key.serializer": "the column `key` is bytes or text already",
+    "value.serializer": "the column `value` is bytes or text already",
+    "interceptor.classes": "an interceptor could change records, and there is no Java here",
+    "partitioner.class": "give a column `partition` to choose partitions",
+    "group.id": "to commit the source's offsets to a group, give the source commitGroupId",
+}
+FIXED: Mapping[str, tuple[str, ...]] = {
+    "acks": ("all", "-1"),
+    "enable.idempotence": ("true",),
+}
+IDLE = frozenset(
+    {
+        *("linger.ms", "batch.size", "buffer.memory", "retries", "delivery.timeout.ms"),
+        *("max.block.ms", "max.in.flight.requests.per.connection", "max.request.size"),
+        *("compression.gzip.level", "compression.lz4.level", "compression.zstd.level"),
+        *("partitioner.ignore.keys", "partitioner.adaptive.partitioning.enable"),
+        *("partitioner.availability.timeout.ms", "metadata.max.idle.ms"),
+    }
+)
+"""They tune a Java producer, and change nothing of what is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOptions:
+    """Where and how a sink writes."""
+
+    client: ClientOptions
+    sink_id: str
+    topic: str | None
+    """All rows go here; None: each row names its topic."""
+    position_topic: str
+    """Under whose partition 0 the sink keeps, in its group, how far it is."""
+    codec: Codec
+    transaction_timeout_ms: int
+    committed_batch: int | None
+    """The last micro-batch that is in the topic, where a person has to say so."""
+    checkpoint: str | None
+
+    @property
+    def transactional_id(self) -> str:
+        return PREFIX + self.sink_id
+
+    @property
+    def group_id(self) -> str:
+        """The group whose committed offset is the sink's position."""
+        return PREFIX + self.sink_id
+
+
+def parse_topic_options(raw: Mapping[str, str]) -> TopicOptions:
+    """What the options say, or ConfigurationError with the option, the reason and the remedy."""
+    options = {name.lower(): str(value).strip() for name, value in raw.items()}
+    _check_names(options)
+    servers = options.get("kafka.bootstrap.servers", "")
+    if not servers:
+        raise ConfigurationError("say where the topics are, with kafka.bootstrap.servers")
+    sink_id = options.get("sinkid", "")
+    if not sink_id:
+        raise ConfigurationError(
+            "sinkId is missing: it names this sink in the cluster, so that a restart recognises"
+            " what was committed; it must stay the same for as long as the query goes on, and no"
+            ' other query may have it: .option("sinkId", "orders-to-billing")'
+        )
+    if (problem := sink_id_problem(sink_id)) is not None:
+        raise ConfigurationError(f"sinkId: {problem}")
+    client = {n.removeprefix("kafka."): v for n, v in options.items() if n.startswith("kafka.")}
+    del client["bootstrap.servers"]
+    codec = _codec(client.pop("compression.type", "lz4"))
+    timeout_ms = _number(
+        "kafka.transaction.timeout.ms",
+        client.pop("transaction.timeout.ms", str(TRANSACTION_TIMEOUT_MS)),
+    )
+    committed = options.get("committedbatch")
+    return TopicOptions(
+        client=client_options(servers, _for_client(client)),
+        sink_id=sink_id,
+        topic=_topic(options, "topic"),
+        position_topic=_position_topic(options),
+        codec=codec,
+        transaction_timeout_ms=timeout_ms,
+        committed_batch=None if committed is None else _number("committedBatch", committed),
+        checkpoint=options.get("checkpointlocation"),
+    )
+
+
+def _check_names(options: Mapping[str, str]) -> None:
+    known = {name.lower(): name for name in NAMES}
+    for name in options:
+        if name in known or name.startswith("kafka."):
+            continue
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {known[near[0]]!r}?" if near else f"known: {', '.join(NAMES)}"
+        raise ConfigurationError(f"unknown option {name!r} of the sink: {hint}")
+
+
+def _for_client(options: Mapping[str, str]) -> dict[str, str]:
+    for name, value in options.items():
+        if name in REFUSED:
+            raise ConfigurationError(f"the option kafka.{name} cannot be used: {REFUSED[name]}")
+        if name in FIXED and value.lower() not in FIXED[name]:
+            raise ConfigurationError(
+                f"kafka.{name}={value} would lose or double records: it is {FIXED[name][0]} here"
+            )
+    return {n: v for n, v in options.items() if n not in IDLE and n not in FIXED}
+
+
+def _topic(options: Mapping[str, str], name: str) -> str | None:
+    topic = options.get(name.lower())
+    if topic is not None and (problem := topic_name_problem(topic)) is not None:
+        raise ConfigurationError(f"{name}: {problem}")
+    return topic
+
+
+def _position_topic(options: Mapping[str, str]) -> str:
+    found = _topic(options, "positionTopic") or _topic(options, "topic")
+    if found is None:
+        raise ConfigurationError(
+            "say which topic, with the option topic; where each row names its own, in a column"
+            " `topic`, say with positionTopic under which of them the sink keeps its position: any"
+            " topic that stays, the same in every run"
+        )
+    return found
+
+
+def _codec(text: str) -> Codec:
+    try:
+        return Codec[text.upper()]
+    except KeyError:
+        raise ConfigurationError(
+            f"kafka.compression.type={text!r}: there are"
+            f" {', '.join(codec.name.lower() for codec in Codec)}"
+        ) from None
+
+
+def _number(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) >= 2**31:
+        raise ConfigurationError(f"{name} must be a whole number, not {text!r}")
+    return int(text)

@@ -1,0 +1,118 @@
+"""How far a sink into topics is: kept beside a committed offset, and compared with a micro-batch.
+
+Pure. Owns the text and the rule. The text is committed in the same transaction as the records, so
+it can be neither ahead of them nor behind. Must never let a micro-batch run that may be in the
+topic already, nor skip one that may not be: where neither is sure, a person is asked.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, cast
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """The newest micro-batch that is in the topics."""
+
+    query_id: str
+    batch_id: int
+    offsets: str
+    """What Spark's offset log had as its plan, as a digest; empty where it could not be read."""
+
+
+class Run(NamedTuple):
+    """Write the records of the micro-batch, and the position with them."""
+
+
+class Note(NamedTuple):
+    """The records are there, somebody says: write the position alone."""
+
+
+class Known(NamedTuple):
+    """The micro-batch is there, and its position too."""
+
+
+class Refused(NamedTuple):
+    """Neither is sure; the message names the remedy."""
+
+    message: str
+
+
+def to_text(position: Position) -> str:
+    """What is kept as metadata of the committed offset; far below Kafka's 4096 bytes."""
+    return json.dumps({"version": VERSION, **asdict(position)}, sort_keys=True)
+
+
+def from_text(text: str) -> Position | None:
+    """What to_text wrote; None where it is something else."""
+    try:
+        fields = cast("dict[str, Any]", json.loads(text))
+        if fields["version"] != VERSION:
+            return None
+        return Position(
+            query_id=str(fields["query_id"]),
+            batch_id=int(fields["batch_id"]),
+            offsets=str(fields["offsets"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def decide(
+    known: Position | None, batch: Position, *, sink_id: str, committed_batch: int | None
+) -> Run | Note | Known | Refused:
+    """What to do with a micro-batch; Spark runs the last one again where it may not have ended."""
+    if known is None:
+        return _unknown(batch, sink_id, committed_batch)
+    here = f"sink {sink_id} has micro-batch {known.batch_id} of query {known.query_id}"
+    if known.query_id != batch.query_id:
+        return Refused(
+            f"{here}, and this is another query, {batch.query_id}: its checkpoint folder is new,"
+            " or not the one of before, so records could come twice or never. What to do: put the"
+            " old checkpoint folder back; or have this query begin where that one ended"
+            " (startingOffsets), and give it another sinkId"
+        )
+    if batch.batch_id == known.batch_id + 1:
+        return Run()
+    if batch.batch_id == known.batch_id:
+        if batch.offsets and known.offsets and batch.offsets != known.offsets:
+            return Refused(
+                f"{here}, and the checkpoint has planned a micro-batch of the same number anew:"
+                f" it was restored from an old copy. {_OLD_COPY}"
+            )
+        return Known()
+    if batch.batch_id < known.batch_id:
+        return Refused(
+            f"{here}, and this is micro-batch {batch.batch_id}: the checkpoint was restored from"
+            f" an old copy, or another driver has gone on meanwhile. {_OLD_COPY}"
+        )
+    return Refused(
+        f"{here}, and this is micro-batch {batch.batch_id}: those between are missing in the"
+        " topics, as if the cluster had been restored from an old copy. What to do: put the"
+        " checkpoint of that time back; or write to a new topic with another sinkId and an empty"
+        " checkpoint folder"
+    )
+
+
+_OLD_COPY = (
+    "Nothing was written. What to do: stop all drivers but the newest; if there is none, use an"
+    " empty checkpoint folder and another sinkId, and have the query begin where the last"
+    " micro-batch ended (startingOffsets)"
+)
+
+
+def _unknown(batch: Position, sink_id: str, committed_batch: int | None) -> Run | Note | Refused:
+    if committed_batch is not None and committed_batch == batch.batch_id:
+        return Note()
+    if batch.batch_id == 0 or committed_batch == batch.batch_id - 1:
+        return Run()
+    return Refused(
+        f"sink {sink_id} has no position in the cluster, and this is micro-batch"
+        f" {batch.batch_id}: it may be in the topics or not. The position is an offset of the"
+        " group holdfast-sink-" + sink_id + ", and Kafka forgets one that was not renewed for"
+        " offsets.retention.minutes (7 days); or the query had another sink before. What to do:"
+        f" look whether the records of micro-batch {batch.batch_id} are in the topic, and set the"
+        f" option committedBatch to {batch.batch_id} if they are, to {batch.batch_id - 1} if not"
+    )

@@ -1,0 +1,44 @@
+"""Decide on the abort of a transaction that an administrator takes for hanging.
+
+Pure. Owns the rule that a transaction ends the same way everywhere: one that its coordinator still
+has open is aborted as a whole, and one that it is ending ends as was decided. Only what no
+coordinator knows is ended on one partition alone.
+"""
+
+import enum
+from collections.abc import Iterable
+
+from holdfast.identifiers import PartitionId
+from holdfast.protocol.api import ErrorCode
+from holdfast.transactions.decide import Producer
+from holdfast.transactions.state import Phase, Transaction
+
+
+class AbortOf(enum.Enum):
+    """What is aborted."""
+
+    WHOLE_TRANSACTION = enum.auto()
+    ONE_PARTITION = enum.auto()
+
+
+def transaction_of(
+    transactions: Iterable[Transaction], producer_id: int, partition: PartitionId
+) -> Transaction | None:
+    """The transaction of a producer that is open, or ending, on a partition."""
+    for transaction in transactions:
+        marker = transaction.marker
+        of_producer = marker.producer_id if marker is not None else transaction.producer_id
+        if of_producer == producer_id and partition in transaction.partitions:
+            return transaction
+    return None
+
+
+def judge_abort(known: Transaction | None, producer: Producer) -> AbortOf | ErrorCode:
+    """What the abort of a producer's transaction on one partition means, or why it is refused."""
+    if known is None:
+        return AbortOf.ONE_PARTITION
+    if known.phase is not Phase.ONGOING:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if producer.producer_epoch != known.producer_epoch:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return AbortOf.WHOLE_TRANSACTION

@@ -1,0 +1,237 @@
+"""What all clients of the simulation share: brokers to try, connections, one place in the history.
+
+Owns the guess of who leads, and what an answer says of its call: done, refused for good, or
+unknown. Every call goes into the history. Must never look into a broker: all that a client knows
+is what it was answered.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, Protocol
+
+from holdfast.environment import Environment
+from holdfast.errors import RetryError
+from holdfast.protocol.message import Message
+from holdfast.records.record import Record
+from holdfast.verify.history import (
+    Call,
+    Deleted,
+    Done,
+    Listed,
+    Operation,
+    Partition,
+    Produced,
+    Recorder,
+    Result,
+    Which,
+)
+from holdfast.verify.network import Connection, Network
+from holdfast.verify.reading import Aborted
+
+DEFINITE_ERRORS = frozenset(
+    (
+        "CONCURRENT_TRANSACTIONS",
+        "CORRUPT_MESSAGE",
+        "INVALID_PRODUCER_EPOCH",
+        "INVALID_PRODUCER_ID_MAPPING",
+        "INVALID_RECORD",
+        "INVALID_TIMESTAMP",
+        "INVALID_TXN_STATE",
+        "MESSAGE_TOO_LARGE",
+        "OFFSET_OUT_OF_RANGE",
+        "OUT_OF_ORDER_SEQUENCE_NUMBER",
+        "PRODUCER_FENCED",
+        "TRANSACTION_ABORTABLE",
+        "UNKNOWN_TOPIC_OR_PARTITION",
+        "UNSUPPORTED_VERSION",
+    )
+)
+"""What a broker says before it tries to land anything."""
+UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
+OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
+CALL_TIMEOUT_S = 4.0
+FETCH_WAIT_MS = 300
+
+
+class Refused(NamedTuple):
+    """An answer with an error code, by Kafka's name."""
+
+    error: str
+
+
+class FetchedBatches(NamedTuple):
+    """The bytes of a fetch answer and the numbers beside them."""
+
+    batches: bytes
+    high_watermark: int
+    log_start: int
+    stable: int = -1
+    aborted: tuple[Aborted, ...] = ()
+
+
+class BrokerPort(Protocol):
+    """What the simulation asks of one broker process, in Kafka's terms."""
+
+    async def ask(self, message: Message, version: int) -> Any:
+        """Any request of Kafka's protocol, and its response."""
+        ...
+
+    async def produce(self, partition: Partition, batch: bytes) -> Produced | Refused: ...
+
+    async def fetch(
+        self,
+        partition: Partition,
+        offset: int,
+        isolation: int = 0,
+        wait_ms: int = FETCH_WAIT_MS,
+    ) -> FetchedBatches | Refused: ...
+
+    async def list_offsets(
+        self, partition: Partition, which: Which, isolation: int = 0
+    ) -> Listed | Refused: ...
+
+    async def delete_records(self, partition: Partition, before: int) -> Deleted | Refused: ...
+
+    async def create_topic(
+        self, topic: str, partitions: int, configs: dict[str, str]
+    ) -> Done | Refused: ...
+
+    async def delete_topic(self, topic: str) -> Done | Refused: ...
+
+
+class Ports(Protocol):
+    """The brokers that a client can try."""
+
+    def names(self) -> list[str]: ...
+
+    def port(self, process: str) -> BrokerPort: ...
+
+
+class Clients:
+    """What all clients of one simulation share."""
+
+    def __init__(
+        self,
+        *,
+        network: Network,
+        environment: Environment,
+        recorder: Recorder,
+        ports: Ports,
+    ) -> None:
+        self.network = network
+        self.loop = network.loop
+        self.chance = environment.random()
+        self.environment = environment
+        self.recorder = recorder
+        self.ports = ports
+        self.values_of_crc: dict[tuple[int, int, int], tuple[int, ...]] = {}
+        """(CRC, producer id, base sequence) -> the values of that batch."""
+        self.is_over = False
+        """No new work from here on; what is under way may end."""
+        self.doomed: set[str] = set()
+        """Topics that somebody has begun to delete."""
+        self.transactional_ids: set[str] = set()
+        """All that somebody has ever used."""
+        self.groups: set[str] = set()
+        self.acked = 0
+        self.stuck: list[str] = []
+        self._values = 0
+        self._numbers = 0
+
+    def new_values(self, count: int) -> tuple[int, ...]:
+        first = self._values
+        self._values += count
+        return tuple(range(first, first + count))
+
+    def new_number(self) -> int:
+        """The identity of a transaction, or of a commit."""
+        self._numbers += 1
+        return self._numbers
+
+    def remember(
+        self, batch: bytes, producer_id: int, sequence: int, values: tuple[int, ...]
+    ) -> None:
+        """What a batch holds, to be recognised in the store."""
+        crc = int.from_bytes(batch[17:21], "big")
+        self.values_of_crc[crc, producer_id, sequence] = values
+
+
+class Client:
+    """One client with its connections and its guess of who leads."""
+
+    def __init__(self, clients: Clients, name: str) -> None:
+        self.clients = clients
+        self.name = name
+        self._connections: dict[str, Connection] = {}
+        self._guess: dict[Partition, str] = {}
+
+    async def guess(self, partition: Partition) -> str:
+        """A broker to try: the one that answered last, now and then another."""
+        while not (names := self.clients.ports.names()):
+            await self.pause(0.05, 0.5)
+        known = self._guess.get(partition)
+        if known in names and self.clients.chance.random() < 0.97:
+            return known
+        return names[int(self.clients.chance.random() * len(names))]
+
+    def forget(self, partition: Partition) -> None:
+        self._guess.pop(partition, None)
+
+    async def call(
+        self,
+        partition: Partition,
+        broker: str,
+        operation: Operation,
+        handler: Callable[[], Coroutine[Any, Any, Any]],
+    ) -> tuple[Call, Any]:
+        """Ask one broker; the call is in the history, complete but for an ok result."""
+        clients = self.clients
+        recorder, loop = clients.recorder, clients.loop
+        connection = self._connections.get(broker)
+        if connection is None:
+            connection = self._connections[broker] = clients.network.connect(broker)
+        call = recorder.invoke(self.name, broker, operation, loop.time())
+        try:
+            answer = await connection.call(handler, CALL_TIMEOUT_S)
+        except RetryError as error:
+            recorder.info(call, str(error), loop.time())
+            self.forget(partition)
+            return call, None
+        if isinstance(answer, Refused):
+            if answer.error in DEFINITE_ERRORS:
+                recorder.fail(call, answer.error, loop.time())
+            else:
+                recorder.info(call, answer.error, loop.time())
+            if answer.error != OUT_OF_ORDER:
+                self.forget(partition)
+            return call, answer
+        self._guess[partition] = broker
+        return call, answer
+
+    async def request(
+        self,
+        key: str,
+        operation: Operation,
+        message: Message,
+        version: int,
+        understand: Callable[[Any], Any],
+    ) -> tuple[Call, Any]:
+        """As `call`, with any request of Kafka's protocol; `key` is what the guess is kept for."""
+        broker = await self.guess(key)
+        port = self.clients.ports.port(broker)
+
+        async def handler() -> Any:
+            return understand(await port.ask(message, version))
+
+        return await self.call(key, broker, operation, handler)
+
+    def ok(self, call: Call, result: Result) -> None:
+        self.clients.recorder.ok(call, result, self.clients.loop.time())
+
+    async def pause(self, low_s: float, high_s: float) -> None:
+        await asyncio.sleep(low_s + (high_s - low_s) * self.clients.chance.random())
+
+
+def new_records(clients: Clients, values: tuple[int, ...]) -> list[Record]:
+    now_ms = clients.environment.now_ms()
+    return [Record(0, now_ms, None, b"%d" % value) for value in values]

@@ -1,0 +1,44 @@
+"""Short chaos of transactions: `python -m tests.chaos.transactions`, with fewer kills."""
+
+from pathlib import Path
+
+import pytest
+from tests.chaos import transactions
+from tests.compat.programs.process import PROGRAMS, why_missing
+from tests.peers.holdfast import HoldfastBroker
+from tests.peers.jars import PeerUnavailable
+from tests.peers.kafka import KafkaBroker
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def check(figures: transactions.Figures, *, kills: int, programs: int) -> None:
+    assert figures.problems == []
+    assert figures.kills >= kills
+    assert figures.broker_kills >= 1
+    assert list(figures.outputs_read.values()) == [figures.records] * programs
+
+
+def test_each_record_is_transformed_exactly_once_through_kills_of_workers_and_broker(
+    tmp_path: Path,
+):
+    programs = [program for program in PROGRAMS if why_missing(program) is None]
+    broker = HoldfastBroker(tmp_path / "broker")
+    figures = transactions.run(
+        tmp_path, kills=6, seed=6, broker=broker, programs=programs, broker_every=3, zombie_every=4
+    )
+    check(figures, kills=6, programs=len(programs))
+    assert figures.zombies_ended == figures.zombies > 0
+
+
+@pytest.mark.peer
+def test_so_it_is_on_apache_kafka(tmp_path: Path):
+    try:
+        broker = KafkaBroker(tmp_path / "broker")
+    except PeerUnavailable as unavailable:
+        pytest.skip(str(unavailable))
+    programs = [program for program in PROGRAMS if why_missing(program) is None]
+    figures = transactions.run(
+        tmp_path, kills=3, seed=3, broker=broker, programs=programs, broker_every=2, zombie_every=0
+    )
+    check(figures, kills=3, programs=len(programs))
