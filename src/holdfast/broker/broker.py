@@ -1,51 +1,53 @@
 """A broker: the lanes that it owns, and how a request finds its partition.
 
-Owns start and stop: claim the control lane, then the data lanes, wait out the owner before,
-serve; and the other way round. Must never serve a lane whose claim is not its own.
+Owns start and stop, alone or as one of several on the same store. Must never serve a lane whose
+claim is not its own.
 """
 
 import asyncio
 import dataclasses
 import logging
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 from uuid import UUID
 
+from holdfast.broker.claiming import Claimer
+from holdfast.broker.cluster_view import ClusterView, ControlLane
 from holdfast.broker.fetch_sessions import FetchSessions
 from holdfast.broker.groups import LaneGroups, lane_of
+from holdfast.broker.membership import Membership
+from holdfast.broker.peer_network import PeerNetwork
+from holdfast.broker.producer_ids import ProducerIds
+from holdfast.broker.served_lanes import ServedLanes
 from holdfast.broker.settings import BrokerSettings
 from holdfast.broker.transactions import LaneTransactions
 from holdfast.broker.verification import TransactionalAppend, Turns, VerifyTransaction
+from holdfast.client.address import Address
+from holdfast.client.refusals import BrokerUnavailable
 from holdfast.cluster.configs import TopicSettings, topic_settings
-from holdfast.cluster.facts import (
-    BrokerRegistered,
-    ClusterCreated,
-    ControlFact,
-    ProducerIdsReserved,
-)
+from holdfast.cluster.facts import BrokerRegistered, ClusterCreated
+from holdfast.cluster.peers import Leader, PeerReport
 from holdfast.cluster.state import ControlState, ControlStateKind, Topic
 from holdfast.environment import Environment
-from holdfast.errors import ConfigurationError, Fenced, HoldfastError
+from holdfast.errors import ConfigurationError, Fenced, HoldfastError, StopError
 from holdfast.groups.topics import Topics, TopicShape
-from holdfast.identifiers import CONTROL_LANE, LaneId, PartitionId, ProducerId
-from holdfast.lane.claim import ClaimedLane, claim_lane
-from holdfast.lane.entry import Claim
+from holdfast.identifiers import CONTROL_LANE, BrokerId, LaneId, PartitionId, ProducerId
+from holdfast.lane.claim import ClaimedLane
 from holdfast.lane.liveness import Liveness, NoProof
-from holdfast.lane.owned import OwnedLane
 from holdfast.lane.recovery import recover
-from holdfast.lane.state import StateKind, StateT
 from holdfast.log.append import Refused
 from holdfast.log.data_lane import DataLane
 from holdfast.log.memory import ReadCache, Tail
-from holdfast.log.state import LogStateKind
+from holdfast.log.state import LogState
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.message import Message
 from holdfast.protocol.messages.api_versions import ApiVersion
 from holdfast.store.interface import Store
-from holdfast.store.patience import patiently
 
 log = logging.getLogger("holdfast.broker")
 
-PRODUCER_ID_BLOCK = 1_000
-CLOCK_RATE_MARGIN = 1.1
-"""How much longer than the validity of a claim its successor waits: clocks differ in rate."""
+DRAIN_LOOK_S = 0.05
+R = TypeVar("R", bound=Message)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,16 +69,15 @@ class Broker:
         environment: Environment,
         settings: BrokerSettings,
         liveness: Liveness | None = None,
+        network: PeerNetwork | None = None,
     ) -> None:
         self.store = store
         self.environment = environment
         self.settings = settings
-        self.liveness: Liveness = liveness or NoProof()
+        self.network = network
+        """Without one, this broker is alone: it takes all lanes, and ends when it loses one."""
         self.tail = Tail(settings.tail_bytes)
         self.cache = ReadCache(settings.cache_bytes)
-        self.lanes: dict[LaneId, DataLane] = {}
-        self.groups: dict[LaneId, LaneGroups] = {}
-        self.transactions: dict[LaneId, LaneTransactions] = {}
         self.turns = Turns()
         self.verify_transaction: VerifyTransaction = self._verify_transaction
         """Asked before a transaction's first batch joins a partition (KIP-890)."""
@@ -84,74 +85,89 @@ class Broker:
         self.served_apis: list[ApiVersion] = []
         """What an ApiVersions request is answered with."""
         self.lost: asyncio.Future[HoldfastError] = asyncio.get_running_loop().create_future()
-        self._control: OwnedLane[ControlState, ControlFact] | None = None
+        self.is_draining = False
+        self._incarnation = environment.now_ms()
+        self._claimer = Claimer(
+            store=store,
+            environment=environment,
+            settings=settings,
+            liveness=liveness or NoProof(),
+        )
+        self.view = ClusterView(
+            store=store, environment=environment, settings=settings, on_lost=self._lost_control
+        )
+        self.served = ServedLanes(
+            claimer=self._claimer,
+            know_topics=self.view.prove,
+            make_lane=self._make_lane,
+            make_groups=self._make_groups,
+            make_transactions=self._make_transactions,
+            on_lost=self._lost_lane,
+        )
+        self.membership: Membership | None = None
+        if network is not None:
+            self.membership = Membership(member=self, network=network, environment=environment)
+            self.view.when_published = self.membership.news
+        self.cleared: dict[LaneId, int] = {}
+        """How far the control lane was known when nothing of a deleted topic was left in a lane."""
         self._topics: tuple[int, Topics] = (-1, Topics({}))
         self._topic_settings: dict[UUID, tuple[dict[str, str], TopicSettings]] = {}
-        self._producer_ids = (0, 0)
-        self._producer_ids_lock = asyncio.Lock()
-        self._serves = False
+        self.producer_ids = ProducerIds(self.view, self.ask_controller)
+        self._is_controller = False
+        self._background: set[asyncio.Task[None]] = set()
 
     @property
-    def control(self) -> OwnedLane[ControlState, ControlFact]:
-        """The control lane; only after start."""
-        if self._control is None:
-            raise Fenced("this broker has not started yet")
-        return self._control
+    def lanes(self) -> dict[LaneId, DataLane]:
+        return self.served.lanes
+
+    @property
+    def groups(self) -> dict[LaneId, LaneGroups]:
+        return self.served.groups
+
+    @property
+    def transactions(self) -> dict[LaneId, LaneTransactions]:
+        return self.served.transactions
+
+    @property
+    def control(self) -> ControlLane:
+        """The control lane, of a broker that is the controller."""
+        if self.view.lane is None:
+            raise Fenced("this broker is not the controller")
+        return self.view.lane
+
+    @property
+    def is_controller(self) -> bool:
+        return self._is_controller and self.view.lane is not None
 
     @property
     def state(self) -> ControlState:
-        return self.control.state
+        return self.view.state
 
     async def start(self) -> None:
-        """Own all lanes; when this returns, requests may be answered."""
+        """Be part of the cluster; when this returns, requests may be answered."""
         await self._check_lanes()
-        control = await self._claim(CONTROL_LANE, ControlStateKind())
-        self._control = OwnedLane(
-            store=self.store,
-            environment=self.environment,
-            claimed=control,
-            kind=ControlStateKind(),
-            settings=dataclasses.replace(self.settings.group, linger_ms=0),
-            snapshot_every=self.settings.snapshot_every,
-            on_lost=self._lost,
-        )
-        self._register()
-        lanes = [LaneId(i + 1) for i in range(self.state.lanes)]
-        kind = LogStateKind()
-        claimed = await asyncio.gather(*(self._claim(lane, kind) for lane in lanes))
-        for lane in claimed:
-            self.lanes[lane.cursor.lane] = DataLane(
-                store=self.store,
-                environment=self.environment,
-                claimed=lane,
-                settings=self.settings.group,
-                tail=self.tail,
-                cache=self.cache,
-                on_lost=self._lost,
-                snapshot_every=self.settings.snapshot_every,
-            )
+        if self.membership is not None:
+            await self.view.look()
+            known = self.state.brokers.get(self.settings.broker_id)
+            if known is not None:
+                self._incarnation = max(self._incarnation, known.incarnation + 1)
+            await self.membership.join()
+            return
+        control = await self._claim_control()
+        await self.served.take([LaneId(i + 1) for i in range(self.state.lanes)])
+        await self._claimer.wait_out(control.claimed_lane)
+        self._is_controller = True
+
+    async def _claim_control(self) -> ControlLane:
+        control = await self.view.claim(self._claimer)
+        if not self.state.cluster_id:
+            cluster_id = str(self.environment.new_uuid())
+            lanes = self.settings.lanes or self.settings.lanes_of_new_store
+            control.appender.add(ClusterCreated(cluster_id, lanes))
+        self._refuse_other_lanes(self.state)
+        self.register(self.report())
         await self.flush_control()
-        await self._prove_control()
-        await self._wait_out_owners(control, *claimed)
-        for lane_id, lane in self.lanes.items():
-            self.groups[lane_id] = LaneGroups(
-                lane, self.environment, self.settings.groups, self.topics_of_groups
-            )
-        for lane_id, lane in self.lanes.items():
-            self.transactions[lane_id] = LaneTransactions(
-                lane, self, self.environment, self.settings.transactions
-            )
-        self._serves = True
-
-    async def _prove_control(self) -> None:
-        """Look at the control lane once more, now that the data lanes are ours.
-
-        Else a topic may have been deleted, and its partitions dropped from a lane, between our two
-        claims: we would take it for an empty topic, and hand out its offsets again.
-        """
-        appender = self.control.appender
-        appender.doubt()
-        await patiently(appender.validate, environment=self.environment)
+        return control
 
     async def _check_lanes(self) -> None:
         """A broker that cannot serve must find out before it takes a lane from one that does."""
@@ -169,63 +185,170 @@ class Broker:
                 f" changes: start without --lanes, or with --lanes {state.lanes}"
             )
 
-    async def _claim(self, lane: LaneId, kind: StateKind[StateT]) -> ClaimedLane[StateT]:
-        identity = self.liveness.identity()
-        claim = Claim(
+    def report(self) -> PeerReport:
+        """How this broker is, as others hear it."""
+        lanes = {lane_id: lane.leader_epoch for lane_id, lane in self.lanes.items()}
+        if self.is_controller:
+            lanes[CONTROL_LANE] = self.control.leader_epoch
+        return PeerReport(
             broker_id=self.settings.broker_id,
-            address=f"{self.settings.host}:{self.settings.port}",
-            claimed_ms=self.environment.now_ms(),
-            machine=identity.machine,
-            process=identity.process,
-            process_start=identity.process_start,
-            valid_ms=self.settings.group.claim_valid_ms,
+            incarnation=self._incarnation,
+            host=self.settings.host,
+            port=self.settings.port,
+            rack=self.settings.rack,
+            is_draining=self.is_draining,
+            control_number=self.view.number,
+            lanes=lanes,
+            cleared=dict(self.cleared),
         )
-        claimed = await claim_lane(self.store, self.environment, lane, kind, claim, self.liveness)
-        log.info(
-            "lane_claimed lane=%d number=%d leader_epoch=%d entries_replayed=%d",
-            lane,
-            claimed.cursor.claim,
-            claimed.cursor.leader_epoch,
-            claimed.entries_read,
-        )
-        return claimed
 
-    def _register(self) -> None:
-        state, appender = self.state, self.control.appender
-        self._refuse_other_lanes(state)
-        if not state.cluster_id:
-            cluster_id = str(self.environment.new_uuid())
-            appender.add(
-                ClusterCreated(cluster_id, self.settings.lanes or self.settings.lanes_of_new_store)
-            )
+    def register(self, report: PeerReport) -> None:
+        """Write down where a broker is reached, where that is new."""
         registered = BrokerRegistered(
-            self.settings.broker_id, self.settings.host, self.settings.port, self.settings.rack
+            report.broker_id, report.host, report.port, report.rack, report.incarnation
         )
-        if state.brokers.get(self.settings.broker_id) != registered:
-            appender.add(registered)
+        known = self.state.brokers.get(report.broker_id)
+        is_newer = known is None or known.incarnation <= report.incarnation
+        if self.control.appender.is_open and known != registered and is_newer:
+            self.control.appender.add(registered)
 
-    async def _wait_out_owners(self, *lanes: ClaimedLane[Any]) -> None:
-        """An owner that neither released nor is proved dead may answer a little longer."""
-        until = max(lane.claimed_at + lane.owed_ms / 1000 * CLOCK_RATE_MARGIN for lane in lanes)
-        wait_s = until - self.environment.monotonic()
-        if wait_s > 0:
-            log.info("waiting_for_the_owner_before seconds=%.1f", wait_s)
-            await asyncio.sleep(wait_s)
+    async def look(self) -> None:
+        await self.view.look()
+
+    async def take(self, lane: LaneId) -> None:
+        """Own a lane and serve it."""
+        if lane != CONTROL_LANE:
+            await self.served.take([lane])
+            return
+        control = await self._claim_control()
+        await self._claimer.wait_out(control.claimed_lane)
+        self._is_controller = True
+
+    async def hand_over(self, lane: LaneId, leader_epoch: int, to: BrokerId) -> bool:
+        """Release a lane to another broker; whether it was ours to release."""
+        if lane == CONTROL_LANE:
+            if not self.is_controller or self.control.leader_epoch != leader_epoch:
+                return False
+            self._is_controller = False
+            await self.view.give(release=True)
+        else:
+            served = self.lanes.get(lane)
+            if served is None or served.leader_epoch != leader_epoch:
+                return False
+            await self.served.give(lane, release=True)
+        if self.membership is not None:
+            self.membership.peers.hand_over(lane, Leader(to, leader_epoch + 1))
+            self.membership.news()
+        log.info("lane_handed_over lane=%d to=%d", lane, to)
+        return True
+
+    async def drain(self, timeout_s: float) -> None:
+        """Let others have this broker's lanes, while it still serves what they have not taken."""
+        self.is_draining = True
+        membership = self.membership
+        if membership is None:
+            return
+        membership.news()
+        deadline = self.environment.monotonic() + timeout_s
+        while self.environment.monotonic() < deadline:
+            others = [
+                report
+                for broker_id, report in membership.alive().items()
+                if broker_id != self.settings.broker_id and not report.is_draining
+            ]
+            if not others or not self.report().lanes:
+                return
+            await asyncio.sleep(DRAIN_LOOK_S)
 
     async def stop(self, *, release: bool) -> None:
-        """Put what is decided, and leave the lanes to the next owner.
+        """Put what is decided, and leave the lanes to the next owner."""
+        if self.membership is not None:
+            await self.membership.stop()
+        for task in list(self._background):
+            task.cancel()
+        release_control = release and self._is_controller
+        await asyncio.gather(
+            self.served.give_all(release=release), self.view.give(release=release_control)
+        )
+        if self.network is not None:
+            await self.network.close()
 
-        Before the owners before were waited for there is no release: their answers may go on.
-        """
-        lanes = [*self.lanes.values(), *([self._control] if self._control is not None else [])]
-        release = release and self._serves
-        for groups in self.groups.values():
-            groups.end()
-        await asyncio.gather(*(lane.close(release=release) for lane in lanes))
+    def replaced(self, report: PeerReport) -> None:
+        self._end(
+            Fenced(
+                f"another process with the id {report.broker_id} has started, at"
+                f" {report.host}:{report.port}; give each broker an --id of its own"
+            )
+        )
 
-    def _lost(self, error: HoldfastError) -> None:
+    def _lost_control(self, error: HoldfastError) -> None:
+        self._is_controller = False
+        self._lost(CONTROL_LANE, error)
+
+    def _lost_lane(self, lane: LaneId, error: HoldfastError) -> None:
+        self.cleared.pop(lane, None)
+        if self.membership is not None and not isinstance(error, StopError):
+            self._spawn(self.served.forget(lane))
+        self._lost(lane, error)
+
+    def _lost(self, lane: LaneId, error: HoldfastError) -> None:
+        if self.membership is None or isinstance(error, StopError):
+            self._end(error)
+            return
+        log.warning("lane_lost lane=%d error=%s", lane, error)
+        self.membership.taken_away(lane)
+        self._spawn(self._look_quietly())
+
+    async def _look_quietly(self) -> None:
+        try:
+            await self.view.look()
+        except HoldfastError as error:
+            log.warning("control_lane_not_read error=%s", error)
+
+    def _end(self, error: HoldfastError) -> None:
         if not self.lost.done():
             self.lost.set_result(error)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def ask_controller(
+        self, request: Message, answer: type[R], *, version: int, timeout_s: float
+    ) -> R:
+        """Put a request to the controller, where that is another broker."""
+        leader = self.leader_of(CONTROL_LANE)
+        address = self.address_of(leader.broker_id) if leader is not None else None
+        if self.network is None or address is None:
+            raise BrokerUnavailable("no other broker is known to be the controller")
+        return await self.network.ask(
+            address, request, answer, version=version, timeout_s=timeout_s
+        )
+
+    def alive(self) -> list[PeerReport]:
+        """The brokers that answer, by their ids; this one too."""
+        if self.membership is None:
+            return [self.report()]
+        return [report for _, report in sorted(self.membership.alive().items())]
+
+    def controller_id(self) -> int:
+        """-1 where nobody is known to be the controller."""
+        leader = self.leader_of(CONTROL_LANE)
+        return leader.broker_id if leader is not None else -1
+
+    def report_of(self, broker_id: BrokerId) -> PeerReport | None:
+        """What a broker last said of itself."""
+        if broker_id == self.settings.broker_id:
+            return self.report()
+        return self.membership.peers.report_of(broker_id) if self.membership is not None else None
+
+    def address_of(self, broker_id: BrokerId) -> Address | None:
+        """Where another broker is reached."""
+        if broker_id == self.settings.broker_id:
+            return None
+        report = self.report_of(broker_id)
+        return Address(report.host, report.port) if report is not None else None
 
     async def flush_control(self) -> None:
         """Wait until all that was decided about the cluster is durable."""
@@ -241,24 +364,77 @@ class Broker:
             return None
         return Led(topic, PartitionId(topic.topic_id, partition), lane)
 
-    def groups_of(self, group_id: str) -> LaneGroups:
-        """The coordinator of a group."""
-        return self.groups[lane_of(group_id, self.state.lanes)]
+    def leader_of(self, lane: LaneId) -> Leader | None:
+        """Who leads the partitions of a lane, as far as is known here."""
+        served = self.view.lane if lane == CONTROL_LANE else self.lanes.get(lane)
+        if served is not None and served.appender.is_open:
+            return Leader(self.settings.broker_id, served.leader_epoch)
+        return self.membership.leader_of(lane) if self.membership is not None else None
 
-    def transactions_of(self, transactional_id: str) -> LaneTransactions:
-        """The coordinator of a transactional id."""
-        return self.transactions[lane_of(transactional_id, self.state.lanes)]
+    def not_led(self, topic: Topic | None, partition: int) -> ErrorCode:
+        """What is told of a partition that this broker does not lead."""
+        if topic is None or topic.lane_of(partition) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def groups_of(self, group_id: str) -> LaneGroups | ErrorCode:
+        """The coordinator of a group; or what is told where it is not here."""
+        found = self.groups.get(lane_of(group_id, self.state.lanes))
+        return found if found is not None else ErrorCode.NOT_COORDINATOR
+
+    def transactions_of(self, transactional_id: str) -> LaneTransactions | ErrorCode:
+        """The coordinator of a transactional id; or what is told where it is not here."""
+        found = self.transactions.get(lane_of(transactional_id, self.state.lanes))
+        return found if found is not None else ErrorCode.NOT_COORDINATOR
+
+    def _make_lane(
+        self, claimed: ClaimedLane[LogState], on_lost: Callable[[HoldfastError], None]
+    ) -> DataLane:
+        return DataLane(
+            store=self.store,
+            environment=self.environment,
+            claimed=claimed,
+            settings=self.settings.group,
+            tail=self.tail,
+            cache=self.cache,
+            on_lost=on_lost,
+            snapshot_every=self.settings.snapshot_every,
+        )
+
+    def _make_groups(self, lane: DataLane) -> LaneGroups:
+        return LaneGroups(lane, self.environment, self.settings.groups, self.topics_of_groups)
+
+    def _make_transactions(self, lane: DataLane) -> LaneTransactions:
+        return LaneTransactions(lane, self, self.environment, self.settings.transactions)
 
     def _verify_transaction(self, append: TransactionalAppend) -> Refused | None:
         name = append.transactional_id
         if not name:
             return Refused("INVALID_RECORD", "a transactional batch without a transactional id")
-        return self.transactions_of(name).admit(append)
+        here = self.transactions_of(name)
+        if isinstance(here, ErrorCode):
+            return Refused(here.name, f"transactional id {name} is coordinated elsewhere")
+        return here.admit(append)
 
-    def lane_of_partition(self, partition: PartitionId) -> DataLane | None:
-        """The lane of a partition; None where its topic is gone."""
-        led = self.led(self.state.usable(partition.topic_id), partition.partition)
-        return led.lane if led is not None else None
+    def place_of(self, partition: PartitionId) -> DataLane | LaneId | None:
+        """The lane of a partition, or which one it is where another broker leads it; None where its
+        topic is gone, or not known here yet."""
+        topic = self.state.usable(partition.topic_id)
+        lane_id = topic.lane_of(partition.partition) if topic is not None else None
+        return self.lanes.get(lane_id, lane_id) if lane_id is not None else None
+
+    def cleared_number(self) -> int:
+        """How far the control lane was known when nothing deleted was left in any lane."""
+        lanes = [LaneId(lane) for lane in range(1, self.state.lanes + 1)]
+        return min(self._cleared_in(lane) for lane in lanes)
+
+    def _cleared_in(self, lane: LaneId) -> int:
+        if lane in self.lanes:
+            return self.cleared.get(lane, -1)
+        membership = self.membership
+        if membership is None:
+            return -1
+        return membership.peers.cleared_number(lane, self.environment.monotonic())
 
     def topics_of_groups(self) -> Topics:
         """The topics as groups see them; the same object until they change."""
@@ -283,13 +459,5 @@ class Broker:
         return known[1]
 
     async def new_producer_id(self) -> ProducerId:
-        """An id that nobody had before: blocks of them are reserved in the control lane."""
-        async with self._producer_ids_lock:
-            first, end = self._producer_ids
-            if first == end:
-                first = self.state.next_producer_id
-                end = first + PRODUCER_ID_BLOCK
-                self.control.appender.add(ProducerIdsReserved(end))
-                await self.flush_control()
-            self._producer_ids = (first + 1, end)
-            return ProducerId(first)
+        """An id that nobody had before."""
+        return await self.producer_ids.next()

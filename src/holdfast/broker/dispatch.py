@@ -10,9 +10,11 @@ from typing import Any, Protocol, cast
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.broker.forwarding import forwarded, is_for_controller
 from holdfast.broker.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    allocate_producer_ids,
     alter_configs,
     api_versions,
     consumer_group_describe,
@@ -35,6 +37,7 @@ from holdfast.broker.handlers import (
     incremental_alter_configs,
     init_producer_id,
     join_group,
+    lane_hand_over,
     leave_group,
     list_groups,
     list_offsets,
@@ -44,6 +47,7 @@ from holdfast.broker.handlers import (
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
+    peer_ping,
     produce,
     sync_group,
     txn_offset_commit,
@@ -96,7 +100,13 @@ HANDLERS: Mapping[ApiKey, tuple[range, Handler]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: (range(2), consumer_group_describe.handle),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (range(1), describe_topic_partitions.handle),
 }
-SERVED = ServedApis({api_key: versions for api_key, (versions, _) in HANDLERS.items()})
+BETWEEN_BROKERS: Mapping[ApiKey, tuple[range, Handler]] = {
+    ApiKey.ALLOCATE_PRODUCER_IDS: (range(1), allocate_producer_ids.handle),
+    ApiKey.PEER_PING: (range(1), peer_ping.handle),
+    ApiKey.LANE_HAND_OVER: (range(1), lane_hand_over.handle),
+}
+ALL_HANDLERS: Mapping[ApiKey, tuple[range, Handler]] = {**HANDLERS, **BETWEEN_BROKERS}
+SERVED = ServedApis({api_key: versions for api_key, (versions, _) in ALL_HANDLERS.items()})
 
 
 class Client(Protocol):
@@ -119,7 +129,7 @@ class Dispatch:
         context = RequestContext(
             api_version=request.version, client_id=request.client_id, client_host=peer.host
         )
-        answer = HANDLERS[request.api_key][1](self._broker, message, context)
+        answer = _handled(self._broker, message, context)
         if isinstance(answer, asyncio.Future):
             return _encoded_after(cast("asyncio.Future[Message | None]", answer), request.version)
         if inspect.isawaitable(answer):
@@ -132,7 +142,21 @@ class Dispatch:
 
 async def answer(broker: Broker, message: Message, context: RequestContext) -> Any:
     """The response to a decoded request: the same path without bytes, for tests and simulation."""
-    given = HANDLERS[ApiKey(message.API_KEY)][1](broker, message, context)
+    given = _handled(broker, message, context)
+    return await given if inspect.isawaitable(given) else given
+
+
+def _handled(broker: Broker, message: Message, context: RequestContext) -> Any:
+    if is_for_controller(broker, message, context):
+        return _by_controller(broker, message, context)
+    return ALL_HANDLERS[ApiKey(message.API_KEY)][1](broker, message, context)
+
+
+async def _by_controller(broker: Broker, message: Message, context: RequestContext) -> Any:
+    given = await forwarded(broker, message, context)
+    if given is not None:
+        return given
+    given = ALL_HANDLERS[ApiKey(message.API_KEY)][1](broker, message, context)
     return await given if inspect.isawaitable(given) else given
 
 

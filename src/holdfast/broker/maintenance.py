@@ -6,6 +6,7 @@ is logged and tried again; it must never end the others.
 
 import asyncio
 import logging
+from uuid import UUID
 
 from holdfast.broker.broker import Broker
 from holdfast.cluster.facts import TopicPurged
@@ -25,17 +26,36 @@ class Maintenance:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: dict[DataLane, asyncio.Task[None]] = {}
+        self._purging: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._lane(lane)) for lane in self._broker.lanes.values()]
-        self._tasks.append(loop.create_task(self._purge_topics()))
+        """Look after the lanes that are served now, and those that will be."""
+        served = self._broker.served
+        for lane in served.lanes.values():
+            self._begin(lane)
+        served.when_served.append(self._begin)
+        served.when_left.append(self._end)
+        self._purging = asyncio.get_running_loop().create_task(self._purge_topics())
+
+    def _begin(self, lane: DataLane) -> None:
+        self._tasks[lane] = asyncio.get_running_loop().create_task(self._lane(lane))
+
+    def _end(self, lane: DataLane) -> None:
+        task = self._tasks.pop(lane, None)
+        if task is not None:
+            task.cancel()
 
     async def stop(self) -> None:
-        for task in self._tasks:
+        served = self._broker.served
+        served.when_served.remove(self._begin)
+        served.when_left.remove(self._end)
+        tasks = list(self._tasks.values())
+        if self._purging is not None:
+            tasks.append(self._purging)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _lane(self, lane: DataLane) -> None:
         settings = self._broker.settings
@@ -50,11 +70,14 @@ class Maintenance:
                     await lane.sweep(lane.state.claims, up_to=LaneNumber(claim - 1))
                     swept = True
                 self._remove_deleted(lane)
+                self._note_cleared(lane)
                 await self._broker.transactions[lane.lane].abort_overdue()
-                is_settled = self._broker.control.appender.barrier() is None
-                if is_settled and self._broker.environment.monotonic() >= retention_due:
-                    retention_due += settings.retention_check_interval_s
-                    self._retain(lane)
+                if self._broker.environment.monotonic() >= retention_due:
+                    # What is deleted by old settings does not come back with the new ones.
+                    await self._broker.look()
+                    if self._broker.view.barrier() is None:
+                        retention_due += settings.retention_check_interval_s
+                        self._retain(lane)
                 await purge_removed(lane)
                 await collect(lane)
                 if is_due(lane, settings.rewrite):
@@ -99,7 +122,7 @@ class Maintenance:
 
         Not of topics that are merely unknown: this broker may have missed that they were created.
         """
-        if self._broker.control.appender.barrier() is not None:
+        if self._broker.view.barrier() is not None:
             return  # a deletion that is not durable yet could still be undone by a crash
         for topic in self._broker.state.deleted.values():
             for partition in topic.partition_ids():
@@ -110,32 +133,50 @@ class Maintenance:
                 if groups.problem() is None:
                     groups.coordinator.remove_offsets(group_id, topic.partition_ids())
 
+    def _note_cleared(self, lane: DataLane) -> None:
+        """Remember how far the control lane was known when nothing deleted was left in a lane."""
+        view = self._broker.view
+        if view.barrier() is not None or lane.appender.barrier() is not None:
+            return
+        if lane.lane in self._broker.lanes and not any(
+            _is_left(topic, lane) for topic in view.state.deleted.values()
+        ):
+            self._broker.cleared[lane.lane] = view.number
+
     async def _purge_topics(self) -> None:
-        """Forget a deleted topic when no lane has anything of it left."""
-        control = self._broker.control
-        while control.appender.is_open:
+        """Forget a deleted topic when no lane, whoever owns it, has anything of it left."""
+        deleted_by: dict[UUID, int] = {}
+        while not self._broker.lost.done():
             await asyncio.sleep(self._broker.settings.maintenance_interval_s)
             await self._look_at_control()
-            lanes = list(self._broker.lanes.values())
-            if any(lane.appender.barrier() is not None for lane in lanes):
+            lane = self._broker.view.lane
+            if (
+                lane is None
+                or not self._broker.is_controller
+                or lane.appender.barrier() is not None
+            ):
                 continue
-            for topic in list(self._broker.state.deleted.values()):
-                if control.appender.is_open and not self._is_left(topic, lanes):
-                    control.appender.add(TopicPurged(topic.topic_id))
+            number = self._broker.view.number
+            deleted = self._broker.state.deleted
+            deleted_by = {topic: deleted_by.get(topic, number) for topic in deleted}
+            cleared = self._broker.cleared_number()
+            for topic_id, known_at in deleted_by.items():
+                if lane.appender.is_open and cleared >= known_at:
+                    lane.appender.add(TopicPurged(topic_id))
 
     async def _look_at_control(self) -> None:
         """Notice that another broker has the control lane, also where nothing is written to it:
         who does not know the topics any more must not go on serving them."""
         try:
-            await self._broker.control.appender.validate()
+            await self._broker.look()
         except HoldfastError as error:
             log.warning("control_claim_not_proved error=%s", error)
 
-    def _is_left(self, topic: Topic, lanes: list[DataLane]) -> bool:
-        return any(
-            partition in lane.state.partitions
-            or partition in lane.state.removed
-            or lane.state.groups.mentions(partition)
-            for partition in topic.partition_ids()
-            for lane in lanes
-        )
+
+def _is_left(topic: Topic, lane: DataLane) -> bool:
+    return any(
+        partition in lane.state.partitions
+        or partition in lane.state.removed
+        or lane.state.groups.mentions(partition)
+        for partition in topic.partition_ids()
+    )

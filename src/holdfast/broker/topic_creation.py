@@ -5,6 +5,7 @@ cancel a lane's barrier: others wait for the same object.
 """
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,7 +14,15 @@ from holdfast.cluster.facts import TopicCreated
 from holdfast.cluster.topics import TopicRefused, decide_create
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.lane.owned import OwnedLane
+from holdfast.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
+log = logging.getLogger("holdfast.broker")
+
+CREATE_TOPICS_VERSION = 7
 WAIT_MS_DEFAULT = 30_000
 """For requests that carry no timeout: as long as Kafka's clients wait for an answer."""
 AUTO_CREATE_WAIT_MS = 5_000
@@ -24,9 +33,12 @@ async def auto_create(broker: Broker, names: Iterable[str]) -> None:
     """Create those of the topics that are missing and have a legal name; wait until they can be
     used. Those that cannot be, for whatever reason, are simply not there afterwards.
     """
-    if lane_refusal(broker.control, fenced="NOT_CONTROLLER") is not None:
+    missing = [name for name in names if name not in broker.state.names]
+    if missing and not broker.is_controller and broker.membership is not None:
+        missing = await _create_elsewhere(broker, missing)
+    if not missing or controller_refusal(broker) is not None:
         return
-    for name in names:
+    for name in missing:
         if name not in broker.state.names:
             decided = decide_create(
                 broker.state,
@@ -41,9 +53,48 @@ async def auto_create(broker: Broker, names: Iterable[str]) -> None:
     await control_durable(broker, AUTO_CREATE_WAIT_MS)
 
 
+async def _create_elsewhere(broker: Broker, names: list[str]) -> list[str]:
+    """Have the controller create topics; those that are left for this broker to create."""
+    try:
+        await broker.look()
+        missing = [name for name in names if name not in broker.state.names]
+        if missing and not broker.is_controller:
+            await broker.ask_controller(
+                CreateTopicsRequest(
+                    topics=[
+                        CreatableTopic(
+                            name=name,
+                            num_partitions=broker.settings.num_partitions,
+                            replication_factor=1,
+                        )
+                        for name in missing
+                    ],
+                    timeout_ms=AUTO_CREATE_WAIT_MS,
+                ),
+                CreateTopicsResponse,
+                version=CREATE_TOPICS_VERSION,
+                timeout_s=AUTO_CREATE_WAIT_MS / 1000,
+            )
+            await broker.look()
+    except HoldfastError as error:
+        log.warning("topics_not_created error=%s", error)
+    return []
+
+
+def controller_refusal(broker: Broker) -> TopicRefused | None:
+    """Why nothing may be decided about the cluster here; None where it may."""
+    lane = broker.view.lane
+    if lane is None:
+        return TopicRefused("NOT_CONTROLLER", "this broker is not the controller")
+    return lane_refusal(lane, fenced="NOT_CONTROLLER")
+
+
 async def control_durable(broker: Broker, timeout_ms: int) -> TopicRefused | None:
     """Wait until all that was decided about the cluster is durable, or say why it is not."""
-    return await durable(broker.control, timeout_ms, fenced="NOT_CONTROLLER")
+    lane = broker.view.lane
+    if lane is None:
+        return controller_refusal(broker)
+    return await durable(lane, timeout_ms, fenced="NOT_CONTROLLER")
 
 
 async def durable(

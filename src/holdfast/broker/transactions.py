@@ -14,7 +14,7 @@ from holdfast.broker.groups import LaneGroups, refusal
 from holdfast.broker.markers import add_marker
 from holdfast.broker.verification import TransactionalAppend
 from holdfast.environment import Environment
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, RetryError
 from holdfast.groups.facts import TransactionalOffsetsEnded
 from holdfast.identifiers import LaneId, PartitionId
 from holdfast.log.append import Refused
@@ -43,23 +43,32 @@ ADDS_PARTITIONS_SINCE = 12
 
 
 class Participants(Protocol):
-    """Who else takes part in transactions: the broker's partitions and groups."""
+    """Who else takes part in transactions: the broker's partitions and groups, and others'."""
 
-    def lane_of_partition(self, partition: PartitionId) -> DataLane | None:
-        """None where its topic is gone."""
+    def place_of(self, partition: PartitionId) -> DataLane | LaneId | None:
+        """The lane of a partition, or which one it is, of another broker; None where its topic is
+        gone, or not known here yet."""
         ...
 
-    def groups_of(self, group_id: str) -> LaneGroups: ...
+    def groups_of(self, group_id: str) -> LaneGroups | ErrorCode: ...
+
+    async def look(self) -> None:
+        """Know all topics that are durable now."""
+        ...
 
     async def new_producer_id(self) -> int: ...
 
 
 class _Part(NamedTuple):
-    """What of a transaction is in one lane."""
+    """What of a transaction is in one lane of this broker."""
 
     lane: DataLane
     partitions: list[PartitionId]
     groups: list[str]
+
+
+class Elsewhere(RetryError):
+    """A part of a transaction is led by another broker."""
 
 
 class LaneTransactions:
@@ -179,16 +188,15 @@ class LaneTransactions:
         marker = transaction.marker
         if marker is None:
             return
-        parts = self._parts(transaction)
-        here = parts.pop(self.lane.lane, None)
-        if here is not None:
-            self._write(here, marker)
         name = transaction.transactional_id
-        if parts:
+        if self._is_all_here(transaction):
+            here = self._parts(transaction).get(self.lane.lane)
+            if here is not None:
+                self._write(here, marker)
+            self.decide(TransactionEnded(name, self.now_ms()))
+        else:
             self._ending[name] = asyncio.get_running_loop().create_future()
             self.lane.spawn(self._finish_elsewhere(name, marker))
-        else:
-            self.decide(TransactionEnded(name, self.now_ms()))
 
     def ending(self, transactional_id: str) -> asyncio.Future[None] | None:
         """Resolves when the transaction that ends now is over, so that the next may begin."""
@@ -201,15 +209,28 @@ class LaneTransactions:
         if ending is not None:
             await asyncio.wait({ending}, timeout=ENDING_WAIT_S)
 
+    def _is_all_here(self, transaction: Transaction) -> bool:
+        """Whether all that takes part is in the coordinator's own lane."""
+        lanes = [self._participants.place_of(partition) for partition in transaction.partitions]
+        for group_id in transaction.groups:
+            groups = self._participants.groups_of(group_id)
+            lanes.append(groups.lane if isinstance(groups, LaneGroups) else None)
+        return all(lane is self.lane for lane in lanes)
+
     def _parts(self, transaction: Transaction) -> dict[LaneId, _Part]:
         """Who takes part, by lane; what is gone with its topic takes part no more."""
         parts: dict[LaneId, _Part] = {}
         for partition in sorted(transaction.partitions):
-            lane = self._participants.lane_of_partition(partition)
-            if lane is not None:
+            lane = self._participants.place_of(partition)
+            if isinstance(lane, DataLane):
                 parts.setdefault(lane.lane, _Part(lane, [], [])).partitions.append(partition)
+            elif lane is not None:
+                raise Elsewhere(f"lane {lane} of partition {partition} is led by another broker")
         for group_id in sorted(transaction.groups):
-            lane = self._participants.groups_of(group_id).lane
+            groups = self._participants.groups_of(group_id)
+            if isinstance(groups, ErrorCode):
+                raise Elsewhere(f"group {group_id} is coordinated by another broker")
+            lane = groups.lane
             parts.setdefault(lane.lane, _Part(lane, [], [])).groups.append(group_id)
         return parts
 
@@ -228,7 +249,9 @@ class LaneTransactions:
                 # The partition knows a newer epoch: this transaction has ended there already.
                 log.warning("marker_refused %s error=%s", refused.message, refused.error)
         for group_id in part.groups:
-            _end_offsets(self._participants.groups_of(group_id), group_id, marker)
+            groups = self._participants.groups_of(group_id)
+            if isinstance(groups, LaneGroups):
+                _end_offsets(groups, group_id, marker)
 
     async def _finish_elsewhere(self, name: str, marker: Marker) -> None:
         try:
@@ -249,8 +272,11 @@ class LaneTransactions:
             if transaction is None or transaction.marker != marker:
                 return
             try:
+                await self._participants.look()  # a topic may be new to this broker
                 parts = self._parts(transaction)
-                parts.pop(self.lane.lane, None)
+                # Who takes this lane over waits until our last look at it is out of date: until
+                # then no later transaction of this producer can be mistaken for this one.
+                await self.lane.appender.validate()
                 for part in parts.values():
                     self._write(part, marker)
                 for part in parts.values():

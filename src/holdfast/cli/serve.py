@@ -16,6 +16,7 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.dispatch import SERVED, Dispatch
 from holdfast.broker.maintenance import Maintenance
 from holdfast.broker.metrics import BrokerCollector
+from holdfast.broker.peer_network import TcpPeers
 from holdfast.broker.properties import overridden
 from holdfast.broker.settings import BrokerSettings
 from holdfast.environment import SystemEnvironment
@@ -23,6 +24,7 @@ from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.identifiers import BrokerId
 from holdfast.lane.appender import GroupSettings
 from holdfast.lane.liveness import ProcFiles
+from holdfast.protocol.api import BETWEEN_BROKERS
 from holdfast.protocol.connection import Reply, Request
 from holdfast.server.peer import Peer
 from holdfast.server.tcp import TcpServer
@@ -43,6 +45,9 @@ LOCAL_LINGER_BYTES_MIN = 16 * 1024
 """On a directory only a busy lane lingers: each put costs CPU, and a quiet one wants its answer."""
 CACHE_SHARE = 5
 """One part in so many of the memory is for what is read back; the rest is for the tail."""
+
+DRAIN_SECONDS_MAX = 30.0
+"""How long a broker that stops waits for others to take its lanes."""
 
 log = logging.getLogger("holdfast.serve")
 
@@ -146,27 +151,32 @@ class Gate:
     """
 
     def __init__(self) -> None:
-        self._dispatch: Dispatch | None = None
+        self._dispatch: asyncio.Future[Dispatch] = asyncio.get_running_loop().create_future()
         self._opened = asyncio.Event()
 
-    def open(self, dispatch: Dispatch) -> None:
-        self._dispatch = dispatch
+    def let_brokers_in(self, dispatch: Dispatch) -> None:
+        """Answer other brokers: two that start at once must hear each other."""
+        self._dispatch.set_result(dispatch)
+
+    def open(self) -> None:
         self._opened.set()
 
     def dispatch(self, request: Request, peer: Peer) -> Reply | Awaitable[Reply]:
-        if self._dispatch is None:
-            return self._later(request, peer)
-        return self._dispatch.dispatch(request, peer)
+        is_open = self._opened.is_set() or request.api_key in BETWEEN_BROKERS
+        if self._dispatch.done() and is_open:
+            return self._dispatch.result().dispatch(request, peer)
+        return self._later(request, peer)
 
     async def _later(self, request: Request, peer: Peer) -> Reply:
-        await self._opened.wait()
-        assert self._dispatch is not None
-        reply = self._dispatch.dispatch(request, peer)
+        dispatch = await asyncio.shield(self._dispatch)
+        if request.api_key not in BETWEEN_BROKERS:
+            await self._opened.wait()
+        reply = dispatch.dispatch(request, peer)
         return await reply if isinstance(reply, Awaitable) else reply
 
     def disconnected(self, peer: Peer) -> None:
-        if self._dispatch is not None:
-            self._dispatch.disconnected(peer)
+        if self._dispatch.done():
+            self._dispatch.result().disconnected(peer)
 
 
 async def _serve(options: ServeOptions) -> int:
@@ -182,7 +192,9 @@ async def _serve(options: ServeOptions) -> int:
         environment=environment,
         settings=_settings(options, advertised, store.is_remote),
         liveness=ProcFiles(os.getpid()),
+        network=TcpPeers(),
     )
+    gate.let_brokers_in(Dispatch(broker))
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
@@ -194,7 +206,7 @@ async def _serve(options: ServeOptions) -> int:
     starting.result()
     maintenance = Maintenance(broker)
     maintenance.start()
-    gate.open(Dispatch(broker))
+    gate.open()
     if options.metrics is not None:
         registry = CollectorRegistry()
         registry.register(BrokerCollector(broker, store))
@@ -204,6 +216,8 @@ async def _serve(options: ServeOptions) -> int:
     sys.stdout.flush()
     await _first(broker.lost, stopping)
     lost = broker.lost.result() if broker.lost.done() else None
+    if lost is None:
+        await broker.drain(DRAIN_SECONDS_MAX)
     await maintenance.stop()
     await server.stop(wait_seconds=1.0 if lost else 10.0)
     await broker.stop(release=lost is None)

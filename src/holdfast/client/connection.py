@@ -11,7 +11,12 @@ import ssl
 from typing import Final, TypeVar
 
 from holdfast.client.address import Address
-from holdfast.client.refusals import BrokerUnavailable, UnsupportedByBroker, raise_for
+from holdfast.client.refusals import (
+    BrokerUnavailable,
+    NobodyListens,
+    UnsupportedByBroker,
+    raise_for,
+)
 from holdfast.client.wire import (
     CORRELATION_IDS,
     SIZE_BYTES,
@@ -76,7 +81,8 @@ class Connection:
                 "is the address right, and may this machine reach it?"
             ) from None
         except OSError as error:
-            raise BrokerUnavailable(
+            gone = isinstance(error, ConnectionRefusedError)
+            raise (NobodyListens if gone else BrokerUnavailable)(
                 f"{address} cannot be connected to ({error.strerror or error}); "
                 "is a broker running there, and is the address right?"
             ) from None

@@ -53,6 +53,10 @@ class BrokerUnavailable(RetryError):
     """No connection, no answer in time, or a connection that closed: a write may have happened."""
 
 
+class NobodyListens(BrokerUnavailable):
+    """The connection was refused: whatever was there is gone."""
+
+
 class RefusedForNow(RetryError):
     """The broker answered with an error that may pass."""
 

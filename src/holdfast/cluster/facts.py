@@ -23,6 +23,8 @@ class BrokerRegistered(msgspec.Struct, frozen=True, array_like=True, tag="B"):
     host: str
     port: int
     rack: str | None = None
+    incarnation: int = 0
+    """Of two processes with one id, the one with the higher number is meant."""
 
 
 class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag="T"):

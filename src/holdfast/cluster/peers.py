@@ -30,6 +30,9 @@ class PeerReport:
     """How far it has followed the control lane."""
     lanes: Mapping[LaneId, int] = dataclasses.field(default_factory=dict[LaneId, int])
     """The lanes that it serves, with the leader epoch of each."""
+    cleared: Mapping[LaneId, int] = dataclasses.field(default_factory=dict[LaneId, int])
+    """Of these lanes, how far the control lane was known when nothing of a deleted topic was left
+    in them any more."""
 
 
 class Leader(NamedTuple):
@@ -48,7 +51,7 @@ class Peers:
     """The brokers that one of them has heard of; time is handed in."""
 
     def __init__(self, silence_s: float = SILENCE_S) -> None:
-        self._silence_s = silence_s
+        self.silence_s = silence_s
         self._heard: dict[BrokerId, _Heard] = {}
         self._leaders: dict[LaneId, Leader] = {}
 
@@ -72,7 +75,7 @@ class Peers:
         return {
             broker_id: heard.report
             for broker_id, heard in self._heard.items()
-            if now - heard.at < self._silence_s
+            if now - heard.at < self.silence_s
         }
 
     def report_of(self, broker_id: BrokerId) -> PeerReport | None:
@@ -86,6 +89,19 @@ class Peers:
         if leader is None or report is None:
             return None
         return leader if report.lanes.get(lane) == leader.leader_epoch else None
+
+    def hand_over(self, lane: LaneId, to: Leader) -> None:
+        """A lane was released to a broker, which has not said yet that it serves it."""
+        leader = self._leaders.get(lane)
+        if leader is None or leader.leader_epoch < to.leader_epoch:
+            self._leaders[lane] = to
+
+    def cleared_number(self, lane: LaneId, now: float) -> int:
+        """How far the owner of a lane knew the control lane when nothing deleted was left in it; -1
+        where nobody says so."""
+        leader = self.leader_of(lane, now)
+        report = self.report_of(leader.broker_id) if leader is not None else None
+        return report.cleared.get(lane, -1) if report is not None else -1
 
     def leader_epoch_of(self, lane: LaneId) -> int:
         """The newest leader epoch of a lane that anybody has spoken of; -1 where nobody has."""

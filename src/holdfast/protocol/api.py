@@ -1,4 +1,5 @@
-"""Kafka's numbers: API keys and error codes, as of Kafka 4.3.
+"""Kafka's numbers: API keys and error codes, as of Kafka 4.3; and, far from them, those of what
+brokers ask each other only.
 
 Pure. Owns the numbers only; what a code means to a client is for the handler that returns it.
 """
@@ -102,6 +103,12 @@ class ApiKey(IntEnum):
     DESCRIBE_SHARE_GROUP_OFFSETS = 90
     ALTER_SHARE_GROUP_OFFSETS = 91
     DELETE_SHARE_GROUP_OFFSETS = 92
+    PEER_PING = 10_000
+    LANE_HAND_OVER = 10_001
+
+
+BETWEEN_BROKERS = frozenset({ApiKey.PEER_PING, ApiKey.LANE_HAND_OVER, ApiKey.ALLOCATE_PRODUCER_IDS})
+"""Served, and not told to clients."""
 
 
 class ErrorCode(IntEnum):

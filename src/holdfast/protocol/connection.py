@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from holdfast.errors import ConfigurationError
-from holdfast.protocol.api import ApiKey, ErrorCode
+from holdfast.protocol.api import BETWEEN_BROKERS, ApiKey, ErrorCode
 from holdfast.protocol.headers import (
     CORRELATION,
     SIZE_AND_CORRELATION,
@@ -124,6 +124,7 @@ class ServedApis:
         return [
             ApiVersion(api_key=row.api_key, min_version=row.first, max_version=row.last)
             for _, row in sorted(self._served.items())
+            if row.api_key not in BETWEEN_BROKERS
         ]
 
     def find(self, api_key: int) -> _Served | None:

@@ -13,6 +13,10 @@ from holdfast.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
 )
+from holdfast.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 from holdfast.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from holdfast.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from holdfast.protocol.messages.consumer_group_describe import (
@@ -68,6 +72,7 @@ from holdfast.protocol.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 from holdfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from holdfast.protocol.messages.lane_hand_over import LaneHandOverRequest, LaneHandOverResponse
 from holdfast.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from holdfast.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from holdfast.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
@@ -83,6 +88,7 @@ from holdfast.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from holdfast.protocol.messages.peer_ping import PeerPingRequest, PeerPingResponse
 from holdfast.protocol.messages.produce import ProduceRequest, ProduceResponse
 from holdfast.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -148,5 +154,8 @@ SCHEMAS: dict[ApiKey, tuple[type[Message], type[Message]]] = {
         DescribeTopicPartitionsRequest,
         DescribeTopicPartitionsResponse,
     ),
+    ApiKey.ALLOCATE_PRODUCER_IDS: (AllocateProducerIdsRequest, AllocateProducerIdsResponse),
+    ApiKey.PEER_PING: (PeerPingRequest, PeerPingResponse),
+    ApiKey.LANE_HAND_OVER: (LaneHandOverRequest, LaneHandOverResponse),
 }
 """The request and the response of each API."""

@@ -7,6 +7,7 @@ it. A partition that does not exist keeps all the others out, as in Kafka.
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.leadership import coordinator_error
+from holdfast.broker.transactions import LaneTransactions
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.add_partitions_to_txn import (
@@ -59,7 +60,10 @@ async def _add(
         for index in topic.partitions
     }
     known = [partition for partition in found.values() if partition is not None]
-    if len(known) < len(found):
+    here = broker.transactions_of(asked.transactional_id)
+    if isinstance(here, ErrorCode):
+        errors = dict.fromkeys(found, here)
+    elif len(known) < len(found):
         errors = {
             where: ErrorCode.OPERATION_NOT_ATTEMPTED
             if partition is not None
@@ -68,13 +72,12 @@ async def _add(
         }
     elif asked.verify_only:
         errors = {
-            where: _verified(broker, asked, partition)
+            where: _verified(here, asked, partition)
             for where, partition in found.items()
             if partition is not None
         }
     else:
-        lane = broker.transactions_of(asked.transactional_id).lane
-        error = await coordinator_error(lane, await _extended(broker, asked, known))
+        error = await coordinator_error(here.lane, await _extended(here, asked, known))
         errors = dict.fromkeys(found, error)
     return [_result(topic, errors, version) for topic in asked.topics]
 
@@ -87,20 +90,18 @@ def _partition(broker: Broker, topic: AddPartitionsToTxnTopic, index: int) -> Pa
 
 
 def _verified(
-    broker: Broker, asked: AddPartitionsToTxnTransaction, partition: PartitionId
+    here: LaneTransactions, asked: AddPartitionsToTxnTransaction, partition: PartitionId
 ) -> ErrorCode:
-    here = broker.transactions_of(asked.transactional_id)
     producer = Producer(asked.producer_id, asked.producer_epoch)
     problem = here.problem() or verify(here.known(asked.transactional_id), producer, partition)
     return problem if problem is not None else ErrorCode.NONE
 
 
 async def _extended(
-    broker: Broker, asked: AddPartitionsToTxnTransaction, partitions: list[PartitionId]
+    here: LaneTransactions, asked: AddPartitionsToTxnTransaction, partitions: list[PartitionId]
 ) -> ErrorCode:
     if not asked.transactional_id:
         return ErrorCode.INVALID_REQUEST
-    here = broker.transactions_of(asked.transactional_id)
     await here.wait_for_end(asked.transactional_id)
     producer = Producer(asked.producer_id, asked.producer_epoch)
     problem = here.extend(asked.transactional_id, producer, partitions=partitions)

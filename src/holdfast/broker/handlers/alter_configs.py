@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
-from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, control_durable, lane_refusal
+from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, control_durable, controller_refusal
 from holdfast.cluster.facts import TopicConfigured
 from holdfast.cluster.state import Topic
 from holdfast.cluster.topics import TopicRefused, decide_configs
@@ -104,7 +104,7 @@ def _alter(broker: Broker, wanted: Alteration, validate_only: bool) -> TopicRefu
             "INVALID_REQUEST",
             f"resource type {wanted.resource_type}: only topics (2) have configurations to alter",
         )
-    refused = lane_refusal(broker.control, fenced="NOT_CONTROLLER")
+    refused = controller_refusal(broker)
     if refused is not None:
         return refused
     if not name:

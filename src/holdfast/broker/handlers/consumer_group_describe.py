@@ -30,6 +30,8 @@ def handle(
 
 def _described(broker: Broker, group_id: str) -> DescribedGroup:
     groups = broker.groups_of(group_id)
+    if isinstance(groups, ErrorCode):
+        return DescribedGroup(error_code=groups, group_id=group_id)
     problem = groups.problem()
     if problem is not None:
         return DescribedGroup(error_code=problem, group_id=group_id)

@@ -9,6 +9,7 @@ because the answer to its join was lost, need not leave first.
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.groups.caller import Caller
+from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -19,6 +20,8 @@ async def handle(
     broker: Broker, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse:
     groups = broker.groups_of(request.group_id)
+    if isinstance(groups, ErrorCode):
+        return ConsumerGroupHeartbeatResponse(error_code=groups)
     caller = Caller(context.client_id or "", f"/{context.client_host}", context.api_version)
     return await groups.ask(
         request.group_id,

@@ -9,7 +9,7 @@ from collections import Counter
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
 from holdfast.broker.handlers.create_topics import assignment_problem
-from holdfast.broker.topic_creation import control_durable, lane_refusal
+from holdfast.broker.topic_creation import control_durable, controller_refusal
 from holdfast.cluster.facts import PartitionsAdded
 from holdfast.cluster.topics import PARTITIONS_MAX, TopicRefused, decide_partitions
 from holdfast.protocol.messages.create_partitions import (
@@ -51,7 +51,7 @@ async def handle(
 def _decide(
     broker: Broker, topic: CreatePartitionsTopic, added_before: int
 ) -> PartitionsAdded | TopicRefused:
-    refused = lane_refusal(broker.control, fenced="NOT_CONTROLLER")
+    refused = controller_refusal(broker)
     if refused is not None:
         return refused
     known = broker.state.topic_named(topic.name)

@@ -10,7 +10,7 @@ from collections import Counter
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
-from holdfast.broker.topic_creation import control_durable, lane_refusal
+from holdfast.broker.topic_creation import control_durable, controller_refusal
 from holdfast.cluster.configs import shown_configs
 from holdfast.cluster.facts import TopicCreated
 from holdfast.cluster.topics import PARTITIONS_MAX, TopicRefused, decide_create
@@ -90,7 +90,7 @@ def _too_many_partitions(broker: Broker, request: CreateTopicsRequest) -> TopicR
 
 
 def _decide(broker: Broker, topic: CreatableTopic) -> TopicCreated | TopicRefused:
-    refused = lane_refusal(broker.control, fenced="NOT_CONTROLLER")
+    refused = controller_refusal(broker)
     if refused is not None:
         return refused
     shape = _shape(broker, topic)

@@ -24,6 +24,8 @@ async def handle(
 
 async def _delete(broker: Broker, group_id: str) -> ErrorCode:
     groups = broker.groups_of(group_id)
+    if isinstance(groups, ErrorCode):
+        return groups
     problem = groups.problem()
     if problem is not None:
         return problem

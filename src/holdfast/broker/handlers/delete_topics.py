@@ -9,7 +9,7 @@ from uuid import UUID
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
-from holdfast.broker.topic_creation import control_durable, lane_refusal
+from holdfast.broker.topic_creation import control_durable, controller_refusal
 from holdfast.cluster.facts import TopicDeleted
 from holdfast.cluster.state import Topic
 from holdfast.cluster.topics import TopicRefused
@@ -53,7 +53,7 @@ async def handle(
 
 
 def _find(broker: Broker, name: str | None, topic_id: UUID, times: int) -> Topic | TopicRefused:
-    refused = lane_refusal(broker.control, fenced="NOT_CONTROLLER")
+    refused = controller_refusal(broker)
     if refused is not None:
         return refused
     if name is None and topic_id == ZERO_UUID:

@@ -1,7 +1,7 @@
 """DescribeCluster (60), versions 0 to 2.
 
-The broker that owns the control lane answers, so it is the controller. Brokers that were
-registered before it and own nothing are shown as fenced, to those who ask for fenced ones.
+The controller is the owner of the control lane. Brokers that are registered and do not answer are
+shown as fenced, to those who ask for fenced ones.
 """
 
 from holdfast.broker.broker import Broker
@@ -36,22 +36,22 @@ def handle(
             ),
             endpoint_type=BROKERS,
         )
-    this = broker.settings.broker_id
+    alive = {report.broker_id for report in broker.alive()}
     with_operations = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         endpoint_type=BROKERS,
         cluster_id=broker.state.cluster_id,
-        controller_id=this,
+        controller_id=broker.controller_id(),
         brokers=[
             DescribeClusterBroker(
                 broker_id=known.broker_id,
                 host=known.host,
                 port=known.port,
                 rack=known.rack,
-                is_fenced=known.broker_id != this,
+                is_fenced=known.broker_id not in alive,
             )
             for known in broker.state.brokers.values()
-            if known.broker_id == this or request.include_fenced_brokers
+            if known.broker_id in alive or request.include_fenced_brokers
         ],
         cluster_authorized_operations=CLUSTER_OPERATIONS if with_operations else NOT_ASKED,
     )

@@ -8,7 +8,6 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.leadership import prove_claim
 from holdfast.log.partition import PartitionLog
-from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -39,12 +38,13 @@ async def handle(
 
 
 async def _describe(broker: Broker, name: str, partition: int) -> PartitionResponse:
-    led = broker.led(broker.state.topic_named(name), partition)
-    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if led is None else await prove_claim(led.lane)
+    topic = broker.state.topic_named(name)
+    led = broker.led(topic, partition)
+    error = await prove_claim(led.lane) if led is not None else None
     if led is None or error is not None:
         return PartitionResponse(
             partition_index=partition,
-            error_code=error or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_code=error or broker.not_led(topic, partition),
             error_message=f"{name[:249]}-{partition}",
         )
     return PartitionResponse(

@@ -24,6 +24,8 @@ def _described(broker: Broker, name: str) -> TransactionState:
     if not name:
         return TransactionState(error_code=ErrorCode.INVALID_REQUEST, transactional_id=name)
     here = broker.transactions_of(name)
+    if isinstance(here, ErrorCode):
+        return TransactionState(error_code=here, transactional_id=name)
     problem = here.problem()
     known = here.known(name)
     if problem is not None or known is None:

@@ -7,6 +7,7 @@ epoch that the answer names, so a request of the transaction before can never re
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.leadership import coordinator_error, coordinator_problem
+from holdfast.broker.transactions import LaneTransactions
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from holdfast.transactions.decide import Ending, FreshIdNeeded, GoOn, Producer, end
@@ -16,20 +17,23 @@ FENCED_SINCE = 2
 
 
 async def handle(broker: Broker, request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
-    decided = await _decide(broker, request, context.api_version)
+    here = broker.transactions_of(request.transactional_id)
+    if isinstance(here, ErrorCode):
+        return EndTxnResponse(error_code=here)
+    decided = await _decide(here, request, context.api_version)
     if isinstance(decided, ErrorCode):
-        lane = broker.transactions_of(request.transactional_id).lane
-        decided = await coordinator_error(lane, decided)
+        decided = await coordinator_error(here.lane, decided)
         if decided is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_SINCE:
             decided = ErrorCode.INVALID_PRODUCER_EPOCH
         return EndTxnResponse(error_code=decided)
     return EndTxnResponse(producer_id=decided.producer_id, producer_epoch=decided.producer_epoch)
 
 
-async def _decide(broker: Broker, request: EndTxnRequest, version: int) -> Producer | ErrorCode:
+async def _decide(
+    here: LaneTransactions, request: EndTxnRequest, version: int
+) -> Producer | ErrorCode:
     if not request.transactional_id:
         return ErrorCode.INVALID_REQUEST
-    here = broker.transactions_of(request.transactional_id)
     problem = here.problem()
     if problem is not None:
         return problem

@@ -191,9 +191,12 @@ async def _with_records(
 
 
 def _unknown(broker: Broker, wanted: Wanted, context: RequestContext) -> ErrorCode:
-    if context.api_version >= TOPIC_IDS_SINCE and not broker.state.usable(wanted.topic.topic_id):
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    key = wanted.topic
+    topic = broker.state.usable(key.topic_id) if by_id else broker.state.topic_named(key.name)
+    if topic is None and by_id:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return broker.not_led(topic, wanted.partition.partition)
 
 
 def _refuse(

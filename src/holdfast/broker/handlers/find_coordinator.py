@@ -1,6 +1,6 @@
 """FindCoordinator (10), versions 0 to 6.
 
-Every group and transaction is coordinated by the broker that owns the lanes: this one.
+A group, or a transactional id, is coordinated by the broker that owns the lane of its name.
 Deviations: share groups are not served, and are refused for good.
 """
 
@@ -8,7 +8,9 @@ import enum
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.groups import lane_of
 from holdfast.cluster.topics import TopicRefused
+from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -66,9 +68,15 @@ def _coordinator(broker: Broker, key: str, refused: TopicRefused | None) -> Coor
             error_code=error_code(refused.error),
             error_message=refused.message,
         )
-    return Coordinator(
-        key=key,
-        node_id=broker.settings.broker_id,
-        host=broker.settings.host,
-        port=broker.settings.port,
-    )
+    leader = broker.leader_of(lane_of(key, broker.state.lanes))
+    report = broker.report_of(leader.broker_id) if leader is not None else None
+    if report is None:
+        return Coordinator(
+            key=key,
+            node_id=NO_NODE,
+            host="",
+            port=NO_NODE,
+            error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            error_message=f"no broker leads the lane of {key[:249]} now; try again",
+        )
+    return Coordinator(key=key, node_id=report.broker_id, host=report.host, port=report.port)

@@ -16,6 +16,8 @@ def handle(
 ) -> HeartbeatResponse | Coroutine[Any, Any, HeartbeatResponse]:
     del context
     groups = broker.groups_of(request.group_id)
+    if isinstance(groups, ErrorCode):
+        return HeartbeatResponse(error_code=groups)
     problem = groups.problem()
     if problem is None:
         problem = groups.coordinator.heartbeat(

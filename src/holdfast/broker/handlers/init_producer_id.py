@@ -11,7 +11,7 @@ import asyncio
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
 from holdfast.broker.leadership import coordinator_error, coordinator_problem
-from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, lane_refusal, refusal_of
+from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, refusal_of
 from holdfast.errors import HoldfastError
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.init_producer_id import (
@@ -39,9 +39,6 @@ async def handle(
         return _refused("INVALID_REQUEST")
     if (request.producer_id == NO_PRODUCER) != (request.producer_epoch == NO_PRODUCER):
         return _refused("INVALID_REQUEST")
-    ended = lane_refusal(broker.control, fenced=RETRY)
-    if ended is not None:
-        return _refused(ended.error)
     try:
         async with asyncio.timeout(WAIT_MS_DEFAULT / 1000):
             if request.transactional_id is None:
@@ -66,6 +63,8 @@ async def _transactional(
     broker: Broker, request: InitProducerIdRequest, name: str
 ) -> Producer | ErrorCode:
     here = broker.transactions_of(name)
+    if isinstance(here, ErrorCode):
+        return here
     await here.wait_for_end(name)
     decided = await here.with_fresh_id(
         lambda fresh_id: (

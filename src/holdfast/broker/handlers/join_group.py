@@ -7,6 +7,7 @@ takes over goes on with the same generation. Kafka keeps it in memory until the 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.groups.caller import Caller
+from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
@@ -14,6 +15,8 @@ async def handle(
     broker: Broker, request: JoinGroupRequest, context: RequestContext
 ) -> JoinGroupResponse:
     groups = broker.groups_of(request.group_id)
+    if isinstance(groups, ErrorCode):
+        return JoinGroupResponse(error_code=groups, member_id=request.member_id)
     caller = Caller(context.client_id or "", f"/{context.client_host}", context.api_version)
     return await groups.ask(
         request.group_id,

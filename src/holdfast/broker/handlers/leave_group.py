@@ -2,6 +2,7 @@
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -15,6 +16,8 @@ async def handle(
     broker: Broker, request: LeaveGroupRequest, context: RequestContext
 ) -> LeaveGroupResponse:
     groups = broker.groups_of(request.group_id)
+    if isinstance(groups, ErrorCode):
+        return LeaveGroupResponse(error_code=groups)
     problem = groups.problem()
     if problem is not None:
         return LeaveGroupResponse(error_code=problem)

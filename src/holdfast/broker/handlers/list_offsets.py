@@ -75,9 +75,10 @@ async def _list(
     *,
     read_committed: bool,
 ) -> ListOffsetsPartitionResponse:
-    led = broker.led(broker.state.topic_named(name), wanted.partition_index)
+    topic = broker.state.topic_named(name)
+    led = broker.led(topic, wanted.partition_index)
     if led is None:
-        return _refuse(wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _refuse(wanted, broker.not_led(topic, wanted.partition_index))
     error = await proofs.prove(led.lane, wanted.current_leader_epoch)
     if error is None and broker.state.usable(led.topic.topic_id) is None:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # deleted while we waited

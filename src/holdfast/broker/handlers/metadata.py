@@ -35,14 +35,12 @@ async def handle(
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
-                node_id=broker.settings.broker_id,
-                host=broker.settings.host,
-                port=broker.settings.port,
-                rack=broker.settings.rack,
+                node_id=report.broker_id, host=report.host, port=report.port, rack=report.rack
             )
+            for report in broker.alive()
         ],
         cluster_id=broker.state.cluster_id,
-        controller_id=broker.settings.broker_id,
+        controller_id=broker.controller_id(),
         topics=topics,
     )
 
@@ -73,16 +71,16 @@ def _described(broker: Broker, topic: Topic) -> MetadataResponseTopic:
 
 
 def _partition(broker: Broker, topic: Topic, index: int) -> MetadataResponsePartition:
-    led = broker.led(topic, index)
-    me = broker.settings.broker_id
-    if led is None or not led.lane.appender.is_open:
+    lane = topic.lane_of(index)
+    leader = broker.leader_of(lane) if lane is not None else None
+    if leader is None:
         return MetadataResponsePartition(
             error_code=ErrorCode.LEADER_NOT_AVAILABLE, partition_index=index, leader_id=-1
         )
     return MetadataResponsePartition(
         partition_index=index,
-        leader_id=me,
-        leader_epoch=led.lane.leader_epoch,
-        replica_nodes=[me],
-        isr_nodes=[me],
+        leader_id=leader.broker_id,
+        leader_epoch=leader.leader_epoch,
+        replica_nodes=[leader.broker_id],
+        isr_nodes=[leader.broker_id],
     )

@@ -35,6 +35,8 @@ def handle(
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     groups = broker.groups_of(request.group_id)
     by_id = context.api_version >= TOPIC_IDS_SINCE
+    if isinstance(groups, ErrorCode):
+        return _response(request, [], groups, by_id=by_id)
     judged = groups.problem() or groups.coordinator.commit(
         request.group_id,
         Committer(

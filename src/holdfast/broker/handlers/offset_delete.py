@@ -18,6 +18,8 @@ async def handle(
 ) -> OffsetDeleteResponse:
     del context
     groups = broker.groups_of(request.group_id)
+    if isinstance(groups, ErrorCode):
+        return OffsetDeleteResponse(error_code=groups)
     problem = groups.problem() or groups.coordinator.offset_delete_problem(request.group_id)
     if problem is not None:
         return OffsetDeleteResponse(error_code=problem)

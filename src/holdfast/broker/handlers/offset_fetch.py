@@ -92,6 +92,8 @@ async def _group(
     broker: Broker, asked: OffsetFetchRequestGroup, version: int, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
     groups = broker.groups_of(asked.group_id)
+    if isinstance(groups, ErrorCode):
+        return _refused(asked, groups)
     problem = groups.problem() or groups.coordinator.offset_fetch_problem(
         asked.group_id, asked.member_id, asked.member_epoch
     )

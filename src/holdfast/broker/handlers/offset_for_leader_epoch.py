@@ -31,6 +31,7 @@ async def handle(
 ) -> OffsetForLeaderEpochResponse:
     del context
     newest: dict[LaneId, int] = {}
+    lanes: dict[LaneId, DataLane] = {}
     for topic in request.topics:
         known = broker.state.topic_named(topic.topic)
         for asked in topic.partitions:
@@ -38,8 +39,9 @@ async def handle(
             if led is not None:
                 heard_of = newest.get(led.lane.lane, NO_LEADER_EPOCH)
                 newest[led.lane.lane] = max(heard_of, asked.current_leader_epoch)
+                lanes[led.lane.lane] = led.lane
     problems = await asyncio.gather(
-        *(_prove(broker.lanes[lane], heard_of) for lane, heard_of in newest.items())
+        *(_prove(lanes[lane], heard_of) for lane, heard_of in newest.items())
     )
     claims = dict(zip(newest, problems, strict=True))
     return OffsetForLeaderEpochResponse(

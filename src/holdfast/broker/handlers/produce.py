@@ -97,6 +97,8 @@ def _coordinator_barrier(
     In one lane, what is decided first is durable first.
     """
     here = broker.transactions_of(name)
+    if isinstance(here, ErrorCode):
+        return None
     ending = here.ending(name)
     if ending is not None:
         return ending
@@ -243,8 +245,10 @@ def _produce_partition(
         return _refuse(data.index, ErrorCode.INVALID_REQUIRED_ACKS, message)
     led = broker.led(topic, data.index)
     if led is None:
-        message = f"topic {topic.name} has {topic.partitions} partitions"
-        return _refuse(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        error = broker.not_led(topic, data.index)
+        unknown = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        message = f"topic {topic.name} has {topic.partitions} partitions" if unknown else None
+        return _refuse(data.index, error, message)
     appender = led.lane.appender
     if not appender.is_open:
         return _refuse(data.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, str(appender.failure or ""))

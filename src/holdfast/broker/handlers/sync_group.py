@@ -5,6 +5,7 @@ The answer leaves when the assignment is durable, and under a claim that is know
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
@@ -13,6 +14,8 @@ async def handle(
 ) -> SyncGroupResponse:
     del context
     groups = broker.groups_of(request.group_id)
+    if isinstance(groups, ErrorCode):
+        return SyncGroupResponse(error_code=groups)
     return await groups.ask(
         request.group_id,
         lambda token: groups.coordinator.sync(request, token, groups.now()),

@@ -9,6 +9,7 @@ transaction fail, which it can abort, the other its producer, for good.
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.broker.groups import LaneGroups
 from holdfast.broker.leadership import coordinator_error
 from holdfast.groups.commits import NOT_OWNED, Asked
 from holdfast.groups.coordinator import Committer
@@ -36,6 +37,8 @@ async def handle(
     errors: list[ErrorCode] = []
     if problem is None:
         groups = broker.groups_of(request.group_id)
+        if isinstance(groups, ErrorCode):
+            return _response(request, errors, groups)
         judged = groups.problem() or groups.coordinator.commit(
             request.group_id,
             Committer(
@@ -67,6 +70,8 @@ async def _verified(
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     here = broker.transactions_of(request.transactional_id)
+    if isinstance(here, ErrorCode):
+        return here
     name = request.transactional_id
     await here.wait_for_end(name)
     producer = Producer(request.producer_id, request.producer_epoch)
@@ -76,7 +81,8 @@ async def _verified(
         problem = here.problem() or verify_group(here.known(name), producer, request.group_id)
     if problem is not None:
         return await coordinator_error(here.lane, problem)
-    if broker.groups_of(request.group_id).lane is here.lane:
+    groups = broker.groups_of(request.group_id)
+    if isinstance(groups, LaneGroups) and groups.lane is here.lane:
         return None  # in one lane, what is decided first is durable first
     problem = await here.settled(name)
     if problem is not None:

@@ -1,0 +1,71 @@
+"""Take a lane in this process's name, and owe the wait to whoever had it before.
+
+Owns what a claim says of this process, and how long its predecessor may still answer. Must never
+let a lane be served before that.
+"""
+
+import asyncio
+import logging
+
+from holdfast.broker.settings import BrokerSettings
+from holdfast.environment import Environment
+from holdfast.identifiers import LaneId
+from holdfast.lane.claim import ClaimedLane, claim_lane
+from holdfast.lane.entry import Claim
+from holdfast.lane.liveness import Liveness
+from holdfast.lane.state import StateKind, StateT
+from holdfast.store.interface import Store
+
+log = logging.getLogger("holdfast.broker")
+
+CLOCK_RATE_MARGIN = 1.1
+"""How much longer than the validity of a claim its successor waits: clocks differ in rate."""
+
+
+class Claimer:
+    """Claims lanes for one broker."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        environment: Environment,
+        settings: BrokerSettings,
+        liveness: Liveness,
+    ) -> None:
+        self._store = store
+        self._environment = environment
+        self._settings = settings
+        self._liveness = liveness
+
+    async def claim(self, lane: LaneId, kind: StateKind[StateT]) -> ClaimedLane[StateT]:
+        """Recover a lane and own it; serve it only after wait_out."""
+        identity = self._liveness.identity()
+        claim = Claim(
+            broker_id=self._settings.broker_id,
+            address=f"{self._settings.host}:{self._settings.port}",
+            claimed_ms=self._environment.now_ms(),
+            machine=identity.machine,
+            process=identity.process,
+            process_start=identity.process_start,
+            valid_ms=self._settings.group.claim_valid_ms,
+        )
+        claimed = await claim_lane(
+            self._store, self._environment, lane, kind, claim, self._liveness
+        )
+        log.info(
+            "lane_claimed lane=%d number=%d leader_epoch=%d entries_replayed=%d",
+            lane,
+            claimed.cursor.claim,
+            claimed.cursor.leader_epoch,
+            claimed.entries_read,
+        )
+        return claimed
+
+    async def wait_out(self, lane: ClaimedLane[StateT]) -> None:
+        """An owner that neither released nor is proved dead may answer a little longer."""
+        until = lane.claimed_at + lane.owed_ms / 1000 * CLOCK_RATE_MARGIN
+        wait_s = until - self._environment.monotonic()
+        if wait_s > 0:
+            log.info("waiting_for_the_owner_before lane=%d seconds=%.1f", lane.cursor.lane, wait_s)
+            await asyncio.sleep(wait_s)

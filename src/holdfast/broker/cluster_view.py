@@ -1,0 +1,130 @@
+"""How a broker knows the cluster: it owns the control lane, or follows it.
+
+Owns which of the two it is. What is known never goes back to an older state, but for what the owner
+had decided and could not make durable. Must never let anything be decided by who does not own it.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from holdfast.broker.claiming import Claimer
+from holdfast.broker.settings import BrokerSettings
+from holdfast.cluster.facts import ControlFact
+from holdfast.cluster.state import ControlState, ControlStateKind
+from holdfast.environment import Environment
+from holdfast.errors import Fenced, HoldfastError
+from holdfast.follow.lane import FollowedLane
+from holdfast.identifiers import CONTROL_LANE
+from holdfast.lane.entry import Buffer, EntryHeader
+from holdfast.lane.owned import OwnedLane
+from holdfast.store.interface import Store
+from holdfast.store.patience import patiently
+
+
+class ControlLane(OwnedLane[ControlState, ControlFact]):
+    """The control lane of its owner, the controller; says when something has become durable."""
+
+    when_published: Callable[[], None] | None = None
+
+    def published(
+        self, header: EntryHeader, facts: Sequence[ControlFact], payload: list[Buffer]
+    ) -> None:
+        super().published(header, facts, payload)
+        if self.when_published is not None:
+            self.when_published()
+
+
+class ClusterView:
+    """The cluster as this broker knows it."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        environment: Environment,
+        settings: BrokerSettings,
+        on_lost: Callable[[HoldfastError], None],
+    ) -> None:
+        self.when_published: Callable[[], None] | None = None
+        self._store = store
+        self._environment = environment
+        self._settings = settings
+        self._on_lost = on_lost
+        self._followed = FollowedLane(store, environment, CONTROL_LANE, ControlStateKind())
+        self._lane: ControlLane | None = None
+        self._known = ControlState()
+        self._looking = asyncio.Lock()
+        self._looks_asked = 0
+        self._looks_done = 0
+
+    @property
+    def state(self) -> ControlState:
+        return self._known
+
+    @property
+    def lane(self) -> ControlLane | None:
+        """The control lane, where this broker owns it."""
+        return self._lane
+
+    @property
+    def number(self) -> int:
+        """How far the control lane is known."""
+        if self._lane is not None:
+            return self._lane.appender.cursor.next_number
+        return self._followed.cursor.next_number
+
+    async def claim(self, claimer: Claimer) -> ControlLane:
+        """Become the controller; before the owner before is out of date nothing may be answered."""
+        claimed = await claimer.claim(CONTROL_LANE, ControlStateKind())
+        lane = ControlLane(
+            store=self._store,
+            environment=self._environment,
+            claimed=claimed,
+            kind=ControlStateKind(),
+            settings=dataclasses.replace(self._settings.group, linger_ms=0),
+            snapshot_every=self._settings.snapshot_every,
+            on_lost=self._on_lost,
+        )
+        lane.when_published = self.when_published
+        self._lane, self._known = lane, lane.state
+        return lane
+
+    async def give(self, *, release: bool) -> None:
+        """Be the controller no longer."""
+        lane = self._lane
+        if lane is not None:
+            await lane.close(release=release)
+            self._lane = None
+
+    async def look(self) -> None:
+        """Know all that was durable when this was called. Raises StoreUnavailable."""
+        lane = self._lane
+        if lane is not None:
+            try:
+                await lane.appender.validate()
+                return
+            except Fenced:
+                pass
+        self._looks_asked += 1
+        asked = self._looks_asked
+        async with self._looking:
+            if self._looks_done < asked:
+                seen = self._looks_asked
+                await self._followed.refresh()
+                self._looks_done = seen
+                if self._lane is lane and lane is not None:
+                    self._lane = None  # it was lost, and is followed from now on
+                if self._lane is None:
+                    self._known = self._followed.state
+
+    async def prove(self) -> None:
+        """As look, and the controller makes sure that it still is one, however fresh its last look
+        at the claim; a store that is away is waited for."""
+        if self._lane is not None:
+            self._lane.appender.doubt()
+        await patiently(self.look, environment=self._environment)
+
+    def barrier(self) -> asyncio.Future[None] | None:
+        """Resolves when all that is known is durable; None where it is."""
+        return self._lane.appender.barrier() if self._lane is not None else None

@@ -1,0 +1,26 @@
+"""LaneHandOver (10001), version 0: release a lane to the broker that asks.
+
+Answered when the release is durable: the next owner need not wait for this one.
+"""
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.identifiers import BrokerId, LaneId
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.lane_hand_over import LaneHandOverRequest, LaneHandOverResponse
+
+
+async def handle(
+    broker: Broker, request: LaneHandOverRequest, context: RequestContext
+) -> LaneHandOverResponse:
+    del context
+    given = await broker.hand_over(
+        LaneId(request.lane), request.leader_epoch, BrokerId(request.to_broker_id)
+    )
+    if given:
+        return LaneHandOverResponse()
+    return LaneHandOverResponse(
+        error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        error_message=f"this broker does not serve lane {request.lane} in leader epoch"
+        f" {request.leader_epoch}",
+    )

@@ -1,0 +1,18 @@
+"""PeerPing (10000), version 0: another broker says how it is, and is told how this one is."""
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.broker.reports import decoded, encoded
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.peer_ping import PeerPingRequest, PeerPingResponse
+
+
+def handle(broker: Broker, request: PeerPingRequest, context: RequestContext) -> PeerPingResponse:
+    del context
+    membership = broker.membership
+    mine = encoded(broker.report())
+    known, theirs = broker.state.cluster_id, request.cluster_id
+    if membership is None or (known and theirs and known != theirs):
+        return PeerPingResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, report=mine)
+    membership.heard(decoded(request.report))
+    return PeerPingResponse(report=mine)

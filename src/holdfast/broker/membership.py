@@ -1,0 +1,298 @@
+"""One broker among others: who is there, who should try to own what, and the asking for it.
+
+Owns liveness and who tries. Nothing here is needed for safety: put-if-absent decides who owns a
+lane, whoever tries. Must never claim a lane of a broker that answers, unless that one has let go of
+it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from holdfast.broker.peer_network import PeerNetwork
+from holdfast.broker.reports import decoded, encoded
+from holdfast.client.address import Address
+from holdfast.client.refusals import BrokerUnavailable, NobodyListens
+from holdfast.cluster.peers import Leader, PeerReport, Peers
+from holdfast.cluster.placement import desired_owners
+from holdfast.cluster.state import ControlState
+from holdfast.environment import Environment
+from holdfast.errors import Fenced, HoldfastError, StopError
+from holdfast.identifiers import CONTROL_LANE, BrokerId, LaneId
+from holdfast.protocol.messages.lane_hand_over import LaneHandOverRequest, LaneHandOverResponse
+from holdfast.protocol.messages.peer_ping import PeerPingRequest, PeerPingResponse
+
+log = logging.getLogger("holdfast.cluster")
+
+PING_INTERVAL_S = 0.5
+PING_TIMEOUT_S = 2.0
+PING_WAIT_S = 0.2
+HAND_OVER_TIMEOUT_S = 30.0
+LOOK_INTERVAL_S = 5.0
+"""How often the control lane is looked at where no ping says that there is more of it."""
+FENCED_PAUSE_S = 5.0
+"""How long a lane that was taken from this broker is left alone: whoever took it may not have been
+heard yet. Doubles each time."""
+FENCED_PAUSE_S_MAX = 60.0
+
+
+class Member(Protocol):
+    """What a broker does about its membership."""
+
+    @property
+    def state(self) -> ControlState: ...
+
+    @property
+    def is_controller(self) -> bool: ...
+
+    def report(self) -> PeerReport: ...
+
+    def register(self, report: PeerReport) -> None:
+        """Let the cluster know where a broker is reached; only where this one is the controller."""
+        ...
+
+    async def look(self) -> None:
+        """Know all that was durable in the control lane when this was called."""
+        ...
+
+    async def take(self, lane: LaneId) -> None:
+        """Claim a lane and serve it."""
+        ...
+
+    def replaced(self, report: PeerReport) -> None:
+        """Another process with this broker's id has started."""
+        ...
+
+
+class Membership:
+    """What one broker does about the others."""
+
+    def __init__(self, *, member: Member, network: PeerNetwork, environment: Environment) -> None:
+        self.peers = Peers()
+        self._member = member
+        self._network = network
+        self._environment = environment
+        self._wake = asyncio.Event()
+        self._started_at = environment.monotonic()
+        self._looked_at = environment.monotonic()
+        self._settled: set[BrokerId] = set()
+        """Brokers that were heard, or are known to be gone, since this one has started."""
+        self._taking: dict[LaneId, asyncio.Task[None]] = {}
+        self._left_alone: dict[LaneId, tuple[float, float]] = {}
+        """Until when a lane is left alone, and for how long."""
+        self._pinging: dict[BrokerId, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._running: asyncio.Task[None] | None = None
+
+    def now(self) -> float:
+        return self._environment.monotonic()
+
+    def news(self) -> None:
+        """Something changed that the others should hear at once."""
+        self._wake.set()
+
+    def heard(self, report: PeerReport) -> None:
+        """A broker has said how it is."""
+        me = self._member.report()
+        if report.broker_id == me.broker_id:
+            if report.incarnation > me.incarnation:
+                self._member.replaced(report)
+            return
+        self._settled.add(report.broker_id)
+        self.peers.heard(report, self.now())
+        if self._member.is_controller:
+            self._member.register(report)
+        if report.control_number > me.control_number:
+            self._spawn(self._look())
+
+    def leader_of(self, lane: LaneId) -> Leader | None:
+        """Who serves a lane, as far as is known."""
+        self._note_own()
+        return self.peers.leader_of(lane, self.now())
+
+    def alive(self) -> dict[BrokerId, PeerReport]:
+        """Who is there, this broker too."""
+        self._note_own()
+        return self.peers.alive(self.now())
+
+    def _note_own(self) -> None:
+        self.peers.heard(self._member.report(), self.now())
+
+    async def join(self) -> None:
+        """Be known to the cluster, as its controller or to it; then have what should be ours."""
+        while True:
+            await self._look()
+            await self._ping_all()
+            self._note_own()
+            me = self._member.report()
+            if self._is_settled():
+                known = self._member.state.brokers.get(me.broker_id)
+                if known is not None and known.incarnation == me.incarnation:
+                    break
+                if self.peers.leader_of(CONTROL_LANE, self.now()) is None:
+                    self._act()
+                    await self._wait_for_takes()
+                    continue
+            await self._pause(PING_INTERVAL_S / 5)
+        await self._ping_all()
+        self._act()
+        await self._wait_for_takes()
+        self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def _wait_for_takes(self) -> None:
+        if self._taking:
+            await asyncio.wait(self._taking.values())
+
+    async def stop(self) -> None:
+        tasks = [*self._tasks, *self._taking.values(), *self._pinging.values()]
+        if self._running is not None:
+            tasks.append(self._running)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await self._pause(PING_INTERVAL_S)
+            try:
+                await self._ping_all()
+                if self.now() - self._looked_at > LOOK_INTERVAL_S:
+                    await self._look()
+                self._act()
+            except Exception:
+                log.exception("membership_failed")
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        self._wake.clear()
+
+    async def _look(self) -> None:
+        try:
+            await self._member.look()
+            self._looked_at = self.now()
+        except StopError:
+            raise
+        except HoldfastError as error:
+            log.warning("control_lane_not_read error=%s", error)
+
+    async def _ping_all(self) -> None:
+        me = self._member.report()
+        others = {
+            BrokerId(known.broker_id): Address(known.host, known.port)
+            for known in self._member.state.brokers.values()
+            if known.broker_id != me.broker_id
+        }
+        loop = asyncio.get_running_loop()
+        for broker_id, address in others.items():
+            if broker_id not in self._pinging:
+                self._pinging[broker_id] = loop.create_task(self._ping(broker_id, address))
+        if self._pinging:
+            # One that is silent must not keep the others from being heard.
+            await asyncio.wait(self._pinging.values(), timeout=PING_WAIT_S)
+
+    async def _ping(self, broker_id: BrokerId, address: Address) -> None:
+        request = PeerPingRequest(
+            cluster_id=self._member.state.cluster_id, report=encoded(self._member.report())
+        )
+        try:
+            answer = await self._network.ask(
+                address, request, PeerPingResponse, version=0, timeout_s=PING_TIMEOUT_S
+            )
+        except NobodyListens:
+            self._settled.add(broker_id)
+            self.peers.is_gone(broker_id)
+        except BrokerUnavailable:
+            pass  # silent for long enough, it counts as gone
+        else:
+            if answer.error_code == 0:
+                self.heard(decoded(answer.report))
+        finally:
+            del self._pinging[broker_id]
+
+    def _is_settled(self) -> bool:
+        """Whether all that are registered have been heard, or waited for long enough."""
+        if self.now() - self._started_at > self.peers.silence_s:
+            return True
+        me = self._member.report().broker_id
+        return all(each == me or each in self._settled for each in self._member.state.brokers)
+
+    def _act(self) -> None:
+        """Ask for what this broker should own and does not."""
+        if not self._is_settled():
+            return
+        self._note_own()
+        me = self._member.report()
+        alive = self.peers.alive(self.now())
+        candidates = [each for each, report in alive.items() if not report.is_draining]
+        owners = {
+            lane: leader.broker_id
+            for lane in map(LaneId, range(self._member.state.lanes + 1))
+            if (leader := self.peers.leader_of(lane, self.now())) is not None
+        }
+        wanted = desired_owners([CONTROL_LANE], candidates, owners=owners, preferred={})
+        if owners.get(CONTROL_LANE) is not None:
+            lanes = [LaneId(lane) for lane in range(1, self._member.state.lanes + 1)]
+            wanted |= desired_owners(lanes, candidates, owners=owners, preferred={})
+        for lane, owner in wanted.items():
+            if owner == me.broker_id and lane not in me.lanes and self._may_try(lane):
+                self._taking[lane] = asyncio.get_running_loop().create_task(self._take(lane))
+
+    def _may_try(self, lane: LaneId) -> bool:
+        return lane not in self._taking and self._left_alone.get(lane, (0.0, 0.0))[0] <= self.now()
+
+    def taken_away(self, lane: LaneId) -> None:
+        """Another broker has claimed a lane of ours."""
+        pause = min(
+            2 * self._left_alone.get(lane, (0.0, FENCED_PAUSE_S / 2))[1], FENCED_PAUSE_S_MAX
+        )
+        self._left_alone[lane] = (self.now() + pause, pause)
+
+    async def _take(self, lane: LaneId) -> None:
+        try:
+            if await self._is_free(lane):
+                await self._member.take(lane)
+                self.news()
+        except Fenced as error:
+            log.info("lane_not_taken lane=%d error=%s", lane, error)
+            self.taken_away(lane)
+        except StopError as error:
+            log.error("lane_not_taken lane=%d error=%s", lane, error)
+            self.taken_away(lane)
+        except HoldfastError as error:
+            log.warning("lane_not_taken lane=%d error=%s", lane, error)
+        finally:
+            del self._taking[lane]
+
+    async def _is_free(self, lane: LaneId) -> bool:
+        """Whether a lane may be claimed; where a broker that answers has it, that one is asked to
+        let go first."""
+        leader = self.peers.leader_of(lane, self.now())
+        report = self.peers.report_of(leader.broker_id) if leader is not None else None
+        me = self._member.report().broker_id
+        if leader is None or report is None or leader.broker_id == me:
+            return True
+        request = LaneHandOverRequest(lane=lane, leader_epoch=leader.leader_epoch, to_broker_id=me)
+        try:
+            answer = await self._network.ask(
+                Address(report.host, report.port),
+                request,
+                LaneHandOverResponse,
+                version=0,
+                timeout_s=HAND_OVER_TIMEOUT_S,
+            )
+        except BrokerUnavailable as error:
+            log.warning("lane_not_handed_over lane=%d error=%s", lane, error)
+            return False
+        if answer.error_code != 0:
+            log.info("lane_not_handed_over lane=%d error=%s", lane, answer.error_message)
+        return answer.error_code == 0
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,74 @@
+"""Producer ids that nobody had before: blocks of them are reserved in the control lane.
+
+Owns the block that this broker hands out from. Must never hand out an id whose reservation is not
+durable.
+"""
+
+import asyncio
+from typing import Protocol, TypeVar
+
+from holdfast.broker.cluster_view import ClusterView
+from holdfast.client.refusals import BrokerUnavailable
+from holdfast.cluster.facts import ProducerIdsReserved
+from holdfast.errors import Fenced
+from holdfast.identifiers import ProducerId
+from holdfast.protocol.message import Message
+from holdfast.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+
+R = TypeVar("R", bound=Message)
+
+BLOCK = 1_000
+ASK_TIMEOUT_S = 5.0
+
+
+class AskController(Protocol):
+    """Put a request to the controller."""
+
+    async def __call__(
+        self, request: Message, answer: type[R], *, version: int, timeout_s: float
+    ) -> R: ...
+
+
+class ProducerIds:
+    """The ids of one broker."""
+
+    def __init__(self, view: ClusterView, ask_controller: AskController) -> None:
+        self._view = view
+        self._ask_controller = ask_controller
+        self._next: int = 0
+        self._end: int = 0
+        self._lock = asyncio.Lock()
+
+    async def next(self) -> ProducerId:
+        async with self._lock:
+            if self._next == self._end:
+                self._next, self._end = await self._new_block()
+            self._next += 1
+            return ProducerId(self._next - 1)
+
+    async def _new_block(self) -> tuple[int, int]:
+        if self._view.lane is not None:
+            return await self.reserve()
+        request = AllocateProducerIdsRequest()
+        try:
+            answer = await self._ask_controller(
+                request, AllocateProducerIdsResponse, version=0, timeout_s=ASK_TIMEOUT_S
+            )
+        except BrokerUnavailable as error:
+            raise Fenced(f"the controller could not be asked for producer ids: {error}") from None
+        if answer.error_code != 0 or answer.producer_id_len <= 0:
+            raise Fenced("the controller has changed; try again")
+        return answer.producer_id_start, answer.producer_id_start + answer.producer_id_len
+
+    async def reserve(self) -> tuple[int, int]:
+        """A block of ids, durably reserved; only the controller can. Raises Fenced."""
+        lane = self._view.lane
+        if lane is None:
+            raise Fenced("this broker is not the controller")
+        first = self._view.state.next_producer_id
+        lane.appender.add(ProducerIdsReserved(first + BLOCK))
+        await lane.appender.flush()
+        return first, first + BLOCK

@@ -1,0 +1,116 @@
+"""The data lanes that this broker serves, with the coordinators in them.
+
+Owns how a lane comes and goes: claim it, know the topics at least as well as its last owner did,
+wait that owner out, serve; and the other way round. Must never serve a lane whose claim is not its
+own, nor one before all that is owed to its last owner.
+"""
+
+import asyncio
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from holdfast.broker.claiming import Claimer
+from holdfast.broker.groups import LaneGroups
+from holdfast.broker.transactions import LaneTransactions
+from holdfast.errors import HoldfastError
+from holdfast.identifiers import LaneId
+from holdfast.lane.claim import ClaimedLane
+from holdfast.log.data_lane import DataLane
+from holdfast.log.state import LogState, LogStateKind
+
+log = logging.getLogger("holdfast.broker")
+
+MakeLane = Callable[[ClaimedLane[LogState], Callable[[HoldfastError], None]], DataLane]
+
+
+class ServedLanes:
+    """What this broker leads."""
+
+    def __init__(
+        self,
+        *,
+        claimer: Claimer,
+        know_topics: Callable[[], Awaitable[None]],
+        make_lane: MakeLane,
+        make_groups: Callable[[DataLane], LaneGroups],
+        make_transactions: Callable[[DataLane], LaneTransactions],
+        on_lost: Callable[[LaneId, HoldfastError], None],
+    ) -> None:
+        self.lanes: dict[LaneId, DataLane] = {}
+        self.groups: dict[LaneId, LaneGroups] = {}
+        self.transactions: dict[LaneId, LaneTransactions] = {}
+        self.when_served: list[Callable[[DataLane], None]] = []
+        self.when_left: list[Callable[[DataLane], None]] = []
+        self._claimer = claimer
+        self._know_topics = know_topics
+        self._make_lane = make_lane
+        self._make_groups = make_groups
+        self._make_transactions = make_transactions
+        self._on_lost = on_lost
+        self._claimed: dict[LaneId, DataLane] = {}
+        """Also those that are not served yet."""
+
+    async def take(self, lanes: Sequence[LaneId]) -> None:
+        """Own lanes and serve them; raises where one of them could not be had, or was lost again
+        meanwhile."""
+        kind = LogStateKind()
+        claimed = await asyncio.gather(*(self._claimer.claim(lane, kind) for lane in lanes))
+        taken: list[DataLane] = []
+        for lane in claimed:
+            lost = functools.partial(self._lost, lane.cursor.lane)
+            data_lane = self._claimed[lane.cursor.lane] = self._make_lane(lane, lost)
+            taken.append(data_lane)
+        # Else a topic may have been deleted, and its partitions dropped from the lane by the owner
+        # before: we would take it for an empty topic, and hand out its offsets again.
+        await self._know_topics()
+        await asyncio.gather(*(self._claimer.wait_out(lane) for lane in claimed))
+        for lane in taken:
+            if lane.appender.failure is not None:
+                raise lane.appender.failure
+        self._serve(taken)
+
+    def _serve(self, taken: Sequence[DataLane]) -> None:
+        for lane in taken:
+            self.lanes[lane.lane] = lane
+        for lane in taken:
+            self.groups[lane.lane] = self._make_groups(lane)
+        for lane in taken:
+            self.transactions[lane.lane] = self._make_transactions(lane)
+        for lane in taken:
+            for told in self.when_served:
+                told(lane)
+
+    async def give(self, lane_id: LaneId, *, release: bool) -> None:
+        """Serve a lane no longer: put what is decided, and leave it to the next owner.
+
+        Before the owner before was waited for there is no release: its answers may go on.
+        """
+        lane = self._claimed.get(lane_id)
+        if lane is None:
+            return
+        release = release and lane_id in self.lanes
+        self._leave(lane_id)
+        await lane.close(release=release)
+        if self._claimed.get(lane_id) is lane:
+            del self._claimed[lane_id]
+
+    async def give_all(self, *, release: bool) -> None:
+        await asyncio.gather(*(self.give(lane, release=release) for lane in list(self._claimed)))
+
+    def _leave(self, lane_id: LaneId) -> None:
+        lane = self.lanes.pop(lane_id, None)
+        groups = self.groups.pop(lane_id, None)
+        self.transactions.pop(lane_id, None)
+        if groups is not None:
+            groups.end()
+        if lane is not None:
+            for told in self.when_left:
+                told(lane)
+
+    def _lost(self, lane_id: LaneId, error: HoldfastError) -> None:
+        self._on_lost(lane_id, error)
+
+    async def forget(self, lane_id: LaneId) -> None:
+        """A lane that another broker has taken: nothing of it is served here any more."""
+        await self.give(lane_id, release=False)
