@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupType, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupType,
+    KafkaError,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
@@ -25,8 +31,9 @@ NEW = {"group.protocol": "consumer"}
 class Flow:
     """A topic that never stops growing, and all that its group has read and committed."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, *, restarts_members: bool) -> None:
         self.bootstrap = bootstrap
+        self.restarts_members = restarts_members
         self.topic = topic
         self.group = f"group-of-{topic}"
         self.members: list[Member] = []
@@ -85,22 +92,36 @@ class Member:
 
     def __init__(self, flow: Flow, settings: dict[str, str]) -> None:
         self._flow = flow
-        self._consumer = Consumer(
+        self._settings = settings
+        self._failed: list[KafkaError] = []
+        self._consumer = self._started()
+
+    def _started(self) -> Consumer:
+        consumer = Consumer(
             {
-                "bootstrap.servers": flow.bootstrap,
-                "group.id": flow.group,
+                "bootstrap.servers": self._flow.bootstrap,
+                "group.id": self._flow.group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                **settings,
+                "error_cb": lambda error: self._failed.append(error) if error.fatal() else None,
+                **self._settings,
             }
         )
-        self._consumer.subscribe([flow.topic])
+        consumer.subscribe([self._flow.topic])
+        return consumer
 
     def poll(self) -> None:
+        if self._failed:
+            # Apache Kafka may not know a group for a moment while it changes its protocol, and
+            # librdkafka gives up for good: its program would start it again.
+            assert self._flow.restarts_members, self._failed
+            self._consumer.close()
+            self._failed.clear()
+            self._consumer = self._started()
         for message in self._consumer.consume(50, timeout=0.02):
             error = message.error()
             if error is not None:
-                assert not error.fatal(), error
+                assert not error.fatal() or self._flow.restarts_members, error
                 continue
             self._flow.read[int(message.value())] += 1
             self._consumer.commit(message=message, asynchronous=True)
@@ -120,7 +141,7 @@ class Member:
 def flow(cluster: KafkaBroker | HoldfastBroker, topic_name: str) -> Iterator[Flow]:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(topic_name, PARTITIONS, 1)])[topic_name].result(20)
-    flow = Flow(cluster.bootstrap, topic_name)
+    flow = Flow(cluster.bootstrap, topic_name, restarts_members=isinstance(cluster, KafkaBroker))
     yield flow
     flow.close()
 
@@ -194,7 +215,7 @@ def test_a_broker_that_is_killed_while_the_group_moves_goes_on_with_it(
     try:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic(topic_name, PARTITIONS, 1)])[topic_name].result(20)
-        flow = Flow(broker.bootstrap, topic_name)
+        flow = Flow(broker.bootstrap, topic_name, restarts_members=False)
         old = [flow.join(CLASSIC), flow.join(CLASSIC)]
         flow.until_shared("two classic members share the topic")
         new = flow.join(NEW)
