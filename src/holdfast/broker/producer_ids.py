@@ -66,7 +66,7 @@ class ProducerIds:
     async def reserve(self) -> tuple[int, int]:
         """A block of ids, durably reserved; only the controller can. Raises Fenced."""
         lane = self._view.lane
-        if lane is None:
+        if lane is None or not lane.appender.is_open:
             raise Fenced("this broker is not the controller")
         first = self._view.state.next_producer_id
         lane.appender.add(ProducerIdsReserved(first + BLOCK))

@@ -33,12 +33,14 @@ async def auto_create(broker: Broker, names: Iterable[str]) -> None:
     """Create those of the topics that are missing and have a legal name; wait until they can be
     used. Those that cannot be, for whatever reason, are simply not there afterwards.
     """
-    missing = [name for name in names if name not in broker.state.names]
-    if missing and not broker.is_controller and broker.membership is not None:
-        missing = await _create_elsewhere(broker, missing)
-    if not missing or controller_refusal(broker) is not None:
+    if broker.view.lane is None:
+        missing = [name for name in names if broker.state.topic_named(name) is None]
+        if missing:
+            await _create_elsewhere(broker, missing)
         return
-    for name in missing:
+    if controller_refusal(broker) is not None:
+        return
+    for name in names:
         if name not in broker.state.names:
             decided = decide_create(
                 broker.state,
@@ -53,12 +55,12 @@ async def auto_create(broker: Broker, names: Iterable[str]) -> None:
     await control_durable(broker, AUTO_CREATE_WAIT_MS)
 
 
-async def _create_elsewhere(broker: Broker, names: list[str]) -> list[str]:
-    """Have the controller create topics; those that are left for this broker to create."""
+async def _create_elsewhere(broker: Broker, names: list[str]) -> None:
+    """Have the controller create those topics that are not there, and know them."""
     try:
         await broker.look()
         missing = [name for name in names if name not in broker.state.names]
-        if missing and not broker.is_controller:
+        if missing and broker.view.lane is None:
             await broker.ask_controller(
                 CreateTopicsRequest(
                     topics=[
@@ -78,7 +80,6 @@ async def _create_elsewhere(broker: Broker, names: list[str]) -> list[str]:
             await broker.look()
     except HoldfastError as error:
         log.warning("topics_not_created error=%s", error)
-    return []
 
 
 def controller_refusal(broker: Broker) -> TopicRefused | None:

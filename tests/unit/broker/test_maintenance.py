@@ -96,7 +96,7 @@ def test_a_deletion_lost_with_the_control_lane_removes_nothing():
             broker.control.appender.doubt()
             await asyncio.gather(broker.control.appender.validate(), return_exceptions=True)
         broker.state.apply(TopicDeleted(topic_id))
-        for task in maintenance._tasks:  # pyright: ignore[reportPrivateUsage]
+        for task in list(maintenance._tasks.values()):  # pyright: ignore[reportPrivateUsage]
             await asyncio.wait({task}, timeout=5)
         await maintenance.stop()
         again = await starting

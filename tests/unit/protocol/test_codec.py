@@ -11,6 +11,7 @@ from holdfast.protocol.schemas import SCHEMAS
 
 ROUNDS = 12
 AUTHORIZED = ("topic_authorized_operations", "cluster_authorized_operations")
+OURS_SINCE = 10_000
 CASES = [
     pytest.param(message, version, id=f"{message.__name__}-v{version}")
     for pair in SCHEMAS.values()
@@ -50,6 +51,8 @@ def test_a_message_survives_encoding_and_decoding(message, version, instances):
 
 @pytest.mark.parametrize(("message", "version"), CASES)
 def test_kio_reads_the_same_fields_and_writes_the_same_bytes(message, version, instances):
+    if message.API_KEY >= OURS_SINCE:
+        pytest.skip("a message of ours alone")
     theirs = kio_class(message, version)
     read, write = entity_reader(theirs), entity_writer(theirs)
     source = instances(f"kio {message.__name__} {version}")
