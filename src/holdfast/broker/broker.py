@@ -273,11 +273,21 @@ class Broker:
         if self.network is not None:
             await self.network.close()
 
-    def replaced(self, report: PeerReport) -> None:
+    async def doubt(self, lane: LaneId) -> None:
+        """Look whether a lane is still ours."""
+        owned = self.view.lane if lane == CONTROL_LANE else self.lanes.get(lane)
+        if owned is not None:
+            owned.appender.doubt()
+            try:
+                await owned.appender.validate()
+            except HoldfastError as error:
+                log.info("lane_doubted lane=%d error=%s", lane, error)
+
+    def replaced(self, host: str, port: int) -> None:
         self._end(
             Fenced(
-                f"another process with the id {report.broker_id} has started, at"
-                f" {report.host}:{report.port}; give each broker an --id of its own"
+                f"another process with the id {self.settings.broker_id} has started, at"
+                f" {host}:{port}; give each broker an --id of its own"
             )
         )
 

@@ -7,7 +7,7 @@ it.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 from holdfast.broker.peer_network import PeerNetwork
@@ -31,6 +31,8 @@ PING_WAIT_S = 0.2
 HAND_OVER_TIMEOUT_S = 30.0
 LOOK_INTERVAL_S = 5.0
 """How often the control lane is looked at where no ping says that there is more of it."""
+MINORITY_PATIENCE_S = 30.0
+"""How long a broker that does not hear most of the others leaves their lanes alone."""
 FENCED_PAUSE_S = 5.0
 """How long a lane that was taken from this broker is left alone: whoever took it may not have been
 heard yet. Doubles each time."""
@@ -60,7 +62,11 @@ class Member(Protocol):
         """Claim a lane and serve it."""
         ...
 
-    def replaced(self, report: PeerReport) -> None:
+    async def doubt(self, lane: LaneId) -> None:
+        """Another broker says that it has a lane of ours: look."""
+        ...
+
+    def replaced(self, host: str, port: int) -> None:
         """Another process with this broker's id has started."""
         ...
 
@@ -78,6 +84,10 @@ class Membership:
         self._looked_at = environment.monotonic()
         self._settled: set[BrokerId] = set()
         """Brokers that were heard, or are known to be gone, since this one has started."""
+        self._gone: set[BrokerId] = set()
+        """Brokers where nobody listens now."""
+        self._sign_of_life_at = environment.monotonic()
+        """When this broker last heard another one, or had a lane taken by one."""
         self._taking: dict[LaneId, asyncio.Task[None]] = {}
         self._left_alone: dict[LaneId, tuple[float, float]] = {}
         """Until when a lane is left alone, and for how long."""
@@ -97,12 +107,17 @@ class Membership:
         me = self._member.report()
         if report.broker_id == me.broker_id:
             if report.incarnation > me.incarnation:
-                self._member.replaced(report)
+                self._member.replaced(report.host, report.port)
             return
         self._settled.add(report.broker_id)
+        self._gone.discard(report.broker_id)
+        self._sign_of_life_at = self.now()
         self.peers.heard(report, self.now())
         if self._member.is_controller:
             self._member.register(report)
+        for lane, leader_epoch in report.lanes.items():
+            if me.lanes.get(lane, leader_epoch) < leader_epoch:
+                self._spawn(self._member.doubt(lane))
         if report.control_number > me.control_number:
             self._spawn(self._look())
 
@@ -175,10 +190,17 @@ class Membership:
         try:
             await self._member.look()
             self._looked_at = self.now()
+            self._notice_replacement()
         except StopError:
             raise
         except HoldfastError as error:
             log.warning("control_lane_not_read error=%s", error)
+
+    def _notice_replacement(self) -> None:
+        me = self._member.report()
+        known = self._member.state.brokers.get(me.broker_id)
+        if known is not None and known.incarnation > me.incarnation:
+            self._member.replaced(known.host, known.port)
 
     async def _ping_all(self) -> None:
         me = self._member.report()
@@ -205,6 +227,7 @@ class Membership:
             )
         except NobodyListens:
             self._settled.add(broker_id)
+            self._gone.add(broker_id)
             self.peers.is_gone(broker_id)
         except BrokerUnavailable:
             pass  # silent for long enough, it counts as gone
@@ -228,6 +251,8 @@ class Membership:
         self._note_own()
         me = self._member.report()
         alive = self.peers.alive(self.now())
+        if self._is_cut_off(alive):
+            return
         candidates = [each for each, report in alive.items() if not report.is_draining]
         owners = {
             lane: leader.broker_id
@@ -235,18 +260,30 @@ class Membership:
             if (leader := self.peers.leader_of(lane, self.now())) is not None
         }
         wanted = desired_owners([CONTROL_LANE], candidates, owners=owners, preferred={})
-        if owners.get(CONTROL_LANE) is not None:
+        if self._member.state.cluster_id:
             lanes = [LaneId(lane) for lane in range(1, self._member.state.lanes + 1)]
             wanted |= desired_owners(lanes, candidates, owners=owners, preferred={})
         for lane, owner in wanted.items():
             if owner == me.broker_id and lane not in me.lanes and self._may_try(lane):
                 self._taking[lane] = asyncio.get_running_loop().create_task(self._take(lane))
 
+    def _is_cut_off(self, alive: Mapping[BrokerId, PeerReport]) -> bool:
+        """Whether it is more likely that this broker is not heard than that the others are gone:
+        most of them are silent, and one of them gave a sign of life not long ago."""
+        silent = [
+            each
+            for each in self._member.state.brokers
+            if each not in alive and each not in self._gone
+        ]
+        is_in_minority = len(alive) < len(silent)
+        return is_in_minority and self.now() - self._sign_of_life_at < MINORITY_PATIENCE_S
+
     def _may_try(self, lane: LaneId) -> bool:
         return lane not in self._taking and self._left_alone.get(lane, (0.0, 0.0))[0] <= self.now()
 
     def taken_away(self, lane: LaneId) -> None:
         """Another broker has claimed a lane of ours."""
+        self._sign_of_life_at = self.now()
         pause = min(
             2 * self._left_alone.get(lane, (0.0, FENCED_PAUSE_S / 2))[1], FENCED_PAUSE_S_MAX
         )

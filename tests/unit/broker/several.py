@@ -1,0 +1,117 @@
+"""Several brokers in virtual time on one store, which hear each other without sockets."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from tests.unit.broker.cluster import VALID_MS, Cluster
+from tests.unit.lane.world import simulate as simulate_lanes
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.broker.dispatch import answer as answer_of
+from holdfast.broker.maintenance import Maintenance
+from holdfast.broker.peer_network import PEER_CLIENT_ID
+from holdfast.broker.settings import BrokerSettings
+from holdfast.client.address import Address
+from holdfast.client.refusals import BrokerUnavailable, NobodyListens
+from holdfast.identifiers import BrokerId
+from holdfast.lane.appender import GroupSettings
+from holdfast.protocol.message import Message
+from holdfast.store.interface import Store
+
+R = TypeVar("R", bound=Message)
+
+
+class Wires:
+    """Who listens where, and who is cut off."""
+
+    def __init__(self) -> None:
+        self.listening: dict[Address, Broker] = {}
+        self.silent: set[Address] = set()
+        """They keep what they are asked, and answer nothing, as a process that is stopped."""
+
+
+class Direct:
+    """One broker's way to the others."""
+
+    def __init__(self, wires: Wires, own: Address) -> None:
+        self._wires = wires
+        self._own = own
+
+    async def ask(
+        self, address: Address, request: Message, answer: type[R], *, version: int, timeout_s: float
+    ) -> R:
+        del answer
+        await asyncio.sleep(0.001)
+        other = self._wires.listening.get(address)
+        if other is None:
+            raise NobodyListens(f"nobody listens at {address}")
+        if self._own in self._wires.silent or address in self._wires.silent:
+            await asyncio.sleep(timeout_s)
+            raise BrokerUnavailable(f"{address} did not answer")
+        context = RequestContext(api_version=version, client_id=PEER_CLIENT_ID, client_host="peer")
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await answer_of(other, request, context)
+        except TimeoutError:
+            raise BrokerUnavailable(f"{address} did not answer") from None
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+class Several(Cluster):
+    """A world whose lanes are shared by brokers."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.wires = Wires()
+        self._looked_after: dict[Broker, Maintenance] = {}
+
+    async def join(self, broker_id: int, *, store: Store | None = None, **settings: Any) -> Broker:
+        """Start one more broker of the cluster."""
+        address = Address(f"broker-{broker_id}", 9092)
+        settings.setdefault("group", GroupSettings(claim_valid_ms=VALID_MS))
+        settings.setdefault("lanes", 4)
+        broker = Broker(
+            store=store or self.store,
+            environment=self.environment(),
+            settings=BrokerSettings(
+                broker_id=BrokerId(broker_id), host=address.host, port=address.port, **settings
+            ),
+            network=Direct(self.wires, address),
+        )
+        self.wires.listening[address] = broker
+        await broker.start()
+        maintenance = self._looked_after[broker] = Maintenance(broker)
+        maintenance.start()
+        return broker
+
+    async def leave(self, broker: Broker) -> None:
+        """As SIGTERM."""
+        await broker.drain(30)
+        await self._looked_after.pop(broker).stop()
+        self.hang_up(broker)
+        await broker.stop(release=True)
+
+    async def kill(self, broker: Broker) -> None:
+        """As SIGKILL: nothing is released, nobody is told."""
+        self.hang_up(broker)
+        await self._looked_after.pop(broker).stop()
+        if broker.membership is not None:
+            await broker.membership.stop()
+
+    def hang_up(self, broker: Broker) -> None:
+        del self.wires.listening[Address(broker.settings.host, broker.settings.port)]
+
+    def silence(self, broker: Broker) -> None:
+        """Cut a broker off from the others; it has the store still."""
+        self.wires.silent.add(Address(broker.settings.host, broker.settings.port))
+
+    def heal(self, broker: Broker) -> None:
+        self.wires.silent.discard(Address(broker.settings.host, broker.settings.port))
+
+
+def simulate(test: Callable[[Several], Coroutine[Any, Any, Any]], seed: int = 1) -> Any:
+    return simulate_lanes(test, seed, world_type=Several)
