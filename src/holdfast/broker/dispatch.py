@@ -30,6 +30,7 @@ from holdfast.broker.handlers import (
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
+    drain_broker,
     end_txn,
     fetch,
     find_coordinator,
@@ -48,6 +49,7 @@ from holdfast.broker.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     peer_ping,
+    place_lane,
     produce,
     sync_group,
     txn_offset_commit,
@@ -104,6 +106,8 @@ BETWEEN_BROKERS: Mapping[ApiKey, tuple[range, Handler]] = {
     ApiKey.ALLOCATE_PRODUCER_IDS: (range(1), allocate_producer_ids.handle),
     ApiKey.PEER_PING: (range(1), peer_ping.handle),
     ApiKey.LANE_HAND_OVER: (range(1), lane_hand_over.handle),
+    ApiKey.PLACE_LANE: (range(1), place_lane.handle),
+    ApiKey.DRAIN_BROKER: (range(1), drain_broker.handle),
 }
 ALL_HANDLERS: Mapping[ApiKey, tuple[range, Handler]] = {**HANDLERS, **BETWEEN_BROKERS}
 SERVED = ServedApis({api_key: versions for api_key, (versions, _) in ALL_HANDLERS.items()})

@@ -25,6 +25,7 @@ TO_CONTROLLER = frozenset(
         ApiKey.CREATE_PARTITIONS,
         ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.PLACE_LANE,
     }
 )
 TIMEOUT_S_DEFAULT = 30.0

@@ -259,10 +259,11 @@ class Membership:
             for lane in map(LaneId, range(self._member.state.lanes + 1))
             if (leader := self.peers.leader_of(lane, self.now())) is not None
         }
-        wanted = desired_owners([CONTROL_LANE], candidates, owners=owners, preferred={})
+        placed = {LaneId(lane): BrokerId(wish) for lane, wish in self._member.state.placed.items()}
+        wanted = desired_owners([CONTROL_LANE], candidates, owners=owners, preferred=placed)
         if self._member.state.cluster_id:
             lanes = [LaneId(lane) for lane in range(1, self._member.state.lanes + 1)]
-            wanted |= desired_owners(lanes, candidates, owners=owners, preferred={})
+            wanted |= desired_owners(lanes, candidates, owners=owners, preferred=placed)
         for lane, owner in wanted.items():
             if owner == me.broker_id and lane not in me.lanes and self._may_try(lane):
                 self._taking[lane] = asyncio.get_running_loop().create_task(self._take(lane))

@@ -105,9 +105,19 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
     PEER_PING = 10_000
     LANE_HAND_OVER = 10_001
+    PLACE_LANE = 10_003
+    DRAIN_BROKER = 10_004
 
 
-BETWEEN_BROKERS = frozenset({ApiKey.PEER_PING, ApiKey.LANE_HAND_OVER, ApiKey.ALLOCATE_PRODUCER_IDS})
+BETWEEN_BROKERS = frozenset(
+    {
+        ApiKey.PEER_PING,
+        ApiKey.LANE_HAND_OVER,
+        ApiKey.PLACE_LANE,
+        ApiKey.DRAIN_BROKER,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+    }
+)
 """Served, and not told to clients."""
 
 

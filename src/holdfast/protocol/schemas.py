@@ -56,6 +56,7 @@ from holdfast.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
+from holdfast.protocol.messages.drain_broker import DrainBrokerRequest, DrainBrokerResponse
 from holdfast.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from holdfast.protocol.messages.find_coordinator import (
@@ -89,6 +90,7 @@ from holdfast.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from holdfast.protocol.messages.peer_ping import PeerPingRequest, PeerPingResponse
+from holdfast.protocol.messages.place_lane import PlaceLaneRequest, PlaceLaneResponse
 from holdfast.protocol.messages.produce import ProduceRequest, ProduceResponse
 from holdfast.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -157,5 +159,7 @@ SCHEMAS: dict[ApiKey, tuple[type[Message], type[Message]]] = {
     ApiKey.ALLOCATE_PRODUCER_IDS: (AllocateProducerIdsRequest, AllocateProducerIdsResponse),
     ApiKey.PEER_PING: (PeerPingRequest, PeerPingResponse),
     ApiKey.LANE_HAND_OVER: (LaneHandOverRequest, LaneHandOverResponse),
+    ApiKey.PLACE_LANE: (PlaceLaneRequest, PlaceLaneResponse),
+    ApiKey.DRAIN_BROKER: (DrainBrokerRequest, DrainBrokerResponse),
 }
 """The request and the response of each API."""
