@@ -10,7 +10,12 @@ from typing import Any, Protocol, cast
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
-from holdfast.broker.forwarding import forwarded, is_for_controller
+from holdfast.broker.forwarding import (
+    by_coordinator,
+    coordinator_elsewhere,
+    forwarded,
+    is_for_controller,
+)
 from holdfast.broker.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -152,12 +157,18 @@ async def answer(broker: Broker, message: Message, context: RequestContext) -> A
 
 def _handled(broker: Broker, message: Message, context: RequestContext) -> Any:
     if is_for_controller(broker, message, context):
-        return _by_controller(broker, message, context)
+        return _by(forwarded(broker, message, context), broker, message, context)
+    lane = coordinator_elsewhere(broker, message, context)
+    if lane is not None:
+        return _by(by_coordinator(broker, lane, message, context), broker, message, context)
     return ALL_HANDLERS[ApiKey(message.API_KEY)][1](broker, message, context)
 
 
-async def _by_controller(broker: Broker, message: Message, context: RequestContext) -> Any:
-    given = await forwarded(broker, message, context)
+async def _by(
+    other: Awaitable[Any], broker: Broker, message: Message, context: RequestContext
+) -> Any:
+    """Another broker's answer, or ours where that has none."""
+    given = await other
     if given is not None:
         return given
     given = ALL_HANDLERS[ApiKey(message.API_KEY)][1](broker, message, context)
