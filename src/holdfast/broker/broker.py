@@ -18,6 +18,7 @@ from holdfast.broker.groups import LaneGroups, lane_of
 from holdfast.broker.membership import Membership
 from holdfast.broker.peer_network import PeerNetwork
 from holdfast.broker.producer_ids import ProducerIds
+from holdfast.broker.replicas import Replicas
 from holdfast.broker.served_lanes import ServedLanes
 from holdfast.broker.settings import BrokerSettings
 from holdfast.broker.transactions import LaneTransactions
@@ -25,7 +26,7 @@ from holdfast.broker.verification import TransactionalAppend, Turns, VerifyTrans
 from holdfast.broker.waiting_room import WaitingRoom
 from holdfast.client.address import Address
 from holdfast.client.refusals import BrokerUnavailable
-from holdfast.cluster.configs import TopicSettings, topic_settings
+from holdfast.cluster.configs import TopicSettings, may_be_followed, topic_settings
 from holdfast.cluster.facts import BrokerRegistered, ClusterCreated
 from holdfast.cluster.peers import Leader, PeerReport
 from holdfast.cluster.state import ControlState, ControlStateKind, Topic
@@ -105,6 +106,7 @@ class Broker:
             make_transactions=self._make_transactions,
             on_lost=self._lost_lane,
         )
+        self.replicas = Replicas(store, environment, self.cache)
         self.waiting_room = WaitingRoom(self.served.coming)
         self.membership: Membership | None = None
         if network is not None:
@@ -343,6 +345,12 @@ class Broker:
         if self.membership is None:
             return [self.report()]
         return [report for _, report in sorted(self.membership.alive().items())]
+
+    def readers_beside(self, leader: int, topic: Topic) -> list[int]:
+        """Brokers that serve readers of their own rack what another one leads."""
+        if self.membership is None or not may_be_followed(topic.configs):
+            return []
+        return [each.broker_id for each in self.alive() if each.rack and each.broker_id != leader]
 
     def controller_id(self) -> int:
         """-1 where nobody is known to be the controller."""
