@@ -10,6 +10,7 @@ import logging
 from typing import Any
 from uuid import UUID
 
+from holdfast.broker.disk_acks import DiskAcks
 from holdfast.broker.fetch_sessions import FetchSessions
 from holdfast.broker.groups import LaneGroups, lane_of
 from holdfast.broker.settings import BrokerSettings
@@ -32,6 +33,7 @@ from holdfast.lane.entry import Claim
 from holdfast.lane.liveness import Liveness, NoProof
 from holdfast.lane.owned import OwnedLane
 from holdfast.lane.recovery import recover
+from holdfast.lane.spool.disk import Disk
 from holdfast.lane.state import StateKind, StateT
 from holdfast.log.append import Refused
 from holdfast.log.data_lane import DataLane
@@ -67,6 +69,7 @@ class Broker:
         environment: Environment,
         settings: BrokerSettings,
         liveness: Liveness | None = None,
+        disk: Disk | None = None,
     ) -> None:
         self.store = store
         self.environment = environment
@@ -77,6 +80,12 @@ class Broker:
         self.lanes: dict[LaneId, DataLane] = {}
         self.groups: dict[LaneId, LaneGroups] = {}
         self.transactions: dict[LaneId, LaneTransactions] = {}
+        self.disk_acks = DiskAcks(
+            disk=disk,
+            look_every_s=settings.maintenance_interval_s,
+            is_unclean=self._is_unclean,
+            is_by_disk=self._is_by_disk,
+        )
         self.turns = Turns()
         self.verify_transaction: VerifyTransaction = self._verify_transaction
         """Asked before a transaction's first batch joins a partition (KIP-890)."""
@@ -129,10 +138,12 @@ class Broker:
                 cache=self.cache,
                 on_lost=self._lost,
                 snapshot_every=self.settings.snapshot_every,
+                disk=self.disk_acks.disk,
             )
         await self.flush_control()
         await self._prove_control()
         await self._wait_out_owners(control, *claimed)
+        await asyncio.gather(*(self.disk_acks.open(lane) for lane in self.lanes.values()))
         for lane_id, lane in self.lanes.items():
             self.groups[lane_id] = LaneGroups(
                 lane, self.environment, self.settings.groups, self.topics_of_groups
@@ -281,6 +292,14 @@ class Broker:
             known = (topic.configs, topic_settings(topic.configs))
             self._topic_settings[topic.topic_id] = known
         return known[1]
+
+    def _is_unclean(self, partition: PartitionId) -> bool:
+        topic = self.state.usable(partition.topic_id)
+        return topic is not None and self.settings_of(topic).unclean
+
+    def _is_by_disk(self, partition: PartitionId) -> bool:
+        topic = self.state.usable(partition.topic_id)
+        return topic is None or self.settings_of(topic).flush is not None
 
     async def new_producer_id(self) -> ProducerId:
         """An id that nobody had before: blocks of them are reserved in the control lane."""

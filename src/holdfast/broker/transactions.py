@@ -61,6 +61,11 @@ class _Part(NamedTuple):
     partitions: list[PartitionId]
     groups: list[str]
 
+    @property
+    def is_offline(self) -> bool:
+        """Whether a partition of it waits for a disk: its marker comes behind what is there."""
+        return any(self.lane.is_offline(partition) for partition in self.partitions)
+
 
 class LaneTransactions:
     """The coordinator of a lane's transactional ids, at work."""
@@ -180,13 +185,15 @@ class LaneTransactions:
         if marker is None:
             return
         parts = self._parts(transaction)
-        here = parts.pop(self.lane.lane, None)
-        if here is not None:
+        here = parts.get(self.lane.lane)
+        if here is not None and not here.is_offline:
             self._write(here, marker)
+            del parts[self.lane.lane]
         name = transaction.transactional_id
         if parts:
             self._ending[name] = asyncio.get_running_loop().create_future()
-            self.lane.spawn(self._finish_elsewhere(name, marker))
+            own_too = self.lane.lane in parts
+            self.lane.spawn(self._finish_elsewhere(name, marker, own_too=own_too))
         else:
             self.decide(TransactionEnded(name, self.now_ms()))
 
@@ -230,15 +237,15 @@ class LaneTransactions:
         for group_id in part.groups:
             _end_offsets(self._participants.groups_of(group_id), group_id, marker)
 
-    async def _finish_elsewhere(self, name: str, marker: Marker) -> None:
+    async def _finish_elsewhere(self, name: str, marker: Marker, *, own_too: bool) -> None:
         try:
-            await self._tell_others(name, marker)
+            await self._tell_others(name, marker, own_too=own_too)
         finally:
             ending = self._ending.pop(name, None)
             if ending is not None:
                 ending.set_result(None)
 
-    async def _tell_others(self, name: str, marker: Marker) -> None:
+    async def _tell_others(self, name: str, marker: Marker, *, own_too: bool) -> None:
         """Write the markers of other lanes, once nobody can decide otherwise any more."""
         try:
             await self.lane.appender.flush()
@@ -250,7 +257,11 @@ class LaneTransactions:
                 return
             try:
                 parts = self._parts(transaction)
-                parts.pop(self.lane.lane, None)
+                if not own_too:
+                    parts.pop(self.lane.lane, None)
+                if any(part.is_offline for part in parts.values()):
+                    await asyncio.sleep(RETRY_S)
+                    continue
                 for part in parts.values():
                     self._write(part, marker)
                 for part in parts.values():

@@ -19,7 +19,7 @@ from holdfast.broker.fetch_sessions import (
     TopicKey,
     Wanted,
 )
-from holdfast.broker.leadership import Proofs, epoch_problem
+from holdfast.broker.leadership import Proofs, epoch_problem, offline_problem
 from holdfast.errors import CorruptObject, ObjectNotFound, RetryError
 from holdfast.log.data_lane import DataLane
 from holdfast.log.partition import PartitionLog
@@ -121,7 +121,7 @@ async def _read(
         return _refuse(wanted, unproven, budget)
     if broker.state.usable(led.topic.topic_id) is None:  # deleted while we waited
         return _refuse(wanted, _unknown(broker, wanted, context), budget)
-    problem = epoch_problem(led.lane, epoch)
+    problem = epoch_problem(led.lane, epoch) or offline_problem(led.lane, led.partition)
     if problem is not None:
         return _refuse(wanted, problem, budget)
     budget.is_store_away = budget.is_store_away or unproven is not None

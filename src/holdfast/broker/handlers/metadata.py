@@ -75,7 +75,7 @@ def _described(broker: Broker, topic: Topic) -> MetadataResponseTopic:
 def _partition(broker: Broker, topic: Topic, index: int) -> MetadataResponsePartition:
     led = broker.led(topic, index)
     me = broker.settings.broker_id
-    if led is None or not led.lane.appender.is_open:
+    if led is None or not led.lane.appender.is_open or led.lane.is_offline(led.partition):
         return MetadataResponsePartition(
             error_code=ErrorCode.LEADER_NOT_AVAILABLE, partition_index=index, leader_id=-1
         )
