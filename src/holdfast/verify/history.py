@@ -94,12 +94,25 @@ class DeleteTopic(Fact, frozen=True):
     topic: str
 
 
+class AlterTopic(Fact, frozen=True):
+    topic: str
+    ack: str
+    """From where records are acknowledged."""
+
+
 class Done(Fact, frozen=True):
     """The answer of an operation that has nothing to tell but that it is done."""
 
 
 Operation = (
-    Produce | Fetch | ListOffsets | DeleteRecords | CreateTopic | DeleteTopic | CoordinatorOperation
+    Produce
+    | Fetch
+    | ListOffsets
+    | DeleteRecords
+    | CreateTopic
+    | DeleteTopic
+    | AlterTopic
+    | CoordinatorOperation
 )
 Result = Produced | Fetched | Listed | Deleted | Done | CoordinatorResult
 
@@ -182,6 +195,16 @@ class Landing(Fact, frozen=True):
     decisions: tuple[Decision, ...] = ()
 
 
+class SpooledFrame(Fact, frozen=True):
+    """Record batches at the moment a machine's disk had them for good, told by the disk."""
+
+    sequence: int
+    disk: str
+    lane: int
+    claim: int
+    appends: tuple[Append, ...]
+
+
 class ColdLog(Fact, frozen=True):
     """What a fresh reader with nothing but the store found in a partition at the very end."""
 
@@ -214,6 +237,7 @@ class History(msgspec.Struct):
     """Whether every transaction had ended before the last reading of committed records."""
     crashes: list[str] = []
     """Exceptions that nobody handled and invariants that broke inside a process."""
+    frames: list[SpooledFrame] = []
 
     def rules_of(self, partition: Partition) -> PartitionRules:
         return self.rules.get(partition, NO_RULES)
@@ -228,6 +252,7 @@ class History(msgspec.Struct):
                 lines.append((call.completed, f"{call.client} {call.broker} {answer}"))
         lines += [(m.sequence, f"{m.process} {m.kind.value} {m.detail}") for m in self.markers]
         lines += [(landing.sequence, str(landing)) for landing in self.landings]
+        lines += [(frame.sequence, str(frame)) for frame in self.frames]
         return iter(sorted(lines))
 
     def digest(self) -> str:
@@ -296,6 +321,9 @@ class Recorder:
                 decisions,
             )
         )
+
+    def spooled(self, *, disk: str, lane: int, claim: int, appends: tuple[Append, ...]) -> None:
+        self.history.frames.append(SpooledFrame(self._next(), disk, lane, claim, appends))
 
     def _complete(self, call: Call, outcome: Outcome, at: float) -> None:
         call.completed = self._next()

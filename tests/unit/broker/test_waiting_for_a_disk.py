@@ -1,5 +1,6 @@
 """After a crash: the disk is here, or the partition waits for it, or goes on without it."""
 
+import asyncio
 import logging
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.unit.broker.cluster import (
     values_in,
 )
 from tests.unit.broker.spooled import (
+    LANE_OBJECTS,
     configure,
     crashed,
     ready,
@@ -25,6 +27,7 @@ from tests.unit.broker.spooled import (
     values,
 )
 from tests.unit.broker.transactional import TransactionalProducer
+from tests.unit.lane.world import Hold
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
@@ -161,6 +164,44 @@ def test_a_disk_that_comes_back_after_the_partition_went_on_is_kept():
         back, _ = await serving(world, 3, disk)
         assert values_in(await fetch(back, 0)) == [b"0", b"after"]
         assert before.items() <= {name: bytes(data) for name, data in disk.files.items()}.items()
+
+    simulate(test)
+
+
+def test_what_a_stale_owner_writes_to_the_same_disk_is_neither_acked_nor_taken_in():
+    async def test(world: Cluster) -> None:
+        broker, disk, _ = await ready(world)
+        disk._delay_seconds = (20.0, 20.0)
+        sending = asyncio.ensure_future(produce(broker, [b"late"]))
+        await pass_time(0.1)
+        disk._delay_seconds = (0.001, 0.001)
+        second, _ = await serving(world, 2, disk)
+        assert (await produce(second, [b"1"])).base_offset == 1
+        assert (await sending).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await pass_time(30)
+        third, _ = await serving(world, 3, disk)
+        assert await values(third) == [b"0", b"1"]
+
+    simulate(test)
+
+
+def test_a_ceiling_that_is_about_to_be_lowered_does_not_count():
+    async def test(world: Cluster) -> None:
+        broker, _, topic_id = await ready(world)
+        await produce(broker, [b"1"])
+        await configure(broker, topic_id, holdfast_ack="store")
+        hold = Hold("create", LANE_OBJECTS)
+        world.store.before.append(hold)
+        sends = [asyncio.ensure_future(produce(broker, [b"2"]))]
+        await hold.reached.wait()
+        await configure(broker, topic_id, holdfast_ack="disk")
+        sends.append(asyncio.ensure_future(produce(broker, [b"3"])))
+        await pass_time(1)
+        assert not sends[1].done()
+        hold.go.set()
+        assert [done.base_offset for done in await asyncio.gather(*sends)] == [2, 3]
+        other, _ = await serving(world, 2)
+        assert (await fetch(other, 0)).error_code or len(await values(other)) == 4
 
     simulate(test)
 
