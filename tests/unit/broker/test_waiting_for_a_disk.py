@@ -198,6 +198,7 @@ def test_a_ceiling_that_is_about_to_be_lowered_does_not_count():
         sends.append(asyncio.ensure_future(produce(broker, [b"3"])))
         after_it = Hold("create", LANE_OBJECTS)
         world.store.before.append(after_it)
+        await pass_time(0.1)
         hold.go.set()
         await pass_time(1)
         assert [sent.done() for sent in sends] == [True, False]
