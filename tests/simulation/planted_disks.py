@@ -108,6 +108,13 @@ class TakesAnyDiskForIt(DiskAcks):
         lane.awaited.clear()
 
 
+class GoesOnAtTheLogEnd(DiskAcks):
+    """Where a partition may go on without a disk, it gives offsets out again."""
+
+    async def _go_on(self, lane, partition):
+        lane.awaited.pop(partition)
+
+
 class ReplaysOutOfOrder(DiskAcks):
     async def _look(self, lane):
         if self.disk is not None and lane.awaited:
@@ -143,5 +150,6 @@ DISKS: dict[str, type[BrokerProcess]] = {
     "store-overtakes-disk": data_lane(StoreOvertakesDisk),
     "published-past-the-put": data_lane(PublishesPastThePut),
     "any-disk-will-do": disk_acks(TakesAnyDiskForIt),
+    "goes-on-at-the-log-end": disk_acks(GoesOnAtTheLogEnd),
     "replayed-out-of-order": disk_acks(ReplaysOutOfOrder),
 }

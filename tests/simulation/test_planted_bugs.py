@@ -42,6 +42,7 @@ OF_DISKS: dict[str, set[Kind]] = {
     "store-overtakes-disk": {Kind.ACK_NOT_DURABLE, Kind.CRASH},
     "published-past-the-put": {Kind.HIDDEN, Kind.WATERMARK_BACK},
     "any-disk-will-do": {Kind.LOST_WRITE, Kind.TWO_VALUES},
+    "goes-on-at-the-log-end": {Kind.LOST_WRITE, Kind.WATERMARK_BACK, Kind.TWO_VALUES, Kind.HIDDEN},
     "replayed-out-of-order": {Kind.LOST_WRITE, Kind.TWO_VALUES},
 }
 OF_GROUPS: dict[str, set[Kind]] = {

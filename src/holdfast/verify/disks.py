@@ -29,6 +29,7 @@ ALTER_VERSION = 1
 DAY_MS = 86_400_000
 USED_SHARE = 0.5
 DISK_TOPIC_SHARE = 0.75
+LOSSY_SHARE = 0.3
 
 
 class Trouble(NamedTuple):
@@ -39,11 +40,19 @@ class Trouble(NamedTuple):
     is_full: bool
 
 
+class Loss(NamedTuple):
+    """A machine goes down, and comes back with an empty disk."""
+
+    at: float
+    which: float
+    """As a share of the machines."""
+
+
 class DiskPlan:
     """What a seed has of disks; drawn through a door of its own, so that seeds without any stay
     what they were."""
 
-    def __init__(self, seed: int, seconds: float) -> None:
+    def __init__(self, seed: int, seconds: float, *, may_lose: bool) -> None:
         environment = SeededEnvironment(seed=seed + 4, clock=VirtualClock())
         self.draw = environment.random().random
         self.is_used = self.draw() < USED_SHARE
@@ -52,6 +61,12 @@ class DiskPlan:
         self.switches = self.draw() < 0.3
         self.troubles: dict[str, list[Trouble]] = {}
         self._seconds = seconds
+        self.is_lossy = self.is_used and may_lose and self.draw() < LOSSY_SHARE
+        """Partitions may go on without a disk, and disks are lost with their machine."""
+        self.losses = [
+            Loss(self.draw() * seconds, self.draw())
+            for _ in range(int(self.draw() * 3) if self.is_lossy else 0)
+        ]
 
     def configs(self) -> dict[str, str]:
         """Of one topic."""
@@ -61,6 +76,7 @@ class DiskPlan:
             "holdfast.ack": "disk",
             "holdfast.flush.ms": str(self._flush_ms),
             "holdfast.flush.bytes": str(self._flush_bytes),
+            "unclean.leader.election.enable": str(self.is_lossy).lower(),
         }
 
     def troubles_of(self, machine: str) -> list[Trouble]:
@@ -145,6 +161,13 @@ class Disks:
                 tell=lambda whole: self._tell(machine, whole),
             )
         return self._disks[machine]
+
+    def lose(self, machine: str) -> None:
+        """All that was on it is gone."""
+        disk = self._disks.get(machine)
+        if disk is not None:
+            disk.files.clear()
+        self._recorder.mark(MarkerKind.FAULT, machine, self._loop.time(), "disk lost")
 
     def mark_troubles(self) -> None:
         for machine, troubles in self.plan.troubles.items():

@@ -180,6 +180,14 @@ class Append(NamedTuple):
     values: tuple[Value, ...]
 
 
+class GivenUp(NamedTuple):
+    """Offsets that a partition goes on without: they may be on a disk that is not there."""
+
+    partition: Partition
+    base_offset: int
+    last_offset: int
+
+
 class Landing(Fact, frozen=True):
     """A lane object at the moment the store took it, told by the store, not by its writer."""
 
@@ -193,6 +201,7 @@ class Landing(Fact, frozen=True):
     hash: str
     appends: tuple[Append, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    given_up: tuple[GivenUp, ...] = ()
 
 
 class SpooledFrame(Fact, frozen=True):
@@ -218,6 +227,8 @@ class PartitionRules(Fact, frozen=True):
     """What the broker may do to a partition by itself, without a client asking."""
 
     retention: bool = False
+    unclean: bool = False
+    """It may go on without a disk that holds its newest records, where it names their offsets."""
 
 
 NO_RULES = PartitionRules()
@@ -306,6 +317,7 @@ class Recorder:
         digest: str,
         appends: tuple[Append, ...] = (),
         decisions: tuple[Decision, ...] = (),
+        given_up: tuple[GivenUp, ...] = (),
     ) -> None:
         self.history.landings.append(
             Landing(
@@ -319,6 +331,7 @@ class Recorder:
                 digest,
                 appends,
                 decisions,
+                given_up,
             )
         )
 

@@ -39,7 +39,7 @@ from holdfast.verify.coordination import (
 )
 from holdfast.verify.disks import DiskPlan, Disks, Switcher
 from holdfast.verify.faults import Plan, draw_plan, strike_all
-from holdfast.verify.fleet import Fleet
+from holdfast.verify.fleet import MACHINE_NAMES, Fleet
 from holdfast.verify.history import ColdLog, History, MarkerKind, PartitionRules, Recorder
 from holdfast.verify.network import Network
 from holdfast.verify.observed_store import ObservedStore
@@ -130,7 +130,7 @@ class Simulation:
             self.truth, plan=self.plan.store, chance=self._child_environment().random()
         )
         self.disks = Disks(
-            plan=DiskPlan(seed, WORK_SECONDS),
+            plan=DiskPlan(seed, WORK_SECONDS, may_lose=self.workload is Workload.RECORDS),
             loop=self.loop,
             recorder=self.recorder,
             environment=lambda: SkewedEnvironment(seed=seed + 5, loop=self.loop),
@@ -165,7 +165,8 @@ class Simulation:
         history.crashes += crashes + self.network.crashes + self.loop.problems
         for topic in self._topics:
             for partition in _partitions_of(topic):
-                history.rules[partition] = PartitionRules(retention=topic.retention)
+                is_unclean = topic.name in self.clients.lossy
+                history.rules[partition] = PartitionRules(topic.retention, is_unclean)
         faults = Counter({f.value: n for f, n in self.store.faults_by_kind().items()})
         faults.update(
             marker.kind.value
@@ -203,12 +204,15 @@ class Simulation:
                 is_over=lambda: clients.is_over,
             )
         )
+        losing = loop.create_task(self._lose_disks())
         administrator = Administrator(clients, "administrator")
         for topic in self._topics:
             configs = {"retention.bytes": str(RETENTION_BYTES)} if topic.retention else {}
             configs |= self.disks.plan.configs()
             if "holdfast.ack" in configs:
                 self._on_disk.append(topic.name)
+                if self.disks.plan.is_lossy:
+                    clients.lossy.add(topic.name)
             await administrator.create(topic.name, topic.partitions, configs)
         producing, others = self._start_clients()
         if self.disks.plan.switches:
@@ -216,6 +220,7 @@ class Simulation:
                 switcher = Switcher(clients, f"switcher of {name}")
                 others.append(loop.create_task(switcher.run(name, 4.0)))
         await striking
+        await losing
         await asyncio.sleep(max(0.0, WORK_SECONDS - loop.time()))
         self.store.heal()
         self.fleet.heal()
@@ -288,6 +293,17 @@ class Simulation:
         if self.disks.plan.is_used:
             await self._end(name)  # what is on its disk goes to the store
         self.loop.kill(name)
+
+    async def _lose_disks(self) -> None:
+        """Machines go down, with all that runs there, and lose what they had on disk."""
+        for loss in sorted(self.disks.plan.losses):
+            await asyncio.sleep(max(0.0, loss.at - self.loop.time()))
+            machine = MACHINE_NAMES[int(loss.which * len(MACHINE_NAMES))]
+            for name in self.fleet.alive():
+                if self.fleet.processes[name].liveness.machine == machine:
+                    self.loop.kill(name)
+                    self.recorder.mark(MarkerKind.KILL, name, self.loop.time(), "with its machine")
+            self.disks.lose(machine)
 
     async def _take_over(self, machine: str | None = None) -> str | None:
         """A process that serves; None where it could not."""

@@ -102,6 +102,9 @@ class _Durable:
                         )
                     end = append.base_offset + len(append.values)
                     ends.setdefault(append.partition, []).append((landing.sequence, end))
+                for hole in landing.given_up:
+                    end = hole.last_offset + 1
+                    ends.setdefault(hole.partition, []).append((landing.sequence, end))
         for frame in history.frames:
             for append in frame.appends:
                 for index, value in enumerate(append.values):
