@@ -259,7 +259,7 @@ def _produce_partition(
         return _refuse(data.index, ErrorCode.LEADER_NOT_AVAILABLE, message)
     flush = broker.settings_of(topic).flush
     if appender.is_overloaded or (flush is not None and appender.is_spool_full(flush)):
-        message = f"{appender.pending_bytes} bytes wait for the store; try again"
+        message = f"lane {led.lane.lane}: too many bytes wait for the store; try again"
         return _refuse(data.index, ErrorCode.NOT_ENOUGH_REPLICAS, message)
     answer = _append(broker, led, data, context, request.transactional_id)
     by_disk = led.lane.is_by_disk(led.partition)

@@ -55,6 +55,7 @@ class LocalDisk:
         self._open: dict[str, int] = {}
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            _sync_folder(self._folder.parent)
             self._folder_fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise ConfigurationError(
@@ -123,3 +124,12 @@ class LocalDisk:
             return await asyncio.get_running_loop().run_in_executor(self._threads, call)
         except OSError as error:
             raise DiskFailed(f"the spool directory {str(self._folder)!r}: {error}") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
