@@ -4,8 +4,7 @@ A broker that is dropped was killed: its lanes are not released, and the next br
 store has only the store.
 """
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from tests.unit.broker.cluster import Cluster, produce_request, values_in
@@ -54,10 +53,10 @@ async def ask(broker: Broker, message: Message) -> Any:
     body = bytearray(b"".join(message.encode(version)))
     request = Request(api_key, version, 1, "seed", memoryview(body), len(body), version >= 9)
     reply = Dispatch(broker).dispatch(request, Peer())
-    if asyncio.iscoroutine(reply):
+    if isinstance(reply, Awaitable):
         reply = await reply
-    assert reply is not None
-    sent = b"".join(bytes(part) for part in reply)  # pyright: ignore[reportGeneralTypeIssues]
+    assert isinstance(reply, Sequence)
+    sent = b"".join(bytes(part) for part in reply)
     return SCHEMAS[api_key][1].decode(sent, version)
 
 
