@@ -208,6 +208,29 @@ def test_a_ceiling_that_is_about_to_be_lowered_does_not_count():
     simulate(test)
 
 
+def test_a_file_that_is_gone_when_it_is_read_leaves_the_partition_waiting():
+    """Seed 930: another process of the machine deletes it between the listing and the read."""
+
+    class Vanishing(MemoryDisk):
+        async def read(self, name: str) -> bytes:
+            self.hidden = {name: self.files.pop(name)}
+            return await super().read(name)
+
+    async def test(world: Cluster) -> None:
+        disk, _ = await crashed(world)
+        vanishing = Vanishing(environment=world.environment())
+        vanishing.files = disk.files
+        second, _ = await serving(world, 2, vanishing)
+        assert (await produce(second)).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+        assert (await produce(second, name="plain")).error_code == 0
+        await second.stop(release=True)
+        disk.files.update(vanishing.hidden)
+        third, _ = await serving(world, 3, disk)
+        assert await values(third) == [b"0", b"1", b"2"]
+
+    simulate(test)
+
+
 def test_the_spool_of_another_store_is_neither_believed_nor_deleted():
     async def elsewhere(world: Cluster) -> dict[str, bytes]:
         disk, _ = await crashed(world)
