@@ -208,6 +208,26 @@ def test_a_ceiling_that_is_about_to_be_lowered_does_not_count():
     simulate(test)
 
 
+def test_a_spool_that_is_damaged_in_the_middle_is_kept_and_its_partition_waits():
+    async def test(world: Cluster) -> None:
+        broker, disk, _ = await ready(world)
+        sizes: list[int] = []
+        for number in range(1, 4):
+            await produce(broker, [b"%d" % number])
+            sizes.append(sum(len(data) for data in disk.files.values()))
+        ((name, data),) = disk.files.items()
+        data[sizes[0] + 5] ^= 1
+        second, _ = await serving(world, 2, disk)
+        assert (await produce(second)).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+        assert disk.files[name] is data
+        await second.stop(release=True)
+        data[sizes[0] + 5] ^= 1
+        third, _ = await serving(world, 3, disk)
+        assert await values(third) == [b"0", b"1", b"2", b"3"]
+
+    simulate(test)
+
+
 def test_a_file_that_is_gone_when_it_is_read_leaves_the_partition_waiting():
     """Seed 930: another process of the machine deletes it between the listing and the read."""
 

@@ -135,6 +135,9 @@ async def read_spool(disk: Disk, spool: SpoolId, parts: Sequence[str]) -> Spoole
         torn_bytes += read.torn_bytes
         if read.problem is not None:
             problems.append(read.problem)
+        if read.is_damaged:
+            problems.append(f"{part}: frames that were durable are behind it, and not believed")
+            is_complete = False
         if not read.frames:
             continue
         kept = _continued(frames, read.frames[0].header)
