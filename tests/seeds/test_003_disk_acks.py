@@ -175,7 +175,8 @@ def test_every_acknowledged_record_stays_readable_over_many_flushes(start: Start
     for value in values(30):
         acked.send(value)
         assert read(broker, len(acked.records)) == acked.records
-    assert puts(broker) > 8
+    # Four batches reach the bound: eight puts, or fewer where a slow disk lets more gather.
+    assert 4 < puts(broker) < 30
     broker.kill()
     again = start()
     assert read(again, 30) == acked.records
