@@ -13,6 +13,7 @@ from uuid import UUID
 
 from holdfast.broker.claiming import Claimer
 from holdfast.broker.cluster_view import ClusterView, ControlLane
+from holdfast.broker.disk_acks import DiskAcks
 from holdfast.broker.fetch_sessions import FetchSessions
 from holdfast.broker.groups import LaneGroups, lane_of
 from holdfast.broker.membership import Membership
@@ -37,6 +38,7 @@ from holdfast.identifiers import CONTROL_LANE, BrokerId, LaneId, PartitionId, Pr
 from holdfast.lane.claim import ClaimedLane
 from holdfast.lane.liveness import Liveness, NoProof
 from holdfast.lane.recovery import recover
+from holdfast.lane.spool.disk import Disk
 from holdfast.log.append import Refused
 from holdfast.log.data_lane import DataLane
 from holdfast.log.memory import ReadCache, Tail
@@ -72,6 +74,7 @@ class Broker:
         settings: BrokerSettings,
         liveness: Liveness | None = None,
         network: PeerNetwork | None = None,
+        disk: Disk | None = None,
     ) -> None:
         self.store = store
         self.environment = environment
@@ -80,6 +83,12 @@ class Broker:
         """Without one, this broker is alone: it takes all lanes, and ends when it loses one."""
         self.tail = Tail(settings.tail_bytes)
         self.cache = ReadCache(settings.cache_bytes)
+        self.disk_acks = DiskAcks(
+            disk=disk,
+            look_every_s=settings.maintenance_interval_s,
+            is_unclean=self._is_unclean,
+            is_by_disk=self._is_by_disk,
+        )
         self.turns = Turns()
         self.verify_transaction: VerifyTransaction = self._verify_transaction
         """Asked before a transaction's first batch joins a partition (KIP-890)."""
@@ -102,6 +111,7 @@ class Broker:
             claimer=self._claimer,
             know_topics=self.view.prove,
             make_lane=self._make_lane,
+            take_in=self.disk_acks.open,
             make_groups=self._make_groups,
             make_transactions=self._make_transactions,
             on_lost=self._lost_lane,
@@ -426,6 +436,7 @@ class Broker:
             cache=self.cache,
             on_lost=on_lost,
             snapshot_every=self.settings.snapshot_every,
+            disk=self.disk_acks.disk,
         )
 
     def _make_groups(self, lane: DataLane) -> LaneGroups:
@@ -484,6 +495,14 @@ class Broker:
             known = (topic.configs, topic_settings(topic.configs))
             self._topic_settings[topic.topic_id] = known
         return known[1]
+
+    def _is_unclean(self, partition: PartitionId) -> bool:
+        topic = self.state.usable(partition.topic_id)
+        return topic is not None and self.settings_of(topic).unclean
+
+    def _is_by_disk(self, partition: PartitionId) -> bool:
+        topic = self.state.usable(partition.topic_id)
+        return topic is None or self.settings_of(topic).flush is not None
 
     async def new_producer_id(self) -> ProducerId:
         """An id that nobody had before."""

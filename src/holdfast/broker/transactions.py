@@ -66,6 +66,11 @@ class _Part(NamedTuple):
     partitions: list[PartitionId]
     groups: list[str]
 
+    @property
+    def is_offline(self) -> bool:
+        """Whether a partition of it waits for a disk: its marker comes behind what is there."""
+        return any(self.lane.is_offline(partition) for partition in self.partitions)
+
 
 class Elsewhere(RetryError):
     """A part of a transaction is led by another broker."""
@@ -215,7 +220,8 @@ class LaneTransactions:
         for group_id in transaction.groups:
             groups = self._participants.groups_of(group_id)
             lanes.append(groups.lane if isinstance(groups, LaneGroups) else None)
-        return all(lane is self.lane for lane in lanes)
+        is_offline = any(self.lane.is_offline(each) for each in transaction.partitions)
+        return not is_offline and all(lane is self.lane for lane in lanes)
 
     def _parts(self, transaction: Transaction) -> dict[LaneId, _Part]:
         """Who takes part, by lane; what is gone with its topic takes part no more."""
@@ -274,6 +280,9 @@ class LaneTransactions:
             try:
                 await self._participants.look()  # a topic may be new to this broker
                 parts = self._parts(transaction)
+                if any(part.is_offline for part in parts.values()):
+                    await asyncio.sleep(RETRY_S)
+                    continue
                 # Who takes this lane over waits until our last look at it is out of date: until
                 # then no later transaction of this producer can be mistaken for this one.
                 await self.lane.appender.validate()

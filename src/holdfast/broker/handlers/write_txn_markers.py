@@ -8,7 +8,7 @@ CONCURRENT_TRANSACTIONS; commits are refused with INVALID_REQUEST.
 
 from holdfast.broker.broker import Broker, Led
 from holdfast.broker.context import RequestContext, error_code
-from holdfast.broker.leadership import prove_claim
+from holdfast.broker.leadership import offline_problem, prove_claim
 from holdfast.broker.markers import add_marker
 from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, durable
 from holdfast.broker.transactions import LaneTransactions
@@ -59,6 +59,9 @@ async def _abort(broker: Broker, marker: WritableTxnMarker, topic: str, number: 
     led = broker.led(broker.state.topic_named(topic), number)
     if led is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    offline = offline_problem(led.lane, led.partition)
+    if offline is not None:
+        return offline
     for lane in list(broker.lanes.values()):
         unproven = await prove_claim(lane)  # else a newer coordinator may have it open
         if unproven is not None:
