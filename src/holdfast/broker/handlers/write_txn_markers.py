@@ -6,8 +6,9 @@ is aborted everywhere, and its producer fenced, instead of on one partition; one
 CONCURRENT_TRANSACTIONS; commits are refused with INVALID_REQUEST.
 """
 
-from holdfast.broker.broker import Broker, Led
+from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.directory import Led
 from holdfast.broker.leadership import offline_problem, prove_claim
 from holdfast.broker.markers import add_marker
 from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, durable
