@@ -62,8 +62,9 @@ def holdfast(*arguments: str) -> str:
 class Load:
     """A producer that never stops, and what was acknowledged to it."""
 
-    def __init__(self, cluster: HoldfastCluster, topic: str) -> None:
+    def __init__(self, cluster: HoldfastCluster, topic: str, *, is_idempotent: bool = True) -> None:
         self.topic = topic
+        self._is_idempotent = is_idempotent
         self.bootstrap = cluster.bootstrap
         self.acked: dict[int, tuple[int, int]] = {}
         self.failed: list[KafkaError] = []
@@ -98,7 +99,11 @@ class Load:
 
     def _run(self) -> None:
         producer = Producer(
-            {"bootstrap.servers": self.bootstrap, "linger.ms": 2, "enable.idempotence": True}
+            {
+                "bootstrap.servers": self.bootstrap,
+                "linger.ms": 2,
+                "enable.idempotence": self._is_idempotent,
+            }
         )
         number = 0
         while not self._stopping.is_set():

@@ -22,13 +22,16 @@ class HoldfastBroker:
         store: str | None = None,
         arguments: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
+        module: str | None = None,
     ) -> None:
+        """With a module, that is run in place of the command `holdfast`."""
         self.folder = folder
         self.store = store or str(folder / "store")
         self.port = free_port()
         self.metrics_port = free_port()
         self.variables = dict(variables or {})
         self._arguments = tuple(arguments)
+        self._module = module
         self._process: Process | None = None
 
     @property
@@ -59,7 +62,8 @@ class HoldfastBroker:
         holdfast = Path(sys.executable).parent / "holdfast"
         if not holdfast.exists():
             raise PeerFailed(f"{holdfast} is missing: make install")
-        command = [str(holdfast), "serve", "--store", self.store, "--listen", self.bootstrap]
+        program = [str(holdfast)] if self._module is None else [sys.executable, "-m", self._module]
+        command = [*program, "serve", "--store", self.store, "--listen", self.bootstrap]
         command += ["--metrics", f"127.0.0.1:{self.metrics_port}", *self._arguments]
         self._process = Process(
             command, log=self.folder / "holdfast.log", environment=self.variables

@@ -21,6 +21,7 @@ class HoldfastCluster:
         lanes: int = LANES,
         store: str | None = None,
         arguments: Sequence[str] = (),
+        module: str | None = None,
     ) -> None:
         self.store = store or str(folder / "store")
         self.brokers = {
@@ -32,6 +33,7 @@ class HoldfastCluster:
                     *("--lanes", str(lanes)),
                     *(word.format(id=number) for word in arguments),
                 ],
+                module=module,
             )
             for number in range(1, brokers + 1)
         }
