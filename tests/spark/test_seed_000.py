@@ -1,4 +1,5 @@
-"""Seed 000 with a real Spark: its own Kafka source, failOnDataLoss=true, three brokers with disks."""
+"""Seed 000 with a real Spark: its own Kafka source, failOnDataLoss=true, three brokers with
+disks."""
 
 from pathlib import Path
 
