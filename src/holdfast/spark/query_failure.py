@@ -7,15 +7,22 @@ that it does not know: that one is shown as Spark tells it.
 import importlib
 import re
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, RetryError
 
 SHOWN_MAX = 1_500
 _OURS = re.compile(r"(?<![\w.])(holdfast(?:\.\w+)+)\.([A-Z]\w*): (.+)$", re.MULTILINE)
 _PYTHON = re.compile(r"^((?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)): (.+)$", re.MULTILINE)
 
 
+WORKER_LATE = "Python worker failed to connect back"
+
+
 class QueryFailed(HoldfastError):
     """The query ended with an error that is none of ours."""
+
+
+class WorkerDidNotStart(RetryError):
+    """Spark waits some seconds for a Python worker; a busy machine may take longer."""
 
 
 def failure_of(error: BaseException) -> HoldfastError:
@@ -30,6 +37,11 @@ def failure_of(error: BaseException) -> HoldfastError:
     if ours:
         module, name, message = ours[-1]
         return _kind(module, name)(message)
+    if WORKER_LATE in text:
+        return WorkerDidNotStart(
+            "Spark gave up waiting for a Python worker to start; start it again, and where that"
+            " does not help, give the machine less to do"
+        )
     python = _PYTHON.findall(text)
     if python:
         return QueryFailed(f"the query failed: {': '.join(python[-1])}"[:SHOWN_MAX])

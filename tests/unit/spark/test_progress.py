@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from holdfast.errors import ConfigurationError, HoldfastError, StopError
+from holdfast.errors import ConfigurationError, HoldfastError, RetryError, StopError
 from holdfast.spark import offsets
 from holdfast.spark.inputs import DataLoss, TopicPartition
 from holdfast.spark.offsets import SourceOffset
@@ -129,3 +129,10 @@ def test_an_error_that_is_at_hand_is_taken_as_it_is():
     wrapped = RuntimeError("wrapped")
     wrapped.__cause__ = StopError("look")
     assert failure_of(wrapped) is wrapped.__cause__
+
+
+def test_a_python_worker_that_was_late_is_a_reason_to_start_again():
+    text = "[STREAM_FAILED] Query [id = 1] terminated: Python worker failed to connect back."
+    found = failure_of(RuntimeError(text))
+    assert isinstance(found, RetryError)
+    assert "start it again" in str(found)
