@@ -11,7 +11,7 @@ STREAMS_KILLS ?= 50
 TOPIC_KILLS ?= 50
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help install demo test check sim chaos chaos-clients chaos-spark chaos-spark-topic chaos-streams bench bench-spark bench-coordinators peers lock clean
+.PHONY: help install demo test check sim chaos chaos-clients chaos-spark chaos-spark-topic chaos-streams bench bench-spark bench-coordinators bench-handoff peers lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -72,6 +72,9 @@ bench-spark: $(STAMP) ## the pipeline against Spark's own Kafka source, its dedu
 
 bench-coordinators: $(STAMP) ## groups and transactions against Apache Kafka, in the same run
 	$(BIN)/python -m benchmarks.coordinators
+
+bench-handoff: $(STAMP) ## hand-offs as clients see them, against three nodes of Apache Kafka
+	$(BIN)/python -m benchmarks.handoff
 
 peers: $(STAMP) ## fetch Apache Kafka's jars (needs Java 17 and Maven)
 	$(BIN)/python -m tests.peers.kafka fetch

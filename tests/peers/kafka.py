@@ -35,9 +35,12 @@ class KafkaBroker:
         *,
         settings: Mapping[str, str] | None = None,
         jvm_options: Sequence[str] = SMALL_HEAP,
+        port: int | None = None,
+        cluster_id: str | None = None,
     ) -> None:
         self.folder = folder
-        self.port = free_port()
+        self.port = port or free_port()
+        self._cluster_id = cluster_id or new_cluster_id()
         self._settings = dict(settings or {})
         self._jvm_options = tuple(jvm_options)
         self._process: Process | None = None
@@ -62,6 +65,9 @@ class KafkaBroker:
     def start(self) -> "KafkaBroker":
         """Format the storage if it is new, start, and return when the broker answers."""
         self.launch()
+        return self.wait_ready()
+
+    def wait_ready(self) -> "KafkaBroker":
         self.process.wait_until(
             lambda: answers_api_versions("127.0.0.1", self.port),
             seconds_max=START_SECONDS_MAX,
@@ -93,12 +99,9 @@ class KafkaBroker:
         lines = [f"{name}={value}" for name, value in self._server_properties().items()]
         pending = self._properties.with_suffix(".pending")
         pending.write_text("\n".join(lines) + "\n")
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        # A leading dash would be read as an option.
-        cluster_id = cluster_id.replace("-", "x")
         formatted = subprocess.run(
             self._java_command(
-                *("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(pending))
+                *("kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(pending))
             ),
             capture_output=True,
             text=True,
@@ -135,6 +138,12 @@ class KafkaBroker:
             "auto.create.topics.enable": "true",
             **self._settings,
         }
+
+
+def new_cluster_id() -> str:
+    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    # A leading dash would be read as an option.
+    return cluster_id.replace("-", "x")
 
 
 def main() -> None:

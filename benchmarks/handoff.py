@@ -1,0 +1,274 @@
+"""`python -m benchmarks.handoff`: what clients notice of a hand-off, three brokers of Holdfast
+against three nodes of Apache Kafka with replication 3, interleaved and repeated.
+
+For each kind of hand-off (a broker that is stopped cleanly; one that is killed) a producer sends to
+every partition all the time, and a consumer reads. The pause of a producer is the longest time
+between two acks of one partition, less what is usual; that of a consumer the longest time from a
+record's creation to its arrival. Also: the latency of acks, and puts of an idle and a busy cluster.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import json
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.peers.holdfast_cluster import HoldfastCluster
+from tests.peers.jars import PeerUnavailable
+from tests.peers.kafka import KAFKA_DEFAULT_HEAP
+from tests.peers.kafka_cluster import KafkaCluster
+from tests.peers.process import wait_until
+
+PARTITIONS = 6
+SEND_EVERY_S = 0.01
+SETTLE_S = 5.0
+RESTART_S = 12.0
+"""A broker that is gone is started again after so long: longer than it takes others to notice."""
+AFTER_S = 8.0
+LATENCY_SENDS = 1_000
+PUTS_SECONDS = 60.0
+BUSY_BYTES_PER_S = 1_000_000
+Cluster = HoldfastCluster | KafkaCluster
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A cluster, and the settings of the topic that is measured."""
+
+    name: str
+    open: Callable[[Path], Cluster]
+    replication: int
+    configs: dict[str, str]
+
+
+def _holdfast(folder: Path) -> Cluster:
+    return HoldfastCluster(
+        folder, lanes=PARTITIONS, arguments=["--spool", f"{folder}/spool-{{id}}"]
+    )
+
+
+def _kafka(folder: Path) -> Cluster:
+    return KafkaCluster(folder, jvm_options=KAFKA_DEFAULT_HEAP)
+
+
+VARIANTS = (
+    Variant(name="kafka, replication 3", open=_kafka, replication=3, configs={}),
+    Variant(name="holdfast, acks from the store", open=_holdfast, replication=1, configs={}),
+    Variant(
+        name="holdfast, acks from disk",
+        open=_holdfast,
+        replication=1,
+        configs={"holdfast.ack": "disk"},
+    ),
+)
+
+
+class Watched:
+    """One producer and one consumer on every partition, and when each heard what."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.acks: list[list[float]] = [[] for _ in range(PARTITIONS)]
+        self.delays: list[tuple[float, float]] = []
+        """When a record came, and how long after its creation."""
+        self.failed: list[KafkaError] = []
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._produce),
+            threading.Thread(target=self._consume),
+        ]
+
+    def __enter__(self) -> "Watched":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _told(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.failed.append(error)
+        else:
+            self.acks[message.partition() or 0].append(time.monotonic())
+
+    def _produce(self) -> None:
+        producer = Producer(
+            {"bootstrap.servers": self._bootstrap, "linger.ms": 0, "enable.idempotence": True}
+        )
+        while not self._stopping.is_set():
+            for partition in range(PARTITIONS):
+                value = repr(time.monotonic()).encode()
+                producer.produce(self._topic, value, partition=partition, on_delivery=self._told)
+            producer.poll(SEND_EVERY_S)
+        producer.flush(60)
+
+    def _consume(self) -> None:
+        consumer = Consumer(
+            {"bootstrap.servers": self._bootstrap, "group.id": "none", "fetch.wait.max.ms": 50}
+        )
+        consumer.assign([TopicPartition(self._topic, n, OFFSET_END) for n in range(PARTITIONS)])
+        while not self._stopping.is_set():
+            for message in consumer.consume(500, timeout=0.1):
+                if message.error() is None:
+                    now = time.monotonic()
+                    self.delays.append((now, now - float(message.value() or b"0")))
+        consumer.close()
+
+    def producer_pause(self, since: float, until: float) -> float:
+        """The longest time without an ack, over all partitions."""
+        pauses: list[float] = []
+        for acks in self.acks:
+            later = [*(at for at in acks if since - 1 <= at <= until), until]
+            pauses += [after - before for before, after in itertools.pairwise(later)]
+        return max(pauses)
+
+    def consumer_pause(self, since: float) -> float:
+        return max(delay for at, delay in self.delays if at >= since)
+
+
+def hand_off(cluster: Cluster, topic: str, how: str) -> dict[str, float]:
+    """Let one broker go that leads something, and say what clients noticed."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    leader = admin.list_topics(topic, timeout=30).topics[topic].partitions[0].leader
+    with Watched(cluster.bootstrap, topic) as watched:
+        time.sleep(SETTLE_S)
+        now = time.monotonic()
+        usual = watched.producer_pause(now - SETTLE_S / 2, now)
+        begun = time.monotonic()
+        broker = cluster.brokers[leader]
+        if how == "planned":
+            broker.stop()
+        else:
+            broker.kill()
+        time.sleep(RESTART_S)
+        broker.start()
+        time.sleep(AFTER_S)
+        ended = time.monotonic()
+    time.sleep(SETTLE_S)
+    return {
+        f"producer pause, {how}, ms": max(0.0, watched.producer_pause(begun, ended) - usual) * 1000,
+        f"consumer pause, {how}, ms": watched.consumer_pause(begun) * 1000,
+        f"records that failed, {how}": float(len(watched.failed)),
+    }
+
+
+def ack_latency(cluster: Cluster, topic: str) -> dict[str, float]:
+    """One record after the other, each waited for."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 0, "acks": "all"})
+    times: list[float] = []
+    payload = b"x" * 1_000
+    for number in range(LATENCY_SENDS + 100):
+        done = threading.Event()
+        begun = time.perf_counter()
+        producer.produce(
+            topic, payload, partition=number % PARTITIONS, on_delivery=lambda *_, d=done: d.set()
+        )
+        while not done.is_set():
+            producer.poll(0.01)
+        if number >= 100:
+            times.append((time.perf_counter() - begun) * 1000)
+    cuts = statistics.quantiles(times, n=100)
+    return {"ack latency, p50, ms": cuts[49], "ack latency, p99, ms": cuts[98]}
+
+
+def puts(cluster: HoldfastCluster, topic: str) -> dict[str, float]:
+    """Puts to the store of a cluster with nothing to do, and at 1 MB/s; by the hour."""
+
+    def count() -> float:
+        return sum(
+            broker.metric("holdfast_store_requests_total", operation="create")
+            for broker in cluster.brokers.values()
+        )
+
+    before = count()
+    time.sleep(PUTS_SECONDS)
+    idle = count() - before
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 5})
+    begun, before = time.monotonic(), count()
+    sent = 0
+    while (elapsed := time.monotonic() - begun) < PUTS_SECONDS:
+        while sent < elapsed * BUSY_BYTES_PER_S:
+            producer.produce(topic, b"x" * 1_000, partition=(sent // 1_000) % PARTITIONS)
+            sent += 1_000
+        producer.poll(0.005)
+    producer.flush(30)
+    busy = count() - before
+    scale = 3600 / PUTS_SECONDS
+    return {"puts per hour, idle": idle * scale, "puts per hour, 1 MB/s": busy * scale}
+
+
+def measure(variant: Variant, folder: Path, number: int) -> dict[str, float]:
+    cluster = variant.open(folder)
+    cluster.start()
+    try:
+        topic = f"measured-{number}"
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        new = NewTopic(topic, PARTITIONS, variant.replication, config=variant.configs)
+        admin.create_topics([new])[topic].result(60)
+        wait_until(
+            lambda: _leaders(admin, topic) == set(cluster.brokers),
+            seconds_max=60,
+            what="every broker leads a partition",
+        )
+        found = ack_latency(cluster, topic)
+        found |= hand_off(cluster, topic, "planned")
+        found |= hand_off(cluster, topic, "crash")
+        if isinstance(cluster, HoldfastCluster):
+            found |= puts(cluster, topic)
+        return found
+    finally:
+        cluster.stop()
+
+
+def _leaders(admin: AdminClient, topic: str) -> set[int]:
+    partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
+    return {partition.leader for partition in partitions.values()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.handoff", description=__doc__)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="", help="variants whose name has this in it")
+    options = parser.parse_args()
+    found: dict[str, dict[str, list[float]]] = {}
+    chosen = [variant for variant in VARIANTS if options.only in variant.name]
+    for number in range(options.repeats):
+        for variant in chosen:
+            with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+                try:
+                    values = measure(variant, Path(folder), number)
+                except PeerUnavailable as unavailable:
+                    print(f"not run: {unavailable}")
+                    return 2
+            print(variant.name, json.dumps({k: round(v, 1) for k, v in values.items()}), flush=True)
+            for name, value in values.items():
+                found.setdefault(name, {}).setdefault(variant.name, []).append(value)
+    print()
+    print("| | " + " | ".join(variant.name for variant in chosen) + " |")
+    print("| --- " * (len(chosen) + 1) + "|")
+    for name, by_variant in found.items():
+        cells = [_cell(by_variant.get(variant.name)) for variant in chosen]
+        print(f"| {name} | " + " | ".join(cells) + " |")
+    return 0
+
+
+def _cell(values: list[float] | None) -> str:
+    if not values:
+        return "-"
+    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
