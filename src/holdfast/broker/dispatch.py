@@ -30,6 +30,7 @@ from holdfast.broker.handlers import (
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
+    end_transaction_parts,
     end_txn,
     fetch,
     find_coordinator,
@@ -37,6 +38,7 @@ from holdfast.broker.handlers import (
     incremental_alter_configs,
     init_producer_id,
     join_group,
+    join_transaction,
     lane_hand_over,
     leave_group,
     list_groups,
@@ -104,6 +106,8 @@ BETWEEN_BROKERS: Mapping[ApiKey, tuple[range, Handler]] = {
     ApiKey.ALLOCATE_PRODUCER_IDS: (range(1), allocate_producer_ids.handle),
     ApiKey.PEER_PING: (range(1), peer_ping.handle),
     ApiKey.LANE_HAND_OVER: (range(1), lane_hand_over.handle),
+    ApiKey.END_TRANSACTION_PARTS: (range(1), end_transaction_parts.handle),
+    ApiKey.JOIN_TRANSACTION: (range(1), join_transaction.handle),
 }
 ALL_HANDLERS: Mapping[ApiKey, tuple[range, Handler]] = {**HANDLERS, **BETWEEN_BROKERS}
 SERVED = ServedApis({api_key: versions for api_key, (versions, _) in ALL_HANDLERS.items()})

@@ -105,9 +105,19 @@ class ApiKey(IntEnum):
     DELETE_SHARE_GROUP_OFFSETS = 92
     PEER_PING = 10_000
     LANE_HAND_OVER = 10_001
+    END_TRANSACTION_PARTS = 10_002
+    JOIN_TRANSACTION = 10_003
 
 
-BETWEEN_BROKERS = frozenset({ApiKey.PEER_PING, ApiKey.LANE_HAND_OVER, ApiKey.ALLOCATE_PRODUCER_IDS})
+BETWEEN_BROKERS = frozenset(
+    {
+        ApiKey.PEER_PING,
+        ApiKey.LANE_HAND_OVER,
+        ApiKey.END_TRANSACTION_PARTS,
+        ApiKey.JOIN_TRANSACTION,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+    }
+)
 """Served, and not told to clients."""
 
 

@@ -56,6 +56,10 @@ from holdfast.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
+from holdfast.protocol.messages.end_transaction_parts import (
+    EndTransactionPartsRequest,
+    EndTransactionPartsResponse,
+)
 from holdfast.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from holdfast.protocol.messages.find_coordinator import (
@@ -72,6 +76,10 @@ from holdfast.protocol.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 from holdfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from holdfast.protocol.messages.join_transaction import (
+    JoinTransactionRequest,
+    JoinTransactionResponse,
+)
 from holdfast.protocol.messages.lane_hand_over import LaneHandOverRequest, LaneHandOverResponse
 from holdfast.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from holdfast.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -157,5 +165,7 @@ SCHEMAS: dict[ApiKey, tuple[type[Message], type[Message]]] = {
     ApiKey.ALLOCATE_PRODUCER_IDS: (AllocateProducerIdsRequest, AllocateProducerIdsResponse),
     ApiKey.PEER_PING: (PeerPingRequest, PeerPingResponse),
     ApiKey.LANE_HAND_OVER: (LaneHandOverRequest, LaneHandOverResponse),
+    ApiKey.END_TRANSACTION_PARTS: (EndTransactionPartsRequest, EndTransactionPartsResponse),
+    ApiKey.JOIN_TRANSACTION: (JoinTransactionRequest, JoinTransactionResponse),
 }
 """The request and the response of each API."""
