@@ -22,6 +22,7 @@ from holdfast.broker.served_lanes import ServedLanes
 from holdfast.broker.settings import BrokerSettings
 from holdfast.broker.transactions import LaneTransactions
 from holdfast.broker.verification import TransactionalAppend, Turns, VerifyTransaction
+from holdfast.broker.waiting_room import WaitingRoom
 from holdfast.client.address import Address
 from holdfast.client.refusals import BrokerUnavailable
 from holdfast.cluster.configs import TopicSettings, topic_settings
@@ -104,6 +105,7 @@ class Broker:
             make_transactions=self._make_transactions,
             on_lost=self._lost_lane,
         )
+        self.waiting_room = WaitingRoom(self.served.coming)
         self.membership: Membership | None = None
         if network is not None:
             self.membership = Membership(member=self, network=network, environment=environment)
@@ -380,6 +382,13 @@ class Broker:
         if served is not None and served.appender.is_open:
             return Leader(self.settings.broker_id, served.leader_epoch)
         return self.membership.leader_of(lane) if self.membership is not None else None
+
+    def next_leader_of(self, lane: LaneId) -> Leader | None:
+        """As leader_of; also who is about to lead."""
+        membership = self.membership
+        if lane in self.lanes or membership is None:
+            return self.leader_of(lane)
+        return membership.peers.next_leader_of(lane, self.environment.monotonic())
 
     def not_led(self, topic: Topic | None, partition: int) -> ErrorCode:
         """What is told of a partition that this broker does not lead."""

@@ -50,10 +50,24 @@ class ServedLanes:
         self._on_lost = on_lost
         self._claimed: dict[LaneId, DataLane] = {}
         """Also those that are not served yet."""
+        self.coming: dict[LaneId, asyncio.Future[None]] = {}
+        """Lanes that will be served in a moment, if all goes well: requests may wait for them."""
 
     async def take(self, lanes: Sequence[LaneId]) -> None:
         """Own lanes and serve them; raises where one of them could not be had, or was lost again
         meanwhile."""
+        for lane in lanes:
+            self.coming[lane] = asyncio.get_running_loop().create_future()
+        try:
+            await self._take(lanes)
+        finally:
+            for lane in lanes:
+                self.coming[lane].set_result(None)
+            await asyncio.sleep(0)  # who was about to wait has its place before anybody comes later
+            for lane in lanes:
+                del self.coming[lane]
+
+    async def _take(self, lanes: Sequence[LaneId]) -> None:
         kind = LogStateKind()
         claimed = await asyncio.gather(*(self._claimer.claim(lane, kind) for lane in lanes))
         taken: list[DataLane] = []

@@ -37,13 +37,20 @@ class Turns:
     def __init__(self) -> None:
         self._last: dict[str, asyncio.Future[None]] = {}
 
+    @property
+    def are_taken(self) -> bool:
+        """Whether anybody waits at all."""
+        return bool(self._last)
+
     def is_taken(self, name: str) -> bool:
         """Whether an earlier request still waits: then a later one must not overtake it."""
         return name in self._last
 
-    async def wait(self, name: str, barrier: asyncio.Future[None] | None) -> asyncio.Future[None]:
-        """Wait for those before and for the barrier, which others wait for, too; then decide, and
-        resolve what this returns."""
+    async def wait(
+        self, name: str, barrier: asyncio.Future[None] | None, seconds_max: float | None = None
+    ) -> asyncio.Future[None]:
+        """Wait for those before and for the barrier, which others wait for, too, for so long at
+        most; then decide, and resolve what this returns."""
         before = self._last.get(name)
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._last[name] = mine
@@ -51,7 +58,7 @@ class Turns:
         try:
             for future in (before, barrier):
                 if future is not None:
-                    await asyncio.wait({future})
+                    await asyncio.wait({future}, timeout=seconds_max)
         except asyncio.CancelledError:
             mine.set_result(None)
             raise

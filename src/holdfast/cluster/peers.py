@@ -90,6 +90,12 @@ class Peers:
             return None
         return leader if report.lanes.get(lane) == leader.leader_epoch else None
 
+    def next_leader_of(self, lane: LaneId, now: float) -> Leader | None:
+        """As leader_of; also a broker that a lane was handed to and that has not said yet that it
+        serves it."""
+        leader = self._leaders.get(lane)
+        return leader if leader is not None and leader.broker_id in self.alive(now) else None
+
     def hand_over(self, lane: LaneId, to: Leader) -> None:
         """A lane was released to a broker, which has not said yet that it serves it."""
         leader = self._leaders.get(lane)

@@ -19,8 +19,11 @@ from holdfast.broker.fetch_sessions import (
     TopicKey,
     Wanted,
 )
+from holdfast.broker.leader_hints import Hint, brokers_of, hint_for
 from holdfast.broker.leadership import Proofs, epoch_problem
+from holdfast.cluster.state import Topic
 from holdfast.errors import CorruptObject, ObjectNotFound, RetryError
+from holdfast.identifiers import LaneId
 from holdfast.log.data_lane import DataLane
 from holdfast.log.partition import PartitionLog
 from holdfast.log.transactions import intersecting
@@ -31,10 +34,13 @@ from holdfast.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 
 TOPIC_IDS_SINCE = 13
+LEADERS_SINCE = 12
+NOT_HERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 UNKNOWN_OFFSET = -1
 READ_COMMITTED = 1
 
@@ -56,6 +62,8 @@ async def handle(broker: Broker, request: FetchRequest, context: RequestContext)
     opened = broker.fetch_sessions.open(request)
     if isinstance(opened, SessionProblem):
         return FetchResponse(error_code=opened.value)
+    if broker.waiting_room.is_needed:
+        await broker.waiting_room.arrival(_lane_ids(broker, opened.wanted, context))
     deadline = broker.environment.monotonic() + max(0, request.max_wait_ms) / 1000
     arrived = asyncio.Event()
     watched: list[Led] | None = None
@@ -86,14 +94,47 @@ async def handle(broker: Broker, request: FetchRequest, context: RequestContext)
     return FetchResponse(
         session_id=opened.session.session_id if opened.session is not None else NO_SESSION,
         responses=_by_topic(pairs),
+        node_endpoints=_name_leaders(broker, pairs, context),
     )
 
 
-def _find(broker: Broker, wanted: Wanted, context: RequestContext) -> Led | None:
+def _topic(broker: Broker, key: TopicKey, context: RequestContext) -> Topic | None:
     by_id = context.api_version >= TOPIC_IDS_SINCE
-    key = wanted.topic
-    topic = broker.state.usable(key.topic_id) if by_id else broker.state.topic_named(key.name)
-    return broker.led(topic, wanted.partition.partition)
+    return broker.state.usable(key.topic_id) if by_id else broker.state.topic_named(key.name)
+
+
+def _find(broker: Broker, wanted: Wanted, context: RequestContext) -> Led | None:
+    return broker.led(_topic(broker, wanted.topic, context), wanted.partition.partition)
+
+
+def _lane_ids(broker: Broker, wanted: list[Wanted], context: RequestContext) -> set[LaneId]:
+    found: set[LaneId] = set()
+    for item in wanted:
+        topic = _topic(broker, item.topic, context)
+        lane = topic.lane_of(item.partition.partition) if topic is not None else None
+        if lane is not None:
+            found.add(lane)
+    return found
+
+
+def _name_leaders(
+    broker: Broker, pairs: list[tuple[Wanted, PartitionData]], context: RequestContext
+) -> list[NodeEndpoint]:
+    """Name the leaders of partitions that this broker does not lead, where it knows them."""
+    hints: list[Hint] = []
+    for wanted, answer in pairs:
+        if answer.error_code in NOT_HERE and context.api_version >= LEADERS_SINCE:
+            topic = _topic(broker, wanted.topic, context)
+            hint = hint_for(broker, topic, answer.partition_index)
+            if hint is not None:
+                hints.append(hint)
+                answer.current_leader = LeaderIdAndEpoch(
+                    leader_id=hint.leader.broker_id, leader_epoch=hint.leader.leader_epoch
+                )
+    return [
+        NodeEndpoint(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack)
+        for each in brokers_of(hints)
+    ]
 
 
 def _lanes(broker: Broker, wanted: list[Wanted], context: RequestContext) -> list[DataLane]:
@@ -191,10 +232,8 @@ async def _with_records(
 
 
 def _unknown(broker: Broker, wanted: Wanted, context: RequestContext) -> ErrorCode:
-    by_id = context.api_version >= TOPIC_IDS_SINCE
-    key = wanted.topic
-    topic = broker.state.usable(key.topic_id) if by_id else broker.state.topic_named(key.name)
-    if topic is None and by_id:
+    topic = _topic(broker, wanted.topic, context)
+    if topic is None and context.api_version >= TOPIC_IDS_SINCE:
         return ErrorCode.UNKNOWN_TOPIC_ID
     return broker.not_led(topic, wanted.partition.partition)
 
@@ -209,7 +248,6 @@ def _refuse(
         high_watermark=UNKNOWN_OFFSET,
         log_start_offset=log.log_start_offset if log is not None else -1,
         aborted_transactions=None,
-        current_leader=LeaderIdAndEpoch() if error is ErrorCode.NOT_LEADER_OR_FOLLOWER else None,
         records=[],
     )
 

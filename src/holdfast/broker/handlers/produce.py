@@ -12,6 +12,7 @@ from collections.abc import Awaitable
 
 from holdfast.broker.broker import Broker, Led
 from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.leader_hints import Hint, brokers_of, hint_for
 from holdfast.broker.leadership import prove_claim
 from holdfast.broker.settling import then
 from holdfast.broker.verification import TransactionalAppend
@@ -23,6 +24,7 @@ from holdfast.log.data_lane import DataLane
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.produce import (
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -36,6 +38,7 @@ from holdfast.records.record import UNCOMPRESSED_BYTES_MAX
 from holdfast.records.stamp import stamp, stamp_log_append_time
 
 TOPIC_IDS_SINCE = 13
+LEADERS_SINCE = 10
 ZSTD_SINCE = 7
 JUDGED_BY_PRODUCER_STATE = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -60,6 +63,40 @@ class _Waiting:
 
 
 def handle(
+    broker: Broker, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    if broker.waiting_room.is_needed:
+        wait = broker.waiting_room.wait(_lane_ids(broker, request, context))
+        if wait is not None:
+            return _after(wait, broker, request, context)
+    return _handled(broker, request, context)
+
+
+async def _after(
+    wait: Awaitable[asyncio.Future[None]],
+    broker: Broker,
+    request: ProduceRequest,
+    context: RequestContext,
+) -> ProduceResponse | None:
+    turn = await wait
+    try:
+        answer = _handled(broker, request, context)
+    finally:
+        turn.set_result(None)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _lane_ids(broker: Broker, request: ProduceRequest, context: RequestContext) -> set[LaneId]:
+    found: set[LaneId] = set()
+    for data in request.topic_data:
+        topic = _topic(broker, data, context)
+        if topic is not None:
+            lanes = (topic.lane_of(part.index) for part in data.partition_data)
+            found.update(lane for lane in lanes if lane is not None)
+    return found
+
+
+def _handled(
     broker: Broker, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     name = request.transactional_id
@@ -167,21 +204,25 @@ def _decided(
         if entry.durable is not None or (entry.refused and not entry.lane.appender.is_valid())
     ]
     if not unsettled:
-        return response
+        return _with_leaders(broker, response, context)
     only = unsettled[0]
     if len(unsettled) == 1 and only.durable is not None and not only.refused:
         accepted = only.accepted
 
         def settled(durable: asyncio.Future[None]) -> ProduceResponse:
             _settle(accepted, durable)
-            return response
+            return _with_leaders(broker, response, context)
 
         return then(only.durable, settled, timeout_s=request.timeout_ms / 1000)
-    return _when_settled(response, unsettled, request.timeout_ms / 1000)
+    return _when_settled(broker, response, context, unsettled, request.timeout_ms / 1000)
 
 
 async def _when_settled(
-    response: ProduceResponse, unsettled: list[_Waiting], timeout_s: float
+    broker: Broker,
+    response: ProduceResponse,
+    context: RequestContext,
+    unsettled: list[_Waiting],
+    timeout_s: float,
 ) -> ProduceResponse:
     futures = [entry.durable for entry in unsettled if entry.durable is not None]
     if futures:
@@ -194,6 +235,32 @@ async def _when_settled(
             unproven = await prove_claim(entry.lane)
             if unproven is not None:
                 _fail(entry.refused, unproven, "this broker's claim could not be proved")
+    return _with_leaders(broker, response, context)
+
+
+def _with_leaders(
+    broker: Broker, response: ProduceResponse, context: RequestContext
+) -> ProduceResponse:
+    """Name the leaders of partitions that this broker does not lead, where it knows them."""
+    if context.api_version < LEADERS_SINCE:
+        return response
+    hints: list[Hint] = []
+    for data in response.responses:
+        for part in data.partition_responses:
+            if part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                by_id = context.api_version >= TOPIC_IDS_SINCE
+                state = broker.state
+                topic = state.usable(data.topic_id) if by_id else state.topic_named(data.name)
+                hint = hint_for(broker, topic, part.index)
+                if hint is not None:
+                    hints.append(hint)
+                    part.current_leader = LeaderIdAndEpoch(
+                        leader_id=hint.leader.broker_id, leader_epoch=hint.leader.leader_epoch
+                    )
+    response.node_endpoints = [
+        NodeEndpoint(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack)
+        for each in brokers_of(hints)
+    ]
     return response
 
 
@@ -319,5 +386,4 @@ def _refuse(index: int, error: ErrorCode, message: str | None = None) -> Partiti
         error_code=error,
         base_offset=-1,
         error_message=message,
-        current_leader=LeaderIdAndEpoch() if error is ErrorCode.NOT_LEADER_OR_FOLLOWER else None,
     )
