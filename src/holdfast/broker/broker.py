@@ -21,7 +21,14 @@ from holdfast.broker.producer_ids import ProducerIds
 from holdfast.broker.served_lanes import ServedLanes
 from holdfast.broker.settings import BrokerSettings
 from holdfast.broker.transactions import LaneTransactions
-from holdfast.broker.verification import TransactionalAppend, Turns, VerifyTransaction
+from holdfast.broker.verification import (
+    HeldBack,
+    TransactionalAppend,
+    Turns,
+    Underway,
+    VerifyTransaction,
+    not_verified,
+)
 from holdfast.broker.waiting_room import WaitingRoom
 from holdfast.client.address import Address
 from holdfast.client.refusals import BrokerUnavailable
@@ -80,6 +87,8 @@ class Broker:
         self.tail = Tail(settings.tail_bytes)
         self.cache = ReadCache(settings.cache_bytes)
         self.turns = Turns()
+        self.underway = Underway()
+        self.held_back = HeldBack()
         self.verify_transaction: VerifyTransaction = self._verify_transaction
         """Asked before a transaction's first batch joins a partition (KIP-890)."""
         self.fetch_sessions = FetchSessions(settings.fetch_sessions_max)
@@ -114,7 +123,7 @@ class Broker:
         """How far the control lane was known when nothing of a deleted topic was left in a lane."""
         self._topics: tuple[int, Topics] = (-1, Topics({}))
         self._topic_settings: dict[UUID, tuple[dict[str, str], TopicSettings]] = {}
-        self.producer_ids = ProducerIds(self.view, self.ask_controller)
+        self.producer_ids = ProducerIds(self.view, self.ask_leader)
         self._is_controller = False
         self._background: set[asyncio.Task[None]] = set()
 
@@ -326,14 +335,14 @@ class Broker:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    async def ask_controller(
-        self, request: Message, answer: type[R], *, version: int, timeout_s: float
+    async def ask_leader(
+        self, lane: LaneId, request: Message, answer: type[R], *, version: int, timeout_s: float
     ) -> R:
-        """Put a request to the controller, where that is another broker."""
-        leader = self.leader_of(CONTROL_LANE)
+        """Put a request to the broker that leads a lane, where that is another one."""
+        leader = self.leader_of(lane)
         address = self.address_of(leader.broker_id) if leader is not None else None
         if self.network is None or address is None:
-            raise BrokerUnavailable("no other broker is known to be the controller")
+            raise BrokerUnavailable(f"no other broker is known to lead lane {lane}")
         return await self.network.ask(
             address, request, answer, version=version, timeout_s=timeout_s
         )
@@ -396,14 +405,18 @@ class Broker:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
+    def lane_of_name(self, name: str) -> LaneId:
+        """The lane that coordinates a group, or a transactional id."""
+        return lane_of(name, self.state.lanes)
+
     def groups_of(self, group_id: str) -> LaneGroups | ErrorCode:
         """The coordinator of a group; or what is told where it is not here."""
-        found = self.groups.get(lane_of(group_id, self.state.lanes))
+        found = self.groups.get(self.lane_of_name(group_id))
         return found if found is not None else ErrorCode.NOT_COORDINATOR
 
     def transactions_of(self, transactional_id: str) -> LaneTransactions | ErrorCode:
         """The coordinator of a transactional id; or what is told where it is not here."""
-        found = self.transactions.get(lane_of(transactional_id, self.state.lanes))
+        found = self.transactions.get(self.lane_of_name(transactional_id))
         return found if found is not None else ErrorCode.NOT_COORDINATOR
 
     def _make_lane(
@@ -432,7 +445,7 @@ class Broker:
             return Refused("INVALID_RECORD", "a transactional batch without a transactional id")
         here = self.transactions_of(name)
         if isinstance(here, ErrorCode):
-            return Refused(here.name, f"transactional id {name} is coordinated elsewhere")
+            return not_verified(append, here)
         return here.admit(append)
 
     def place_of(self, partition: PartitionId) -> DataLane | LaneId | None:

@@ -1,4 +1,4 @@
-"""EndTransactionParts (10002), version 0: a coordinator ends a transaction where other brokers lead.
+"""EndTransactionParts (10002), version 0: a transaction ends on what another broker leads.
 
 Holdfast's own; not among what clients are told of. A part whose first offset, or token, is LOOK is
 looked at only: the answer says what is open there. Else it is ended, if that is what is open.

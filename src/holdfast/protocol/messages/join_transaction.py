@@ -21,9 +21,7 @@ class JoiningGroup(Struct):
     group_id: str = string()
 
 
-class JoinTransactionRequest(
-    Message, api_key=ApiKey.JOIN_TRANSACTION, versions="0", flexible="0+"
-):
+class JoinTransactionRequest(Message, api_key=ApiKey.JOIN_TRANSACTION, versions="0", flexible="0+"):
     transactional_id: str = string()
     producer_id: int = int64()
     producer_epoch: int = int16()
