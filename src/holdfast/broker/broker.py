@@ -22,7 +22,6 @@ from holdfast.broker.served_lanes import ServedLanes
 from holdfast.broker.settings import BrokerSettings
 from holdfast.broker.transactions import LaneTransactions
 from holdfast.broker.verification import (
-    HeldBack,
     TransactionalAppend,
     Turns,
     Underway,
@@ -88,7 +87,6 @@ class Broker:
         self.cache = ReadCache(settings.cache_bytes)
         self.turns = Turns()
         self.underway = Underway()
-        self.held_back = HeldBack()
         self.verify_transaction: VerifyTransaction = self._verify_transaction
         """Asked before a transaction's first batch joins a partition (KIP-890)."""
         self.fetch_sessions = FetchSessions(settings.fetch_sessions_max)
@@ -444,9 +442,9 @@ class Broker:
         if not name:
             return Refused("INVALID_RECORD", "a transactional batch without a transactional id")
         here = self.transactions_of(name)
-        if isinstance(here, ErrorCode):
-            return not_verified(append, here)
-        return here.admit(append)
+        is_here = not isinstance(here, ErrorCode)
+        refused = here.admit(append) if is_here else not_verified(append, here)
+        return self.underway.held_back.judged(append, refused)
 
     def place_of(self, partition: PartitionId) -> DataLane | LaneId | None:
         """The lane of a partition, or which one it is where another broker leads it; None where its

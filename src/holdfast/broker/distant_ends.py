@@ -10,7 +10,6 @@ of the transaction that ends.
 import asyncio
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol, TypeVar
-from uuid import UUID
 
 from holdfast.cluster.peers import Leader
 from holdfast.errors import Fenced, RetryError
@@ -117,35 +116,36 @@ async def _end_at_one(
     await lane.appender.validate()
     if not lane.appender.is_open:
         raise Fenced(f"lane {lane.lane}: closes, and its next owner ends its transactions")
-    ended = await ask(
-        [
-            EndedPartition(
-                topic_id=part.topic_id,
-                partition=part.partition,
-                leader_epoch=part.leader_epoch,
-                first_offset=part.first_offset,
-            )
-            for part in looked.partitions
-            if part.error_code == 0
-        ],
-        [
-            EndedGroup(group_id=part.group_id, token=part.token)
-            for part in looked.groups
-            if part.error_code == 0
-        ],
-    )
-    _raise_for_left(looked, ended)
+    partitions = [
+        EndedPartition(
+            topic_id=part.topic_id,
+            partition=part.partition,
+            leader_epoch=part.leader_epoch,
+            first_offset=part.first_offset,
+        )
+        for part in looked.partitions
+        if part.error_code == 0
+    ]
+    groups = [
+        EndedGroup(group_id=part.group_id, token=part.token)
+        for part in looked.groups
+        if part.error_code == 0
+    ]
+    if partitions or groups:
+        _raise_for_left(await ask(partitions, groups))
+    _raise_for_left(looked)
 
 
-def _raise_for_left(*answers: EndTransactionPartsResponse) -> None:
-    left: dict[tuple[UUID, int] | str, ErrorCode] = {}
-    for answer in answers:
-        for part in answer.partitions:
-            if part.error_code != 0:
-                left[part.topic_id, part.partition] = ErrorCode(part.error_code)
-        for group in answer.groups:
-            if group.error_code != 0:
-                left[group.group_id] = ErrorCode(group.error_code)
+def _raise_for_left(answer: EndTransactionPartsResponse) -> None:
+    left = [
+        f"partition {part.partition} of topic {part.topic_id}: {ErrorCode(part.error_code).name}"
+        for part in answer.partitions
+        if part.error_code != 0
+    ]
+    left += [
+        f"group {part.group_id}: {ErrorCode(part.error_code).name}"
+        for part in answer.groups
+        if part.error_code != 0
+    ]
     if left:
-        told = ", ".join(f"{part}: {error.name}" for part, error in left.items())
-        raise PartsLeft(f"not ended: {told}")
+        raise PartsLeft(f"not ended: {', '.join(left)}")

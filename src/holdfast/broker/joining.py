@@ -16,6 +16,7 @@ from holdfast.broker.verification import (
     ASKED_AGAIN,
     Question,
     TransactionalAppend,
+    Underway,
     not_verified,
     wrong_start,
 )
@@ -129,8 +130,8 @@ class Verdicts:
     None of it holds for a partition that moved away and came back, nor after an end.
     """
 
-    def __init__(self, broker: Broker, question: Question) -> None:
-        self._broker = broker
+    def __init__(self, underway: Underway, question: Question) -> None:
+        self._underway = underway
         self._question = question
         self._said: dict[tuple[PartitionId, int, int], ErrorCode | Refused | None] = {}
         self._lanes: dict[PartitionId, DataLane] = {}
@@ -148,16 +149,8 @@ class Verdicts:
             or self._lanes[append.partition] is not opening.lane
         ):
             said = ErrorCode.CONCURRENT_TRANSACTIONS
-        if isinstance(said, Refused):
-            return said
-        if said is None and not self._broker.held_back.is_behind(append):
-            self._broker.held_back.let_go(append)
-            return None
-        if said is None:
-            said = ErrorCode.CONCURRENT_TRANSACTIONS
-        if said in ASKED_AGAIN:
-            self._broker.held_back.hold(append)
-        return not_verified(append, said)
+        refused = not_verified(append, said) if isinstance(said, ErrorCode) else said
+        return self._underway.held_back.judged(append, refused)
 
 
 async def ask_for_all(broker: Broker, openings: list[Opening], verdicts: Verdicts) -> None:

@@ -114,6 +114,35 @@ Part = PartitionId | str
 """What a transaction ends on: a partition, or a group by its id."""
 
 
+class HeldBack:
+    """Batches that were told to come again: those that follow them must not take their place.
+
+    A partition that knows nothing of a producer takes any sequence for its first.
+    """
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[PartitionId, int], tuple[int, int]] = {}
+
+    def judged(self, append: TransactionalAppend, refused: Refused | None) -> Refused | None:
+        """What is told of a batch, where its coordinator said this."""
+        key = append.partition, append.producer_id
+        epoch, sequence = self._first.get(key, (-1, -1))
+        if epoch == append.producer_epoch and append.base_sequence > sequence:
+            return refused or not_verified(append, ErrorCode.CONCURRENT_TRANSACTIONS)
+        if refused is None:
+            self._first.pop(key, None)
+        elif refused.error == ErrorCode.NOT_ENOUGH_REPLICAS.name:
+            if key not in self._first and len(self._first) >= HELD_MAX:
+                del self._first[next(iter(self._first))]
+            self._first[key] = (append.producer_epoch, append.base_sequence)
+        return refused
+
+    def ended(self, producer_id: int, part: Part) -> None:
+        """The producer's transaction has ended: what was refused does not come again."""
+        if not isinstance(part, str):
+            self._first.pop((part, producer_id), None)
+
+
 class Question:
     """Something that a coordinator is asked about parts of a producer's transaction."""
 
@@ -125,9 +154,11 @@ class Question:
 
 
 class Underway:
-    """Questions to coordinators of other brokers whose answers are not there yet."""
+    """Questions to coordinators of other brokers whose answers are not there yet; and the batches
+    that were told to come again."""
 
     def __init__(self) -> None:
+        self.held_back = HeldBack()
         self._asked: dict[tuple[int, Part], list[Question]] = {}
 
     @contextlib.contextmanager
@@ -148,32 +179,6 @@ class Underway:
 
     def ended(self, producer_id: int, part: Part) -> None:
         """A producer's transaction is ended here, also where it had not begun."""
+        self.held_back.ended(producer_id, part)
         for question in self._asked.get((producer_id, part), ()):
             question.ended.add(part)
-
-
-class HeldBack:
-    """Batches that were told to come again: those that follow them must not take their place.
-
-    A partition that knows nothing of a producer takes any sequence for its first.
-    """
-
-    def __init__(self) -> None:
-        self._first: dict[tuple[PartitionId, int], tuple[int, int]] = {}
-
-    def hold(self, append: TransactionalAppend) -> None:
-        """A batch will come again."""
-        key = append.partition, append.producer_id
-        if key not in self._first and len(self._first) >= HELD_MAX:
-            del self._first[next(iter(self._first))]
-        if not self.is_behind(append):
-            self._first[key] = (append.producer_epoch, append.base_sequence)
-
-    def is_behind(self, append: TransactionalAppend) -> bool:
-        """Whether an earlier batch is to come again first."""
-        epoch, sequence = self._first.get((append.partition, append.producer_id), (-1, -1))
-        return epoch == append.producer_epoch and append.base_sequence > sequence
-
-    def let_go(self, append: TransactionalAppend) -> None:
-        """A batch has been decided."""
-        self._first.pop((append.partition, append.producer_id), None)

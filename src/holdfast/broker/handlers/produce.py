@@ -160,7 +160,7 @@ async def _verified_elsewhere(
         found = list(openings(broker, request, context, name))
         asked = {(each.append.producer_id, each.append.partition) for each in found}
         with broker.underway.asking(asked) as question:
-            verdicts = Verdicts(broker, question)
+            verdicts = Verdicts(broker.underway, question)
             await ask_for_all(broker, found, verdicts)
             answer = _decided(broker, request, context, verdicts)
     finally:

@@ -1,0 +1,560 @@
+"""Transactions over several brokers: coordinator, partitions and groups on different ones."""
+
+import asyncio
+
+import pytest
+from tests.unit.broker.cluster import VALID_MS, log_of, pass_time
+from tests.unit.broker.several import Several, simulate
+from tests.unit.broker.spread import (
+    LANES,
+    PARTITIONS,
+    TAKEN_OVER_S,
+    RoutedProducer,
+    Spread,
+)
+from tests.unit.broker.transactional import BEFORE, GROUP, NEWEST
+from tests.unit.lane.world import Hold
+
+from holdfast.broker.context import RequestContext
+from holdfast.broker.dispatch import answer
+from holdfast.broker.groups import lane_of
+from holdfast.broker.peer_network import PEER_CLIENT_ID
+from holdfast.client.address import Address
+from holdfast.client.refusals import BrokerUnavailable
+from holdfast.identifiers import BrokerId, LaneId
+from holdfast.lane.keys import entry_prefix
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.message import Message
+from holdfast.protocol.messages.delete_topics import DeleteTopicsRequest
+from holdfast.protocol.messages.end_transaction_parts import LOOK, EndTransactionPartsRequest
+from holdfast.protocol.messages.join_transaction import JoinTransactionRequest
+
+VERSIONS = pytest.mark.parametrize(
+    "versions", [NEWEST, BEFORE], ids=["with KIP-890", "before KIP-890"]
+)
+PEER = RequestContext(api_version=0, client_id=PEER_CLIENT_ID)
+
+
+def is_end(request: Message) -> bool:
+    """Whether a message ends something, instead of looking what is open."""
+    if not isinstance(request, EndTransactionPartsRequest):
+        return False
+    told = [part.first_offset for part in request.partitions]
+    return LOOK not in (*told, *(part.token for part in request.groups))
+
+
+class Seen:
+    """The messages that ended something, as they were sent."""
+
+    def __init__(self, world: Several) -> None:
+        self.ends: list[tuple[Address, Address, EndTransactionPartsRequest]] = []
+        world.wires.before.append(self)
+
+    async def __call__(self, own: Address, to: Address, request: Message) -> None:
+        if isinstance(request, EndTransactionPartsRequest) and is_end(request):
+            self.ends.append((own, to, request))
+
+
+@VERSIONS
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_what_is_committed_is_seen_on_all_brokers_and_what_is_aborted_never_is(
+    where: int, versions: dict[str, int]
+):
+    async def test(world: Several) -> None:
+        spread = await Spread.start(world)
+        name = spread.name_where(lambda broker: broker is spread.brokers[where])
+        producer = await RoutedProducer(spread, name, versions).started()
+        for i, committed in enumerate([True, False, True, False]):
+            for partition in range(PARTITIONS):
+                await producer.write(partition, b"%d" % i)
+            await producer.commit_offset_of_group(0, i + 1)
+            await (producer.commit() if committed else producer.abort())
+        await pass_time(2)
+        for partition in range(PARTITIONS):
+            assert await spread.committed_values(partition) == [b"0", b"2"]
+            assert not await spread.is_open(partition)
+        assert await spread.committed_offset(0) == 3
+
+    simulate(test)
+
+
+def test_parts_of_several_lanes_on_one_broker_are_ended_by_one_message():
+    async def test(world: Several) -> None:
+        spread = await Spread.start(world, 2)
+        here, other = spread.brokers
+        name = spread.name_where(lambda broker: broker is here)
+        producer = await RoutedProducer(spread, name).started()
+        distant = spread.partitions_of(other)
+        assert len({spread.lane(partition) for partition in distant}) > 1
+        seen = Seen(world)
+        for partition in distant:
+            await producer.write(partition, b"value")
+        await producer.commit()
+        await pass_time(2)
+        ((_, to, request),) = seen.ends
+        assert to == world.address(other)
+        assert sorted(part.partition for part in request.partitions) == distant
+
+    simulate(test)
+
+
+@VERSIONS
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_coordinator_that_dies_between_decision_and_markers_is_followed_by_one_that_ends_it_alike(
+    committed: bool, versions: dict[str, int]
+):
+    async def test(world: Several) -> None:
+        spread = await Spread.start(world)
+        doomed = next(broker for broker in spread.brokers if not broker.is_controller)
+        name = spread.name_where(lambda broker: broker is doomed)
+        producer = await RoutedProducer(spread, name, versions).started()
+        for partition in range(PARTITIONS):
+            await producer.write(partition, b"value")
+        await producer.commit_offset_of_group(0, 7)
+
+        async def die(own: Address, to: Address, request: Message) -> None:
+            del to
+            if own == world.address(doomed) and is_end(request):
+                if doomed in spread.brokers:
+                    await spread.kill(doomed)
+                raise BrokerUnavailable("died")
+
+        world.wires.before.append(die)
+        await (producer.commit() if committed else producer.abort())
+        await pass_time(TAKEN_OVER_S)
+        assert doomed not in spread.brokers
+        for partition in range(PARTITIONS):
+            expected = [b"value"] if committed else []
+            assert await spread.committed_values(partition) == expected
+            assert not await spread.is_open(partition)
+        assert await spread.committed_offset(0) == (7 if committed else -1)
+        await producer.write(0, b"next")
+        await producer.commit()
+        await pass_time(2)
+        assert (await spread.committed_values(0))[-1] == b"next"
+
+    simulate(test)
+
+
+@VERSIONS
+@pytest.mark.parametrize("how", ["killed", "drained"])
+def test_a_leader_that_goes_before_the_marker_is_followed_by_one_that_is_told_of_the_end(
+    how: str, versions: dict[str, int]
+):
+    async def test(world: Several) -> None:
+        spread = await Spread.start(world)
+        here = next(broker for broker in spread.brokers if broker.is_controller)
+        going = next(broker for broker in spread.brokers if broker is not here)
+        name = spread.name_where(lambda broker: broker is here)
+        producer = await RoutedProducer(spread, name, versions).started()
+        partitions = spread.partitions_of(going)
+        for partition in partitions:
+            await producer.write(partition, b"value")
+        gone: list[Address] = []
+
+        async def go(own: Address, to: Address, request: Message) -> None:
+            del own
+            if to == world.address(going) and is_end(request) and not gone:
+                gone.append(to)
+                if how == "killed":
+                    await spread.kill(going)
+                else:
+                    spread.brokers.remove(going)
+                    await world.leave(going)
+
+        world.wires.before.append(go)
+        await producer.commit()
+        await pass_time(TAKEN_OVER_S)
+        assert gone
+        for partition in partitions:
+            assert await spread.committed_values(partition) == [b"value"]
+            assert not await spread.is_open(partition)
+        known = spread.coordinator(name).transactions_of(name)
+        assert not isinstance(known, ErrorCode)
+        transaction = known.known(name)
+        assert transaction is not None
+        assert transaction.phase.value == "CompleteCommit"
+
+    simulate(test)
+
+
+@VERSIONS
+def test_an_end_that_comes_late_and_twice_does_not_end_the_next_transaction(
+    versions: dict[str, int],
+):
+    async def test(world: Several) -> None:
+        spread = await Spread.start(world)
+        here = spread.brokers[0]
+        name = spread.name_where(lambda broker: broker is here)
+        partition = next(p for p in range(PARTITIONS) if spread.leader(p) is not here)
+        producer = await RoutedProducer(spread, name, versions).started()
+        seen = Seen(world)
+        await producer.write(partition, b"first")
+        await producer.commit()
+        await pass_time(2)
+        ((_, _, late),) = seen.ends
+        await producer.write(partition, b"second")
+        leader = spread.leader(partition)
+        for _ in range(2):
+            told = await answer(leader, late, PEER)
+            assert told.partitions[0].error_code == ErrorCode.INVALID_TXN_STATE
+        assert await spread.is_open(partition)
+        await producer.abort()
+        await pass_time(2)
+        assert await spread.committed_values(partition) == [b"first"]
+
+    simulate(test)
+
+
+def test_an_end_of_offsets_that_comes_late_does_not_end_those_of_the_next_transaction():
+    async def test(world: Several) -> None:
+        spread = await Spread.start(world)
+        name = spread.name_where(lambda broker: broker is not spread.coordinator(GROUP))
+        producer = await RoutedProducer(spread, name, BEFORE).started()
+        seen = Seen(world)
+        await producer.commit_offset_of_group(0, 5)
+        await producer.commit()
+        await pass_time(2)
+        ((_, _, late),) = seen.ends
+        await producer.commit_offset_of_group(0, 9)
+        told = await answer(spread.coordinator(GROUP), late, PEER)
+        assert told.groups[0].error_code == ErrorCode.INVALID_TXN_STATE
+        assert await spread.committed_offset(0) == -2
+        await producer.abort()
+        await pass_time(2)
+        assert await spread.committed_offset(0) == 5
+        again = await answer(spread.coordinator(GROUP), late, PEER)
+        assert again.groups[0].error_code == ErrorCode.NONE
+        assert await spread.committed_offset(0) == 5
+
+    simulate(test)
+
+
+def test_a_zombie_coordinator_that_was_told_of_the_next_transaction_does_not_end_it():
+    """Its look was answered when its successor had begun the next transaction."""
+
+    async def test(world: Several) -> None:
+        spread = await Spread.start(world)
+        zombie = next(broker for broker in spread.brokers if not broker.is_controller)
+        name = spread.name_where(lambda broker: broker is zombie)
+        partition = next(p for p in range(PARTITIONS) if spread.leader(p) is not zombie)
+        producer = await RoutedProducer(spread, name, BEFORE).started()
+        await producer.write(partition, b"first")
+        asked, go = asyncio.Event(), asyncio.Event()
+
+        async def hold(own: Address, to: Address, request: Message) -> None:
+            del to
+            if own == world.address(zombie) and isinstance(request, EndTransactionPartsRequest):
+                asked.set()
+                await go.wait()
+
+        world.wires.before.append(hold)
+        await producer.commit()
+        await asked.wait()
+        await world.stall(zombie)
+        spread.brokers.remove(zombie)
+        await pass_time(TAKEN_OVER_S)
+        assert await spread.committed_values(partition) == [b"first"]
+        await producer.write(partition, b"second")
+        looked = asyncio.Event()
+
+        async def answered(own: Address, to: Address, request: Message) -> None:
+            del to
+            if own == world.address(zombie) and isinstance(request, EndTransactionPartsRequest):
+                looked.set()
+                assert zombie.membership is not None
+                for broker in spread.brokers:
+                    zombie.membership.peers.heard(broker.report(), world.loop.time())
+
+        seen = Seen(world)
+        world.wires.after.append(answered)
+        go.set()
+        await looked.wait()
+        await pass_time(1)
+        assert [own for own, _, _ in seen.ends if own == world.address(zombie)] == []
+        assert await spread.is_open(partition)
+        await producer.abort()
+        await pass_time(2)
+        assert await spread.committed_values(partition) == [b"first"]
+
+    simulate(test)
+
+
+def test_a_coordinator_that_was_taken_over_verifies_nothing():
+    async def test(world: Several) -> None:
+        spread = await Spread.start(world)
+        zombie = next(broker for broker in spread.brokers if not broker.is_controller)
+        name = spread.name_where(lambda broker: broker is zombie)
+        partition = next(p for p in range(PARTITIONS) if spread.leader(p) is not zombie)
+        producer = await RoutedProducer(spread, name, BEFORE).started()
+        assert await producer.add(partition) is ErrorCode.NONE
+        world.silence(zombie)
+        spread.brokers.remove(zombie)
+        await pass_time(TAKEN_OVER_S)
+        await producer.commit()
+        log = log_of(spread.leader(partition), partition=partition)
+        request = JoinTransactionRequest(
+            transactional_id=name,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            verify_only=True,
+        )
+        told = await answer(zombie, request, PEER)
+        assert told.error_code == ErrorCode.NOT_COORDINATOR
+        assert not log.transactions.open
+
+    simulate(test)
+
+
+def test_a_leader_that_does_not_know_that_it_coordinates_no_more_opens_no_transaction():
+    async def test(world: Several) -> None:
+        own_store = world.store_of_its_own()
+        new = await world.join(1, lanes=LANES)
+        old = await world.join(2, lanes=LANES, store=own_store)
+        spread = await Spread.of(world, [new, old])
+        partition = spread.partitions_of(old)[0]
+        lanes = {spread.lane(p) for p in spread.partitions_of(old)} - {spread.lane(partition)}
+        name = next(n for i in range(99) if lane_of(n := f"billing-{i}", LANES) in lanes)
+        producer = await RoutedProducer(spread, name, BEFORE).started()
+        assert await producer.add(partition) is ErrorCode.NONE
+        lane = old.lane_of_name(name)
+        own_store.before.append(Hold("read", entry_prefix(lane)))
+        await new.take(lane)
+        assert await producer.end(committed=True) is ErrorCode.NONE
+        await pass_time(1)
+        assert lane in old.lanes
+        late = await producer.send(partition, b"late")
+        assert late.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert not await spread.is_open(partition)
+
+    simulate(test)
+
+
+@VERSIONS
+def test_a_batch_whose_transaction_is_aborted_while_it_is_verified_does_not_join_the_log(
+    versions: dict[str, int],
+):
+    async def test(world: Several) -> None:
+        spread = await Spread.start(world)
+        here = spread.brokers[0]
+        name = spread.name_where(lambda broker: broker is here)
+        partition = next(p for p in range(PARTITIONS) if spread.leader(p) is not here)
+        producer = await RoutedProducer(spread, name, versions).started()
+        if versions is BEFORE:
+            assert await producer.add(partition) is ErrorCode.NONE
+        verified, go = asyncio.Event(), asyncio.Event()
+
+        async def hold(own: Address, to: Address, request: Message) -> None:
+            del own, to
+            if isinstance(request, JoinTransactionRequest) and not verified.is_set():
+                verified.set()
+                await go.wait()
+
+        world.wires.after.append(hold)
+        sending = asyncio.ensure_future(producer.send(partition, b"late"))
+        await verified.wait()
+        assert await producer.end(committed=False) is ErrorCode.NONE
+        await pass_time(2)
+        go.set()
+        refused = await sending
+        assert refused.error_code != ErrorCode.NONE
+        await pass_time(2)
+        assert not await spread.is_open(partition)
+        assert await spread.committed_values(partition) == []
+
+    simulate(test)
+
+
+@VERSIONS
+def test_offsets_whose_transaction_is_aborted_while_it_is_verified_are_refused(
+    versions: dict[str, int],
+):
+    async def test(world: Several) -> None:
+        spread = await Spread.start(world)
+        name = spread.name_where(lambda broker: broker is not spread.coordinator(GROUP))
+        producer = await RoutedProducer(spread, name, versions).started()
+        if versions is BEFORE:
+            assert await producer.add_group() is ErrorCode.NONE
+        verified, go = asyncio.Event(), asyncio.Event()
+
+        async def hold(own: Address, to: Address, request: Message) -> None:
+            del own, to
+            if isinstance(request, JoinTransactionRequest) and not verified.is_set():
+                verified.set()
+                await go.wait()
+
+        world.wires.after.append(hold)
+        sending = asyncio.ensure_future(producer.commit_offset(0, 5))
+        await verified.wait()
+        assert await producer.end(committed=False) is ErrorCode.NONE
+        await pass_time(2)
+        go.set()
+        assert await sending is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await spread.committed_offset(0) == -1
+
+    simulate(test)
+
+
+@VERSIONS
+def test_a_transaction_that_is_open_for_too_long_is_aborted_on_all_brokers(
+    versions: dict[str, int],
+):
+    async def test(world: Several) -> None:
+        spread = await Spread.start(world)
+        name = spread.name_where(lambda broker: broker is spread.brokers[1])
+        producer = await RoutedProducer(spread, name, versions).started(timeout_ms=5_000)
+        for partition in range(PARTITIONS):
+            await producer.write(partition, b"value")
+        await producer.commit_offset_of_group(0, 5)
+        await pass_time(30)
+        for partition in range(PARTITIONS):
+            assert not await spread.is_open(partition)
+            assert await spread.committed_values(partition) == []
+        assert await spread.committed_offset(0) == -1
+        assert await producer.end(committed=True) is ErrorCode.PRODUCER_FENCED
+
+    simulate(test)
+
+
+def test_a_batch_of_an_older_client_for_a_partition_that_was_not_added_is_refused():
+    async def test(world: Several) -> None:
+        spread = await Spread.start(world)
+        name = spread.name_where(lambda broker: broker is spread.brokers[0])
+        partition = next(p for p in range(PARTITIONS) if spread.leader(p) is not spread.brokers[0])
+        producer = await RoutedProducer(spread, name, BEFORE).started()
+        refused = await producer.send(partition, b"value")
+        assert refused.error_code == ErrorCode.INVALID_TXN_STATE
+        assert log_of(spread.leader(partition), partition=partition).log_end_offset == 0
+
+    simulate(test)
+
+
+@VERSIONS
+def test_batches_that_are_sent_at_once_are_taken_in_the_order_of_their_sending(
+    versions: dict[str, int],
+):
+    async def test(world: Several) -> None:
+        spread = await Spread.start(world)
+        here = spread.brokers[0]
+        name = spread.name_where(lambda broker: broker is here)
+        partition = next(p for p in range(PARTITIONS) if spread.leader(p) is not here)
+        producer = await RoutedProducer(spread, name, versions).started()
+        if versions is BEFORE:
+            assert await producer.add(partition) is ErrorCode.NONE
+        values = [b"%d" % i for i in range(5)]
+        sent = await asyncio.gather(*(producer.send(partition, value) for value in values))
+        assert [done.error_code for done in sent] == [0] * len(values)
+        await producer.commit()
+        await pass_time(2)
+        assert sorted(await spread.committed_values(partition)) == values
+
+    simulate(test)
+
+
+@VERSIONS
+def test_while_a_coordinator_is_away_batches_are_told_to_come_again_and_none_takes_anothers_place(
+    versions: dict[str, int],
+):
+    async def test(world: Several) -> None:
+        spread = await Spread.start(world)
+        doomed = next(broker for broker in spread.brokers if not broker.is_controller)
+        name = spread.name_where(lambda broker: broker is doomed)
+        partition = next(p for p in range(PARTITIONS) if spread.leader(p) is not doomed)
+        producer = await RoutedProducer(spread, name, versions).started()
+        if versions is BEFORE:
+            assert await producer.add(partition) is ErrorCode.NONE
+        await spread.kill(doomed)
+        first = await producer.send(partition, b"0")
+        assert first.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        await pass_time(TAKEN_OVER_S)
+        second = await producer.send(partition, b"1")
+        assert second.error_code != ErrorCode.NONE
+        producer.sequences = {}
+        for value in (b"0", b"1"):
+            await producer.write(partition, value)
+        await producer.commit()
+        await pass_time(2)
+        assert await spread.committed_values(partition) == [b"0", b"1"]
+
+    simulate(test)
+
+
+def test_the_next_transaction_waits_for_markers_that_a_silent_broker_has_not_taken():
+    async def test(world: Several) -> None:
+        spread = await Spread.start(world)
+        here = next(broker for broker in spread.brokers if broker.is_controller)
+        silent = next(broker for broker in spread.brokers if broker is not here)
+        name = spread.name_where(lambda broker: broker is here)
+        producer = await RoutedProducer(spread, name).started()
+        partition = spread.partitions_of(silent)[0]
+        near = spread.partitions_of(here)[0]
+        await producer.write(partition, b"first")
+        world.silence(silent)
+        await producer.commit()
+        spread.brokers.remove(silent)
+        began = world.loop.time()
+        await producer.write(near, b"second")
+        assert world.loop.time() - began > VALID_MS / 1000
+        assert await spread.committed_values(partition) == [b"first"]
+        await producer.commit()
+        await pass_time(2)
+        assert await spread.committed_values(near) == [b"second"]
+
+    simulate(test)
+
+
+def test_parts_whose_topic_is_deleted_meanwhile_do_not_keep_a_transaction_from_ending():
+    async def test(world: Several) -> None:
+        spread = await Spread.start(world)
+        assert spread.brokers[0].state.topic_named("t") is not None
+        name = spread.name_where(lambda broker: broker is spread.brokers[2])
+        producer = await RoutedProducer(spread, name).started()
+        for partition in range(PARTITIONS):
+            await producer.write(partition, b"value")
+        deleting = DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000)
+        deleted = await answer(spread.brokers[0], deleting, RequestContext(api_version=4))
+        assert deleted.responses[0].error_code == 0
+        await producer.commit()
+        await pass_time(5)
+        here = spread.coordinator(name).transactions_of(name)
+        assert not isinstance(here, ErrorCode)
+        transaction = here.known(name)
+        assert transaction is not None
+        assert transaction.phase.value == "CompleteCommit"
+
+    simulate(test)
+
+
+def test_a_lane_that_is_handed_over_while_its_transactions_end_is_ended_by_the_next_owner():
+    async def test(world: Several) -> None:
+        spread = await Spread.start(world)
+        here, other = spread.brokers[1], spread.brokers[2]
+        name = spread.name_where(lambda broker: broker is here)
+        lane = here.lane_of_name(name)
+        producer = await RoutedProducer(spread, name, BEFORE).started()
+        for partition in range(PARTITIONS):
+            await producer.write(partition, b"value")
+        handed: list[bool] = []
+
+        async def hand_over(own: Address, to: Address, request: Message) -> None:
+            del to
+            if own == world.address(here) and is_end(request) and not handed:
+                handed.append(True)
+                epoch = here.lanes[LaneId(lane)].leader_epoch
+                world.loop.create_task(
+                    here.hand_over(LaneId(lane), epoch, BrokerId(other.settings.broker_id))
+                )
+                await asyncio.sleep(1)
+
+        world.wires.before.append(hand_over)
+        await producer.commit()
+        await pass_time(TAKEN_OVER_S)
+        assert handed
+        for partition in range(PARTITIONS):
+            assert await spread.committed_values(partition) == [b"value"]
+        await producer.write(0, b"next")
+        await producer.commit()
+        await pass_time(2)
+        assert await spread.committed_values(0) == [b"value", b"next"]
+
+    simulate(test)
