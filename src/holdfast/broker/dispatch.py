@@ -12,6 +12,7 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.forwarding import forwarded, is_for_controller
 from holdfast.broker.handlers import (
+    abort_transaction,
     add_offsets_to_txn,
     add_partitions_to_txn,
     allocate_producer_ids,
@@ -108,6 +109,7 @@ BETWEEN_BROKERS: Mapping[ApiKey, tuple[range, Handler]] = {
     ApiKey.LANE_HAND_OVER: (range(1), lane_hand_over.handle),
     ApiKey.END_TRANSACTION_PARTS: (range(1), end_transaction_parts.handle),
     ApiKey.JOIN_TRANSACTION: (range(1), join_transaction.handle),
+    ApiKey.ABORT_TRANSACTION: (range(1), abort_transaction.handle),
 }
 ALL_HANDLERS: Mapping[ApiKey, tuple[range, Handler]] = {**HANDLERS, **BETWEEN_BROKERS}
 SERVED = ServedApis({api_key: versions for api_key, (versions, _) in ALL_HANDLERS.items()})

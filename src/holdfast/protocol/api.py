@@ -107,6 +107,7 @@ class ApiKey(IntEnum):
     LANE_HAND_OVER = 10_001
     END_TRANSACTION_PARTS = 10_002
     JOIN_TRANSACTION = 10_003
+    ABORT_TRANSACTION = 10_004
 
 
 BETWEEN_BROKERS = frozenset(
@@ -115,6 +116,7 @@ BETWEEN_BROKERS = frozenset(
         ApiKey.LANE_HAND_OVER,
         ApiKey.END_TRANSACTION_PARTS,
         ApiKey.JOIN_TRANSACTION,
+        ApiKey.ABORT_TRANSACTION,
         ApiKey.ALLOCATE_PRODUCER_IDS,
     }
 )

@@ -5,6 +5,10 @@ Owns the table of schemas. Which versions are served is for the broker to say.
 
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.message import Message
+from holdfast.protocol.messages.abort_transaction import (
+    AbortTransactionRequest,
+    AbortTransactionResponse,
+)
 from holdfast.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -167,5 +171,6 @@ SCHEMAS: dict[ApiKey, tuple[type[Message], type[Message]]] = {
     ApiKey.LANE_HAND_OVER: (LaneHandOverRequest, LaneHandOverResponse),
     ApiKey.END_TRANSACTION_PARTS: (EndTransactionPartsRequest, EndTransactionPartsResponse),
     ApiKey.JOIN_TRANSACTION: (JoinTransactionRequest, JoinTransactionResponse),
+    ApiKey.ABORT_TRANSACTION: (AbortTransactionRequest, AbortTransactionResponse),
 }
 """The request and the response of each API."""

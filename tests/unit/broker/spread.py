@@ -28,6 +28,11 @@ from holdfast.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from holdfast.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from holdfast.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
 from holdfast.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from holdfast.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 
 LANES = 6
 PARTITIONS = 6
@@ -109,6 +114,21 @@ class Spread:
 
     async def committed_offset(self, partition: int) -> int:
         return await committed_offset(self.coordinator(GROUP), partition)
+
+
+async def abort_by_administrator(
+    broker: Broker, producer: tuple[int, int], partition: int
+) -> ErrorCode:
+    marker = WritableTxnMarker(
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        transaction_result=False,
+        topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[partition])],
+        coordinator_epoch=9,
+    )
+    request = WriteTxnMarkersRequest(markers=[marker])
+    response = await answer(broker, request, RequestContext(api_version=2))
+    return ErrorCode(response.markers[0].topics[0].partitions[0].error_code)
 
 
 class RoutedProducer(TransactionalProducer):
