@@ -34,7 +34,6 @@ class Wires:
         self.listening: dict[Address, Broker] = {}
         self.silent: set[Address] = set()
         """They keep what they are asked, and answer nothing, as a process that is stopped."""
-        self.dead: set[Address] = set()
         self.before: list[Hook] = []
         """Told of each message before it arrives."""
         self.after: list[Hook] = []
@@ -47,13 +46,14 @@ class Direct:
     def __init__(self, wires: Wires, own: Address) -> None:
         self._wires = wires
         self._own = own
+        self.is_dead = False
 
     async def ask(
         self, address: Address, request: Message, answer: type[R], *, version: int, timeout_s: float
     ) -> R:
         del answer
         await asyncio.sleep(0.001)
-        if self._own in self._wires.dead:
+        if self.is_dead:
             raise BrokerUnavailable("a dead process asks nobody")
         for hook in list(self._wires.before):
             await hook(self._own, address, request)
@@ -98,7 +98,6 @@ class Several(Cluster):
             ),
             network=Direct(self.wires, address),
         )
-        self.wires.dead.discard(address)
         self.wires.listening[address] = broker
         await broker.start()
         maintenance = self._looked_after[broker] = Maintenance(broker)
@@ -114,7 +113,8 @@ class Several(Cluster):
 
     async def kill(self, broker: Broker) -> None:
         """As SIGKILL: nothing is released, nobody is told."""
-        self.wires.dead.add(self.address(broker))
+        if isinstance(broker.network, Direct):
+            broker.network.is_dead = True
         await self.stall(broker)
 
     async def stall(self, broker: Broker) -> None:
