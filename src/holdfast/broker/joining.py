@@ -162,6 +162,9 @@ async def ask_for_all(broker: Broker, openings: list[Opening], verdicts: Verdict
             verdicts.say(opening, refused)
             continue
         append = opening.append
+        if broker.underway.held_back.is_behind(append):
+            verdicts.say(opening, ErrorCode.CONCURRENT_TRANSACTIONS)  # it need not wait for that
+            continue
         producer = Producer(append.producer_id, append.producer_epoch)
         asked.setdefault(producer, []).append(opening)
     for producer, each in asked.items():

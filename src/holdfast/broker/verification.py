@@ -55,12 +55,16 @@ def wrong_start(append: TransactionalAppend) -> Refused | None:
 
 def not_verified(append: TransactionalAppend, problem: ErrorCode) -> Refused:
     """What is told of a batch that a coordinator did not admit, or could not be asked about: what
-    may be otherwise in a moment is NOT_ENOUGH_REPLICAS, which every client tries again."""
+    may be otherwise in a moment is NOT_ENOUGH_REPLICAS, which every client tries again. The errors
+    are those of Kafka's partition leaders."""
+    is_old = append.api_version < ADDS_PARTITIONS_SINCE
     told = problem
-    if problem in ASKED_AGAIN:
-        told = ErrorCode.NOT_ENOUGH_REPLICAS
-    elif problem is ErrorCode.TRANSACTION_ABORTABLE and append.api_version < ADDS_PARTITIONS_SINCE:
+    if problem is ErrorCode.PRODUCER_FENCED:
+        told = ErrorCode.INVALID_PRODUCER_EPOCH
+    elif problem is ErrorCode.TRANSACTION_ABORTABLE and is_old:
         told = ErrorCode.INVALID_TXN_STATE
+    elif problem in ASKED_AGAIN and (is_old or problem is not ErrorCode.CONCURRENT_TRANSACTIONS):
+        told = ErrorCode.NOT_ENOUGH_REPLICAS
     return Refused(
         told.name,
         f"{append.partition}: transactional id {append.transactional_id}: {problem.name}",
@@ -123,12 +127,16 @@ class HeldBack:
     def __init__(self) -> None:
         self._first: dict[tuple[PartitionId, int], tuple[int, int]] = {}
 
+    def is_behind(self, append: TransactionalAppend) -> bool:
+        """Whether an earlier batch is to come again first."""
+        epoch, sequence = self._first.get((append.partition, append.producer_id), (-1, -1))
+        return epoch == append.producer_epoch and append.base_sequence > sequence
+
     def judged(self, append: TransactionalAppend, refused: Refused | None) -> Refused | None:
         """What is told of a batch, where its coordinator said this."""
-        key = append.partition, append.producer_id
-        epoch, sequence = self._first.get(key, (-1, -1))
-        if epoch == append.producer_epoch and append.base_sequence > sequence:
+        if self.is_behind(append):
             return refused or not_verified(append, ErrorCode.CONCURRENT_TRANSACTIONS)
+        key = append.partition, append.producer_id
         if refused is None:
             self._first.pop(key, None)
         elif refused.error == ErrorCode.NOT_ENOUGH_REPLICAS.name:

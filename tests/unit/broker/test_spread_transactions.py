@@ -3,15 +3,17 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.cluster import VALID_MS, pass_time
+from tests.unit.broker.cluster import VALID_MS, log_of, pass_time
 from tests.unit.broker.several import Several, simulate
 from tests.unit.broker.spread import (
+    LANES,
     PARTITIONS,
     TAKEN_OVER_S,
     RoutedProducer,
     Spread,
 )
 from tests.unit.broker.transactional import BEFORE, GROUP, NEWEST
+from tests.unit.lane.world import Hold
 
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
@@ -19,10 +21,16 @@ from holdfast.broker.peer_network import PEER_CLIENT_ID
 from holdfast.client.address import Address
 from holdfast.client.refusals import BrokerUnavailable
 from holdfast.identifiers import BrokerId, LaneId
+from holdfast.lane.keys import entry_prefix
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.message import Message
 from holdfast.protocol.messages.delete_topics import DeleteTopicsRequest
-from holdfast.protocol.messages.end_transaction_parts import LOOK, EndTransactionPartsRequest
+from holdfast.protocol.messages.end_transaction_parts import (
+    LOOK,
+    NOTHING_OPEN,
+    EndedPartition,
+    EndTransactionPartsRequest,
+)
 
 VERSIONS = pytest.mark.parametrize(
     "versions", [NEWEST, BEFORE], ids=["with KIP-890", "before KIP-890"]
@@ -221,6 +229,60 @@ def test_an_end_of_offsets_that_comes_late_does_not_end_those_of_the_next_transa
         again = await answer(spread.coordinator(GROUP), late, PEER)
         assert again.groups[0].error_code == ErrorCode.NONE
         assert await spread.committed_offset(0) == 5
+
+    simulate(test)
+
+
+def end_request(spread: Spread, partition: int) -> EndTransactionPartsRequest:
+    topic = spread.brokers[0].state.topic_named("t")
+    assert topic is not None
+    part = EndedPartition(topic_id=topic.topic_id, partition=partition, first_offset=NOTHING_OPEN)
+    return EndTransactionPartsRequest(
+        transactional_id="any",
+        producer_id=77,
+        producer_epoch=1,
+        coordinator_epoch=1,
+        committed=True,
+        partitions=[part],
+    )
+
+
+def test_a_leader_that_was_taken_over_does_not_say_that_there_is_nothing_to_end():
+    async def test(world: Several) -> None:
+        own_store = world.store_of_its_own()
+        new = await world.join(1, lanes=LANES)
+        old = await world.join(2, lanes=LANES, store=own_store)
+        spread = await Spread.of(world, [new, old])
+        partition = spread.partitions_of(old)[0]
+        lane = LaneId(spread.lane(partition))
+        request = end_request(spread, partition)
+        told = await answer(old, request, PEER)
+        assert told.partitions[0].error_code == ErrorCode.NONE
+        hold = Hold("read", entry_prefix(lane))
+        own_store.before.append(hold)
+        await new.take(lane)
+        assert lane in old.lanes
+        asked = asyncio.ensure_future(answer(old, request, PEER))
+        await pass_time(1)
+        hold.go.set()
+        told = await asked
+        assert told.partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    simulate(test)
+
+
+def test_an_end_is_confirmed_when_it_is_durable():
+    async def test(world: Several) -> None:
+        spread = await Spread.start(world)
+        hold = Hold("create", entry_prefix(LaneId(spread.lane(0))))
+        world.store.before.append(hold)
+        asked = asyncio.ensure_future(answer(spread.leader(0), end_request(spread, 0), PEER))
+        await hold.reached.wait()
+        await pass_time(1)
+        assert not asked.done()
+        hold.go.set()
+        assert (await asked).partitions[0].error_code == ErrorCode.NONE
+        assert log_of(spread.leader(0)).high_watermark == 1
 
     simulate(test)
 
