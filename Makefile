@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SEEDS ?= 20000
 KILLS ?= 200
+CLUSTER_FAULTS ?= 500
 SPARK_KILLS ?= 100
 STREAMS_KILLS ?= 50
 TOPIC_KILLS ?= 50
@@ -46,8 +47,9 @@ check: $(STAMP) ## lint, format, types, import layers, tidiness
 sim: $(STAMP) ## the deterministic simulation: make sim SEEDS=20000
 	$(BIN)/python -m holdfast.verify.run --seeds $(SEEDS) --jobs $(JOBS)
 
-chaos: $(STAMP) ## real processes: 200 SIGKILLs under load
+chaos: $(STAMP) ## real processes under load: SIGKILLs of one broker, then SIGKILLs and SIGSTOPs of three
 	$(BIN)/python -m tests.chaos.sigkill --kills $(KILLS)
+	$(BIN)/python -m tests.chaos.cluster_faults --kills $(CLUSTER_FAULTS) --stops $(CLUSTER_FAULTS)
 
 chaos-clients: $(STAMP) ## groups and exactly once with five clients, through SIGKILLs and pauses
 	$(BIN)/python -m tests.chaos.transactions --kills 60

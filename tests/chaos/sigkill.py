@@ -7,36 +7,23 @@ snapshots and rewrites too.
 """
 
 import argparse
-import asyncio
 import dataclasses
 import json
-import os
 import random
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from tests.chaos import observers as observed
 from tests.chaos.brokers import ChaosBroker
-from tests.chaos.cold_read import ColdPartition, read_cold
-from tests.chaos.families import FAMILIES, SHARE, TOPIC, Family, Follower
-from tests.chaos.ledger import Ledger, check_cold
-from tests.chaos.observers import Observers
 from tests.chaos.stores import ChaosStore, chaos_store
-from tests.peers.process import PeerFailed, free_port, wait_until
+from tests.chaos.under_load import UnderLoad
+from tests.peers.process import free_port
 
-from holdfast.client import admin
-from holdfast.client.cluster import Cluster
-from holdfast.environment import SystemEnvironment
-from holdfast.verify.checkers import check
-from holdfast.verify.history import ColdLog, MarkerKind, Outcome
+from holdfast.verify.history import MarkerKind
 
-PARTITIONS = 6
 INSTANTS = ("anywhere", "anywhere", "after an ack", "after start-up", "in start-up")
-ACK_SECONDS_MAX = 60.0
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -71,7 +58,7 @@ class Figures:
         return shown
 
 
-class Run:
+class Run(UnderLoad):
     """One store, one port, many brokers one after the other."""
 
     def __init__(
@@ -82,20 +69,10 @@ class Run:
         self.port = free_port()
         self.random = random.Random(seed)
         self.figures = Figures()
-        self.ledger = Ledger(producers=list(FAMILIES), partitions=PARTITIONS)
+        super().__init__(f"127.0.0.1:{self.port}", self.figures, seed=seed, per_second=per_second)
         self.life_s = life_s
         self._count = 0
-        self._killed_at: float | None = None
         self.standby = self._warm()
-        bootstrap = f"127.0.0.1:{self.port}"
-        self.families: list[Family] = [
-            FAMILIES[name](self.ledger, number, bootstrap, per_second * SHARE[name])
-            for number, name in enumerate(FAMILIES)
-        ]
-        self.follower = Follower(bootstrap, TOPIC, PARTITIONS)
-        self.observers = Observers(
-            bootstrap, self.ledger, seed=seed, polled_topic=TOPIC, pause_s=0.06
-        )
 
     def _warm(self, *, cold_start: bool = False) -> ChaosBroker:
         self._count += 1
@@ -117,15 +94,12 @@ class Run:
     def begin(self) -> ChaosBroker:
         broker = self.next_broker()
         self.figures.startup_ms.append(broker.wait_ready() * 1000)
-        asyncio.run(_create_topics(f"127.0.0.1:{self.port}"))
-        for thread in (*self.families, self.follower, self.observers):
-            thread.start()
-        self._wait_for_ack(time.monotonic())
+        self.begin_load()
         return broker
 
     def kill(self, broker: ChaosBroker, instant: str) -> None:
         broker.kill()
-        self._killed_at = time.monotonic()
+        self.harmed()
         self.observers.mark(MarkerKind.KILL, broker.name)
         self.figures.kills += 1
         self.figures.by_instant[instant] = self.figures.by_instant.get(instant, 0) + 1
@@ -150,121 +124,24 @@ class Run:
         if instant == "after start-up":
             time.sleep(self.random.uniform(0, 0.05))
             return instant
-        self._wait_for_ack(broker.went_at)
+        self.wait_for_ack(broker.went_at)
         if instant == "anywhere":
             time.sleep(self.random.uniform(0, self.life_s))
         else:
-            self._wait_for_ack(time.monotonic())
+            self.wait_for_ack(time.monotonic())
             time.sleep(self.random.choice((0.0, 0.0, 0.001, 0.005)))
         return instant
 
-    def _wait_for_ack(self, since: float) -> None:
-        try:
-            wait_until(
-                lambda: self.ledger.last_ack_at > since,
-                seconds_max=ACK_SECONDS_MAX,
-                what="the next ack",
-            )
-        except PeerFailed as failure:
-            self.figures.problems.append(f"not live: {failure}")
-        if self._killed_at is not None:
-            self.figures.downtime_ms.append((self.ledger.last_ack_at - self._killed_at) * 1000)
-            self._killed_at = None
-
     def finish(self, broker: ChaosBroker) -> None:
         """Let all that is under way end; then only the store is left."""
-        for family in self.families:
-            family.stopping.set()
-        for family in self.families:
-            family.join(150)
-            if family.is_alive() or family.in_flight:
-                self.figures.problems.append(f"not live: {family.name} still waits for its acks")
-        self.observers.stopping.set()
-        self.observers.join(60)
-        ends = [self.ledger.acked_end(p) for p in range(PARTITIONS)]
-        wait_until(
-            lambda: (
-                bool(self.follower.problems)
-                or all(len(s) >= e for s, e in zip(self.follower.seen, ends, strict=True))
-            ),
-            seconds_max=60,
-            what="the follower catches up",
-        )
-        self.follower.stopping.set()
-        self.follower.join(30)
+        self.finish_load()
         broker.kill()
         self.standby.kill()
 
     def check(self) -> None:
-        """Read the store back through a process that never saw it, and compare."""
+        """Read the store back, and compare."""
         self.store = self.store.moved()
-        reader = self._warm(cold_start=True)
-        reader.go()
-        try:
-            reader.wait_ready()
-            bootstrap = f"127.0.0.1:{reader.port}"
-            families = read_cold(bootstrap, TOPIC, PARTITIONS)
-            own = read_cold(bootstrap, observed.TOPIC, observed.PARTITIONS)
-        finally:
-            reader.process.stop()
-        problems = self.figures.problems
-        problems += self.ledger.problems + self.follower.problems + self.observers.problems
-        for partition, cold in enumerate(families):
-            problems += cold.problems + check_cold(self.ledger, partition, cold.identities)
-            seen = self.follower.seen[partition]
-            if seen != cold.identities[: len(seen)]:
-                problems.append(f"{TOPIC}/{partition}: the follower saw other records")
-        problems += self._check_history(families, own)
-        problems += verify_store(self.store)
-        self.figures.cold_records = sum(len(c.identities) for c in (*families, *own))
-
-    def _check_history(self, families: list[ColdPartition], own: list[ColdPartition]) -> list[str]:
-        history = self.observers.recorder.history
-        for partition, cold in enumerate(families):
-            history.cold[f"{TOPIC}/{partition}"] = ColdLog((), 0, cold.end)
-        problems: list[str] = []
-        for partition, cold in enumerate(own):
-            problems += cold.problems
-            records = tuple(enumerate(cold.identities))
-            history.cold[f"{observed.TOPIC}/{partition}"] = ColdLog(records, 0, cold.end)
-        self.figures.history_calls = len(history.calls)
-        self.figures.history_ok = sum(call.outcome is Outcome.OK for call in history.calls)
-        return problems + [str(violation) for violation in check(history)]
-
-    def tell(self, begun: float) -> Figures:
-        figures, ledger = self.figures, self.ledger
-        figures.sent, figures.acked = ledger.sent, ledger.acked_count
-        figures.acked_by = dict(zip(ledger.producers, ledger.acks, strict=True))
-        figures.unknown = ledger.sent - ledger.acked_count
-        figures.errors_told = dict(ledger.refused)
-        figures.followed = sum(map(len, self.follower.seen))
-        figures.seconds = round(time.monotonic() - begun, 1)
-        return figures
-
-
-async def _create_topics(bootstrap: str) -> None:
-    async with Cluster(bootstrap, environment=SystemEnvironment()) as cluster:
-        await admin.create_topics(
-            cluster,
-            [
-                admin.NewTopic(TOPIC, PARTITIONS),
-                admin.NewTopic(observed.TOPIC, observed.PARTITIONS),
-            ],
-        )
-
-
-def verify_store(store: ChaosStore) -> list[str]:
-    """What `holdfast inspect --verify` says of every byte."""
-    command = [str(Path(sys.executable).parent / "holdfast"), "inspect", "--verify", "--json"]
-    told = subprocess.run(
-        [*command, "--store", store.url],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-        env={**os.environ, **store.variables},
-    )
-    return [] if told.returncode == 0 else [f"inspect --verify: {told.stdout} {told.stderr}"[:2000]]
+        self.compare(self.store, self._warm(cold_start=True))
 
 
 def run(
@@ -281,7 +158,8 @@ def run(
             broker = chaos.serve_again()
         chaos.finish(broker)
         chaos.check()
-    return chaos.tell(begun)
+    chaos.tell(begun)
+    return chaos.figures
 
 
 def main() -> None:

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.sigkill import verify_store
 from tests.chaos.spark_feed import Feed
 from tests.chaos.stores import ChaosStore
 from tests.chaos.streams_app import PARTITIONS, StreamsApp
@@ -27,6 +26,7 @@ from tests.chaos.streams_oracle import (
     check_input,
 )
 from tests.chaos.streams_readers import Follower, read_whole, survey
+from tests.chaos.under_load import verify_store
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
 from tests.peers.process import PeerFailed, Process, wait_until

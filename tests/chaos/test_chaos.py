@@ -1,7 +1,7 @@
 """Short chaos: the runs of `python -m tests.chaos.sigkill` and `takeover`, with fewer kills."""
 
 import pytest
-from tests.chaos import sigkill, takeover
+from tests.chaos import cluster_faults, sigkill, takeover
 from tests.peers.seaweedfs import weed_binary
 
 pytestmark = pytest.mark.slow
@@ -35,3 +35,14 @@ def test_an_overtaken_broker_ends_and_says_nothing_that_is_out_of_date(tmp_path)
     assert figures.problems == []
     assert figures.rounds == 3
     assert sum(figures.told_after_wake.values()) == figures.asked_while_stopped
+
+
+@pytest.mark.timeout(400)
+def test_kills_and_stops_of_a_cluster_lose_hide_rewind_and_double_nothing(tmp_path):
+    figures = cluster_faults.run(
+        tmp_path, kills=3, stops=3, seed=2, store="directory", per_second=800, life_s=1.0
+    )
+    assert figures.problems == []
+    assert figures.kills >= 3
+    assert figures.stops >= 3
+    assert all(count > 0 for count in figures.acked_by.values())

@@ -18,20 +18,20 @@ from holdfast.broker.groups import LaneGroups, lane_of
 from holdfast.broker.membership import Membership
 from holdfast.broker.peer_network import PeerNetwork
 from holdfast.broker.producer_ids import ProducerIds
+from holdfast.broker.replicas import Replicas
 from holdfast.broker.served_lanes import ServedLanes
 from holdfast.broker.settings import BrokerSettings
-from holdfast.broker.transactions import LaneTransactions
+from holdfast.broker.transactions import LaneTransactions, admitted
 from holdfast.broker.verification import (
     TransactionalAppend,
     Turns,
     Underway,
     VerifyTransaction,
-    not_verified,
 )
 from holdfast.broker.waiting_room import WaitingRoom
 from holdfast.client.address import Address
 from holdfast.client.refusals import BrokerUnavailable
-from holdfast.cluster.configs import TopicSettings, topic_settings
+from holdfast.cluster.configs import TopicSettings, may_be_followed, topic_settings
 from holdfast.cluster.facts import BrokerRegistered, ClusterCreated
 from holdfast.cluster.peers import Leader, PeerReport
 from holdfast.cluster.state import ControlState, ControlStateKind, Topic
@@ -112,6 +112,7 @@ class Broker:
             make_transactions=self._make_transactions,
             on_lost=self._lost_lane,
         )
+        self.replicas = Replicas(store, environment, self.cache)
         self.waiting_room = WaitingRoom(self.served.coming)
         self.membership: Membership | None = None
         if network is not None:
@@ -351,6 +352,12 @@ class Broker:
             return [self.report()]
         return [report for _, report in sorted(self.membership.alive().items())]
 
+    def readers_beside(self, leader: int, topic: Topic) -> list[int]:
+        """Brokers that serve readers of their own rack what another one leads."""
+        if self.membership is None or not may_be_followed(topic.configs):
+            return []
+        return [each.broker_id for each in self.alive() if each.rack and each.broker_id != leader]
+
     def controller_id(self) -> int:
         """-1 where nobody is known to be the controller."""
         leader = self.leader_of(CONTROL_LANE)
@@ -438,13 +445,8 @@ class Broker:
         return LaneTransactions(lane, self, self.environment, self.settings.transactions)
 
     def _verify_transaction(self, append: TransactionalAppend) -> Refused | None:
-        name = append.transactional_id
-        if not name:
-            return Refused("INVALID_RECORD", "a transactional batch without a transactional id")
-        here = self.transactions_of(name)
-        is_here = not isinstance(here, ErrorCode)
-        refused = here.admit(append) if is_here else not_verified(append, here)
-        return self.underway.held_back.judged(append, refused)
+        here = self.transactions_of(append.transactional_id or "")
+        return self.underway.held_back.judged(append, admitted(here, append))
 
     def place_of(self, partition: PartitionId) -> DataLane | LaneId | None:
         """The lane of a partition, or which one it is where another broker leads it; None where its

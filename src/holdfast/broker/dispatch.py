@@ -10,7 +10,12 @@ from typing import Any, Protocol, cast
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
-from holdfast.broker.forwarding import forwarded, is_for_controller
+from holdfast.broker.forwarding import (
+    by_coordinator,
+    coordinator_elsewhere,
+    forwarded,
+    is_for_controller,
+)
 from holdfast.broker.handlers import (
     abort_transaction,
     add_offsets_to_txn,
@@ -31,6 +36,7 @@ from holdfast.broker.handlers import (
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
+    drain_broker,
     end_transaction_parts,
     end_txn,
     fetch,
@@ -51,6 +57,7 @@ from holdfast.broker.handlers import (
     offset_fetch,
     offset_for_leader_epoch,
     peer_ping,
+    place_lane,
     produce,
     sync_group,
     txn_offset_commit,
@@ -110,6 +117,8 @@ BETWEEN_BROKERS: Mapping[ApiKey, tuple[range, Handler]] = {
     ApiKey.END_TRANSACTION_PARTS: (range(1), end_transaction_parts.handle),
     ApiKey.JOIN_TRANSACTION: (range(1), join_transaction.handle),
     ApiKey.ABORT_TRANSACTION: (range(1), abort_transaction.handle),
+    ApiKey.PLACE_LANE: (range(1), place_lane.handle),
+    ApiKey.DRAIN_BROKER: (range(1), drain_broker.handle),
 }
 ALL_HANDLERS: Mapping[ApiKey, tuple[range, Handler]] = {**HANDLERS, **BETWEEN_BROKERS}
 SERVED = ServedApis({api_key: versions for api_key, (versions, _) in ALL_HANDLERS.items()})
@@ -154,12 +163,18 @@ async def answer(broker: Broker, message: Message, context: RequestContext) -> A
 
 def _handled(broker: Broker, message: Message, context: RequestContext) -> Any:
     if is_for_controller(broker, message, context):
-        return _by_controller(broker, message, context)
+        return _by(forwarded(broker, message, context), broker, message, context)
+    lane = coordinator_elsewhere(broker, message, context)
+    if lane is not None:
+        return _by(by_coordinator(broker, lane, message, context), broker, message, context)
     return ALL_HANDLERS[ApiKey(message.API_KEY)][1](broker, message, context)
 
 
-async def _by_controller(broker: Broker, message: Message, context: RequestContext) -> Any:
-    given = await forwarded(broker, message, context)
+async def _by(
+    other: Awaitable[Any], broker: Broker, message: Message, context: RequestContext
+) -> Any:
+    """Another broker's answer, or ours where that has none."""
+    given = await other
     if given is not None:
         return given
     given = ALL_HANDLERS[ApiKey(message.API_KEY)][1](broker, message, context)

@@ -1,20 +1,25 @@
-"""Requests that only the controller can answer, sent on to it by any other broker.
+"""Requests that only another broker can answer, sent on to it.
 
-Owns which those are. A request that another broker has sent on goes no further: where it is not
-answered here, its client asks again.
+Owns which those are: those for the controller; and commits and fetches of offsets, since some
+clients hand it to their user when the coordinator of a group has just changed. A request that
+another broker has sent on goes no further: where it is not answered here, its client asks again.
 """
 
+import asyncio
 import logging
 from typing import Any
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.broker.groups import lane_of
 from holdfast.broker.peer_network import PEER_CLIENT_ID
 from holdfast.client.refusals import BrokerUnavailable
 from holdfast.errors import HoldfastError
-from holdfast.identifiers import CONTROL_LANE
-from holdfast.protocol.api import ApiKey
+from holdfast.identifiers import CONTROL_LANE, LaneId
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.message import Message
+from holdfast.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from holdfast.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from holdfast.protocol.schemas import SCHEMAS
 
 log = logging.getLogger("holdfast.broker")
@@ -26,10 +31,73 @@ TO_CONTROLLER = frozenset(
         ApiKey.CREATE_PARTITIONS,
         ApiKey.ALTER_CONFIGS,
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.PLACE_LANE,
     }
 )
 TIMEOUT_S_DEFAULT = 30.0
 MARGIN_S = 1.0
+COORDINATOR_TIMEOUT_S = 5.0
+COORDINATOR_TRIES = 20
+COORDINATOR_PAUSE_S = 0.1
+"""A coordinator that is just being handed over is waited for, a while."""
+
+
+def coordinator_elsewhere(
+    broker: Broker, message: Message, context: RequestContext
+) -> LaneId | None:
+    """The lane of the group that a request is about, where it is sent on to another broker."""
+    if broker.membership is None or context.client_id == PEER_CLIENT_ID:
+        return None
+    group_id: str | None = None
+    if isinstance(message, OffsetCommitRequest):
+        group_id = message.group_id
+    elif isinstance(message, OffsetFetchRequest):
+        groups = [each.group_id for each in message.groups] or [message.group_id]
+        group_id = groups[0] if len(groups) == 1 else None
+    if group_id is None or not broker.state.lanes:
+        return None
+    lane = lane_of(group_id, broker.state.lanes)
+    return lane if lane not in broker.lanes else None
+
+
+async def by_coordinator(
+    broker: Broker, lane: LaneId, message: Message, context: RequestContext
+) -> Any:
+    """The coordinator's answer; None where there is none, and this broker is to refuse it itself.
+
+    Safe to send again: both may be repeated.
+    """
+    answer_type = SCHEMAS[ApiKey(message.API_KEY)][1]
+    for _ in range(COORDINATOR_TRIES):
+        leader = broker.next_leader_of(lane)
+        address = broker.address_of(leader.broker_id) if leader is not None else None
+        if broker.network is not None and address is not None:
+            try:
+                answer = await broker.network.ask(
+                    address,
+                    message,
+                    answer_type,
+                    version=context.api_version,
+                    timeout_s=COORDINATOR_TIMEOUT_S,
+                )
+            except BrokerUnavailable:
+                return None
+            if not _is_not_coordinator(answer):
+                return answer
+        if lane in broker.lanes:
+            return None
+        await asyncio.sleep(COORDINATOR_PAUSE_S)
+    return None
+
+
+def _is_not_coordinator(answer: Message) -> bool:
+    if isinstance(answer, OffsetCommitResponse):
+        codes = [part.error_code for topic in answer.topics for part in topic.partitions]
+    elif isinstance(answer, OffsetFetchResponse):
+        codes = [answer.error_code, *(group.error_code for group in answer.groups)]
+    else:
+        codes = []
+    return ErrorCode.NOT_COORDINATOR in codes
 
 
 def is_for_controller(broker: Broker, message: Message, context: RequestContext) -> bool:

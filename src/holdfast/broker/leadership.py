@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import LaneId
@@ -11,6 +12,13 @@ from holdfast.protocol.api import ErrorCode
 NO_LEADER_EPOCH = -1
 PROOF_WAIT_S = 3.0
 """How long a request waits for a proof; a store that stalls would else hold it for its own time."""
+
+
+class HasLeaderEpoch(Protocol):
+    """A lane, owned or followed."""
+
+    @property
+    def leader_epoch(self) -> int: ...
 
 
 async def prove_claim(
@@ -99,7 +107,7 @@ async def coordinator_problem(lane: DataLane) -> ErrorCode | None:
     return ErrorCode.NOT_COORDINATOR if is_fenced else ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def epoch_problem(lane: DataLane, current_leader_epoch: int) -> ErrorCode | None:
+def epoch_problem(lane: HasLeaderEpoch, current_leader_epoch: int) -> ErrorCode | None:
     """Whether the client's idea of the leader epoch is too old, or newer than the truth."""
     if current_leader_epoch == NO_LEADER_EPOCH:
         return None

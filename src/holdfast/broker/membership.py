@@ -94,6 +94,7 @@ class Membership:
         self._pinging: dict[BrokerId, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: asyncio.Task[None] | None = None
+        self._stopped_by: StopError | None = None
 
     def now(self) -> float:
         return self._environment.monotonic()
@@ -156,8 +157,12 @@ class Membership:
         self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def _wait_for_takes(self) -> None:
+        """A store that needs a person is said so at the start; later, others may go on with the
+        lanes that are whole."""
         if self._taking:
             await asyncio.wait(self._taking.values())
+        if self._stopped_by is not None:
+            raise self._stopped_by
 
     async def stop(self) -> None:
         tasks = [*self._tasks, *self._taking.values(), *self._pinging.values()]
@@ -259,10 +264,11 @@ class Membership:
             for lane in map(LaneId, range(self._member.state.lanes + 1))
             if (leader := self.peers.leader_of(lane, self.now())) is not None
         }
-        wanted = desired_owners([CONTROL_LANE], candidates, owners=owners, preferred={})
+        placed = {LaneId(lane): BrokerId(wish) for lane, wish in self._member.state.placed.items()}
+        wanted = desired_owners([CONTROL_LANE], candidates, owners=owners, preferred=placed)
         if self._member.state.cluster_id:
             lanes = [LaneId(lane) for lane in range(1, self._member.state.lanes + 1)]
-            wanted |= desired_owners(lanes, candidates, owners=owners, preferred={})
+            wanted |= desired_owners(lanes, candidates, owners=owners, preferred=placed)
         for lane, owner in wanted.items():
             if owner == me.broker_id and lane not in me.lanes and self._may_try(lane):
                 self._taking[lane] = asyncio.get_running_loop().create_task(self._take(lane))
@@ -299,6 +305,7 @@ class Membership:
             self.taken_away(lane)
         except StopError as error:
             log.error("lane_not_taken lane=%d error=%s", lane, error)
+            self._stopped_by = error
             self.taken_away(lane)
         except HoldfastError as error:
             log.warning("lane_not_taken lane=%d error=%s", lane, error)

@@ -344,6 +344,13 @@ class LaneTransactions:
         return False
 
 
+def admitted(here: LaneTransactions | ErrorCode, append: TransactionalAppend) -> Refused | None:
+    """Whether a batch may open its transaction, as far as the coordinator on this broker says."""
+    if not append.transactional_id:
+        return Refused("INVALID_RECORD", "a transactional batch without a transactional id")
+    return not_verified(append, here) if isinstance(here, ErrorCode) else here.admit(append)
+
+
 async def _durable(lane: DataLane) -> None:
     await lane.appender.flush()
     await (

@@ -14,6 +14,7 @@ from holdfast.errors import HoldfastError
 COMMANDS = {
     "serve": ("holdfast.cli.serve", "Run a broker on a store."),
     "topic": ("holdfast.cli.topic", "Create, list, describe and delete topics."),
+    "cluster": ("holdfast.cli.cluster", "Show brokers and lanes; move lanes, drain brokers."),
     "group": ("holdfast.cli.group", "List, describe and reset consumer groups."),
     "run": ("holdfast.cli.run", "Run a pipeline on Spark, from a .toml or a .py file."),
     "backfill": ("holdfast.cli.backfill", "Write an old range of a topic to files, on Spark."),

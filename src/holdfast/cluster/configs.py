@@ -276,3 +276,9 @@ def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
             deletes="delete" in list_items(value("cleanup.policy")),
         ),
     )
+
+
+def may_be_followed(configs: Mapping[str, str]) -> bool:
+    """Whether a broker that does not lead a topic's partitions may serve readers of it: not where
+    records are acknowledged before they are in the store."""
+    return configs.get("holdfast.ack", "store") == "store"

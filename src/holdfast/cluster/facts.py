@@ -68,6 +68,13 @@ class ProducerIdsReserved(msgspec.Struct, frozen=True, array_like=True, tag="I")
     next_producer_id: int
 
 
+class LanePlaced(msgspec.Struct, frozen=True, array_like=True, tag="L"):
+    """An administrator wants a lane at a broker; -1: at any."""
+
+    lane: int
+    broker_id: int
+
+
 ControlFact = (
     ClusterCreated
     | BrokerRegistered
@@ -77,6 +84,7 @@ ControlFact = (
     | TopicPurged
     | TopicConfigured
     | ProducerIdsReserved
+    | LanePlaced
 )
 
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")

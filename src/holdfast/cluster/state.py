@@ -13,6 +13,7 @@ from holdfast.cluster.facts import (
     BrokerRegistered,
     ClusterCreated,
     ControlFact,
+    LanePlaced,
     PartitionsAdded,
     ProducerIdsReserved,
     TopicConfigured,
@@ -55,6 +56,8 @@ class ControlState(msgspec.Struct, kw_only=True):
     """Deleted topics whose partitions may still be in their lanes."""
     next_producer_id: int = 0
     names: dict[str, UUID] = {}
+    placed: dict[int, int] = {}
+    """Where an administrator wants a lane."""
     controller_epoch: int = -1
     load: dict[int, int] = {}
     """How many partitions each lane has; derived from the topics."""
@@ -100,6 +103,10 @@ class ControlState(msgspec.Struct, kw_only=True):
                 self.deleted.pop(fact.topic_id, None)
             case TopicConfigured():
                 self.topics[fact.topic_id].configs = dict(fact.configs)
+            case LanePlaced():
+                self.placed[fact.lane] = fact.broker_id
+                if fact.broker_id < 0:
+                    del self.placed[fact.lane]
             case ProducerIdsReserved():
                 self.next_producer_id = max(self.next_producer_id, fact.next_producer_id)
 

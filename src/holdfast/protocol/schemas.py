@@ -60,6 +60,7 @@ from holdfast.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
+from holdfast.protocol.messages.drain_broker import DrainBrokerRequest, DrainBrokerResponse
 from holdfast.protocol.messages.end_transaction_parts import (
     EndTransactionPartsRequest,
     EndTransactionPartsResponse,
@@ -101,6 +102,7 @@ from holdfast.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from holdfast.protocol.messages.peer_ping import PeerPingRequest, PeerPingResponse
+from holdfast.protocol.messages.place_lane import PlaceLaneRequest, PlaceLaneResponse
 from holdfast.protocol.messages.produce import ProduceRequest, ProduceResponse
 from holdfast.protocol.messages.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -172,5 +174,7 @@ SCHEMAS: dict[ApiKey, tuple[type[Message], type[Message]]] = {
     ApiKey.END_TRANSACTION_PARTS: (EndTransactionPartsRequest, EndTransactionPartsResponse),
     ApiKey.JOIN_TRANSACTION: (JoinTransactionRequest, JoinTransactionResponse),
     ApiKey.ABORT_TRANSACTION: (AbortTransactionRequest, AbortTransactionResponse),
+    ApiKey.PLACE_LANE: (PlaceLaneRequest, PlaceLaneResponse),
+    ApiKey.DRAIN_BROKER: (DrainBrokerRequest, DrainBrokerResponse),
 }
 """The request and the response of each API."""

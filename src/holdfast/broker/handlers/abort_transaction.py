@@ -1,4 +1,4 @@
-"""AbortTransaction (10004), version 0: abort a transaction that this broker coordinates."""
+"""AbortTransaction (10006), version 0: abort a transaction that this broker coordinates."""
 
 from holdfast.broker.aborting import abort_here
 from holdfast.broker.broker import Broker

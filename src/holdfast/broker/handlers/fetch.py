@@ -20,10 +20,12 @@ from holdfast.broker.fetch_sessions import (
     Wanted,
 )
 from holdfast.broker.leader_hints import Hint, brokers_of, hint_for
-from holdfast.broker.leadership import Proofs, epoch_problem
+from holdfast.broker.leadership import PROOF_WAIT_S, Proofs, epoch_problem
+from holdfast.broker.replicas import Replica
+from holdfast.cluster.configs import may_be_followed
 from holdfast.cluster.state import Topic
-from holdfast.errors import CorruptObject, ObjectNotFound, RetryError
-from holdfast.identifiers import LaneId
+from holdfast.errors import CorruptObject, HoldfastError, ObjectNotFound, RetryError
+from holdfast.identifiers import LaneId, PartitionId
 from holdfast.log.data_lane import DataLane
 from holdfast.log.partition import PartitionLog
 from holdfast.log.transactions import intersecting
@@ -42,6 +44,9 @@ TOPIC_IDS_SINCE = 13
 LEADERS_SINCE = 12
 NOT_HERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 UNKNOWN_OFFSET = -1
+RACKS_SINCE = 11
+FOLLOW_S = 0.25
+"""How often a lane that is followed is looked at for a fetch that waits for records."""
 READ_COMMITTED = 1
 
 
@@ -52,6 +57,10 @@ class _Budget:
     left: int
     proofs: Proofs
     read_committed: bool
+    rack: str = ""
+    """Of the client, where it says so (client.rack)."""
+    follows: bool = False
+    """Some of the partitions are led by another broker: nobody here is told of new records."""
     taken: int = 0
     has_error: bool = False
     is_store_away: bool = False
@@ -71,7 +80,9 @@ async def handle(broker: Broker, request: FetchRequest, context: RequestContext)
         while True:
             proofs = Proofs(lambda: _lanes(broker, opened.wanted, context))
             bytes_max = min(request.max_bytes, broker.settings.fetch_bytes_max)
-            budget = _Budget(bytes_max, proofs, request.isolation_level == READ_COMMITTED)
+            budget = _Budget(
+                bytes_max, proofs, request.isolation_level == READ_COMMITTED, request.rack_id
+            )
             answers = [await _read(broker, wanted, context, budget) for wanted in opened.wanted]
             wait_s = deadline - broker.environment.monotonic()
             if budget.has_error or budget.taken >= request.min_bytes or wait_s <= 0:
@@ -80,7 +91,7 @@ async def handle(broker: Broker, request: FetchRequest, context: RequestContext)
                 watched = _watch(broker, opened.wanted, context, arrived)
                 continue  # what arrived between the read and the watch
             try:
-                async with asyncio.timeout(wait_s):
+                async with asyncio.timeout(min(wait_s, FOLLOW_S) if budget.follows else wait_s):
                     await arrived.wait()
             except TimeoutError:
                 pass
@@ -153,20 +164,84 @@ def _watch(
 async def _read(
     broker: Broker, wanted: Wanted, context: RequestContext, budget: _Budget
 ) -> PartitionData:
-    led = _find(broker, wanted, context)
-    if led is None:
+    topic = _topic(broker, wanted.topic, context)
+    led = broker.led(topic, wanted.partition.partition)
+    if led is None or topic is None:
+        replica = _replica(broker, topic, wanted, budget)
+        if replica is None or topic is None:
+            return _refuse(wanted, _unknown(broker, wanted, context), budget)
+        budget.follows = True
+        place: DataLane | Replica = replica
+        unproven = await _looked(replica)
+    else:
+        place = led.lane
+        unproven = await budget.proofs.prove(led.lane, wanted.partition.current_leader_epoch)
+        if unproven is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return _refuse(wanted, unproven, budget)
+        if unproven is None and context.api_version >= RACKS_SINCE:
+            nearer = _nearer(broker, topic, wanted, budget)
+            if nearer is not None:
+                return nearer
+    if broker.state.usable(topic.topic_id) is None:  # deleted while we waited
         return _refuse(wanted, _unknown(broker, wanted, context), budget)
-    epoch = wanted.partition.current_leader_epoch
-    unproven = await budget.proofs.prove(led.lane, epoch)
-    if unproven is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        return _refuse(wanted, unproven, budget)
-    if broker.state.usable(led.topic.topic_id) is None:  # deleted while we waited
-        return _refuse(wanted, _unknown(broker, wanted, context), budget)
-    problem = epoch_problem(led.lane, epoch)
+    problem = epoch_problem(place, wanted.partition.current_leader_epoch)
     if problem is not None:
         return _refuse(wanted, problem, budget)
+    return await _answer(place, topic, wanted, budget, unproven)
+
+
+def _replica(
+    broker: Broker, topic: Topic | None, wanted: Wanted, budget: _Budget
+) -> Replica | None:
+    """Where a client of this broker's rack may read a partition that another broker leads."""
+    lane = topic.lane_of(wanted.partition.partition) if topic is not None else None
+    if topic is None or lane is None or not may_be_followed(topic.configs):
+        return None
+    is_near = bool(budget.rack) and budget.rack == broker.settings.rack
+    return broker.replicas.of(lane) if is_near and broker.membership is not None else None
+
+
+async def _looked(replica: Replica) -> ErrorCode | None:
+    try:
+        async with asyncio.timeout(PROOF_WAIT_S):
+            await replica.look()
+    except (HoldfastError, TimeoutError):
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return None
+
+
+def _nearer(broker: Broker, topic: Topic, wanted: Wanted, budget: _Budget) -> PartitionData | None:
+    """Send a client to a broker of its own rack (KIP-392); None where it is served here."""
+    if not budget.rack or budget.rack == broker.settings.rack or not may_be_followed(topic.configs):
+        return None
+    near = [each for each in broker.alive() if each.rack == budget.rack and not each.is_draining]
+    if not near:
+        return None
+    chosen = near[wanted.partition.partition % len(near)]
+    budget.has_error = True  # answered at once
+    return PartitionData(
+        partition_index=wanted.partition.partition,
+        high_watermark=UNKNOWN_OFFSET,
+        preferred_read_replica=chosen.broker_id,
+        aborted_transactions=None,
+        records=[],
+    )
+
+
+async def _answer(
+    place: DataLane | Replica,
+    topic: Topic,
+    wanted: Wanted,
+    budget: _Budget,
+    unproven: ErrorCode | None,
+) -> PartitionData:
+    if isinstance(place, Replica) and unproven is not None:
+        return _refuse(wanted, unproven, budget)
     budget.is_store_away = budget.is_store_away or unproven is not None
-    log = led.lane.log_of(led.partition)
+    log = place.log_of(PartitionId(topic.topic_id, wanted.partition.partition))
+    if isinstance(place, Replica) and log.ceiling.offset > log.high_watermark:
+        # Its leader may acknowledge from a disk, and so know of more than the store.
+        return _refuse(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER, budget)
     offset = wanted.partition.fetch_offset
     if not log.log_start_offset <= offset <= log.high_watermark:
         if unproven is None:
@@ -185,12 +260,12 @@ async def _read(
         records=[],
     )
     if offset < end_offset and (budget.left > 0 or budget.taken == 0):
-        return await _with_records(led, log, wanted, answer, budget, end_offset)
+        return await _with_records(place, log, wanted, answer, budget, end_offset)
     return answer
 
 
 async def _with_records(
-    led: Led,
+    place: DataLane | Replica,
     log: PartitionLog,
     wanted: Wanted,
     answer: PartitionData,
@@ -204,14 +279,15 @@ async def _with_records(
     try:
         if budget.is_store_away:
             async with asyncio.timeout(0):  # what is in memory comes without waiting
-                cut = await led.lane.reader.read(log, offset, bytes_max, end_offset)
+                cut = await place.reader.read(log, offset, bytes_max, end_offset)
         else:
-            cut = await led.lane.reader.read(log, offset, bytes_max, end_offset)
+            cut = await place.reader.read(log, offset, bytes_max, end_offset)
     except ObjectNotFound:
         if offset < log.log_start_offset:
             return _refuse(wanted, ErrorCode.OFFSET_OUT_OF_RANGE, budget, log)
         # Out of range would make a consumer skip what may well be there for a newer owner.
-        led.lane.appender.doubt()
+        if isinstance(place, DataLane):
+            place.appender.doubt()
         return _refuse(wanted, ErrorCode.KAFKA_STORAGE_ERROR, budget)
     except (RetryError, TimeoutError):
         budget.is_store_away = True

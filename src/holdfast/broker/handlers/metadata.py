@@ -1,4 +1,8 @@
-"""Metadata (3), versions 0 to 13. Deviations: every partition's one replica is its leader."""
+"""Metadata (3), versions 0 to 13.
+
+Deviations: the replicas of a partition are its leader, and the brokers that have a rack: those
+serve readers of their rack (KIP-392).
+"""
 
 from uuid import UUID
 
@@ -77,10 +81,11 @@ def _partition(broker: Broker, topic: Topic, index: int) -> MetadataResponsePart
         return MetadataResponsePartition(
             error_code=ErrorCode.LEADER_NOT_AVAILABLE, partition_index=index, leader_id=-1
         )
+    replicas = [leader.broker_id, *broker.readers_beside(leader.broker_id, topic)]
     return MetadataResponsePartition(
         partition_index=index,
         leader_id=leader.broker_id,
         leader_epoch=leader.leader_epoch,
-        replica_nodes=[leader.broker_id],
-        isr_nodes=[leader.broker_id],
+        replica_nodes=replicas,
+        isr_nodes=replicas,
     )

@@ -14,5 +14,6 @@ def handle(broker: Broker, request: PeerPingRequest, context: RequestContext) ->
     known, theirs = broker.state.cluster_id, request.cluster_id
     if membership is None or (known and theirs and known != theirs):
         return PeerPingResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, report=mine)
-    membership.heard(decoded(request.report))
+    if request.report.broker_id >= 0:  # or an administrator asks
+        membership.heard(decoded(request.report))
     return PeerPingResponse(report=mine)

@@ -1,4 +1,4 @@
-"""AbortTransaction (10004), version 0: whether a broker coordinates a producer's transaction on a
+"""AbortTransaction (10006), version 0: whether a broker coordinates a producer's transaction on a
 partition, which is then aborted.
 
 Holdfast's own; not among what clients are told of.

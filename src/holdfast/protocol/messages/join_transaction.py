@@ -1,4 +1,4 @@
-"""JoinTransaction (10003), version 0: a broker asks a coordinator to take what it leads into a
+"""JoinTransaction (10005), version 0: a broker asks a coordinator to take what it leads into a
 transaction, or whether it is in it (KIP-890).
 
 Holdfast's own; not among what clients are told of. Partitions go by topic id: the coordinator may

@@ -1,0 +1,26 @@
+"""DrainBroker (10004), version 0: let others have this broker's lanes, and take none.
+
+Answered at once: what is left shows how far it is. It ends when it is taken back, and with the
+process.
+"""
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.drain_broker import DrainBrokerRequest, DrainBrokerResponse
+
+
+def handle(
+    broker: Broker, request: DrainBrokerRequest, context: RequestContext
+) -> DrainBrokerResponse:
+    del context
+    me = broker.settings.broker_id
+    if request.broker_id != me:
+        return DrainBrokerResponse(
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message=f"this is broker {me}, not {request.broker_id}",
+        )
+    broker.is_draining = request.is_draining
+    if broker.membership is not None:
+        broker.membership.news()
+    return DrainBrokerResponse()

@@ -1,0 +1,46 @@
+"""PlaceLane (10003), version 0: where an administrator wants a lane.
+
+Answered when the wish is durable. The broker that is named then asks the owner for the lane; while
+it is not there, the lane is placed as if nobody had asked.
+"""
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.topic_creation import control_durable, controller_refusal
+from holdfast.cluster.facts import LanePlaced
+from holdfast.cluster.topics import TopicRefused
+from holdfast.protocol.messages.place_lane import PlaceLaneRequest, PlaceLaneResponse
+
+NO_WISH = -1
+
+
+async def handle(
+    broker: Broker, request: PlaceLaneRequest, context: RequestContext
+) -> PlaceLaneResponse:
+    del context
+    refused = controller_refusal(broker) or _problem(broker, request)
+    if refused is None:
+        broker.control.appender.add(LanePlaced(request.lane, request.broker_id))
+        refused = await control_durable(broker, request.timeout_ms)
+    if refused is not None:
+        return PlaceLaneResponse(
+            error_code=error_code(refused.error), error_message=refused.message
+        )
+    if broker.membership is not None:
+        broker.membership.news()
+    return PlaceLaneResponse()
+
+
+def _problem(broker: Broker, request: PlaceLaneRequest) -> TopicRefused | None:
+    if not 0 <= request.lane <= broker.state.lanes:
+        return TopicRefused(
+            "INVALID_REQUEST",
+            f"there is no lane {request.lane}: they are 0 (control) to {broker.state.lanes}",
+        )
+    if request.broker_id != NO_WISH and request.broker_id not in broker.state.brokers:
+        known = ", ".join(map(str, sorted(broker.state.brokers)))
+        return TopicRefused(
+            "BROKER_ID_NOT_REGISTERED",
+            f"there is no broker {request.broker_id}; registered are {known}",
+        )
+    return None

@@ -1,0 +1,102 @@
+"""Brokers and lanes of a Holdfast cluster: who has what, and who should.
+
+Owns the requests of Holdfast's own that an administrator makes. An Apache Kafka cluster does not
+know them.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from holdfast.client.cluster import Cluster
+from holdfast.client.connection import Connection
+from holdfast.client.refusals import BrokerUnavailable, Refused, RefusedForNow, raise_for
+from holdfast.errors import CallError
+from holdfast.protocol.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from holdfast.protocol.messages.drain_broker import DrainBrokerRequest, DrainBrokerResponse
+from holdfast.protocol.messages.peer_ping import (
+    PeerPingRequest,
+    PeerPingResponse,
+    PeerReportFields,
+)
+from holdfast.protocol.messages.place_lane import PlaceLaneRequest, PlaceLaneResponse
+
+NOBODY = -1
+WITH_FENCED_SINCE = 2
+
+
+class BrokerStatus(NamedTuple):
+    """One broker; without a report where it does not answer."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+    report: PeerReportFields | None
+
+
+class ClusterStatus(NamedTuple):
+    """All brokers that are registered."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: list[BrokerStatus]
+
+
+async def cluster_status(cluster: Cluster) -> ClusterStatus:
+    """What each broker says of itself."""
+    await cluster.refresh([])
+    connection = await cluster.any_connection()
+    version = connection.version_for(DescribeClusterRequest)
+    told = await connection.request(
+        DescribeClusterRequest(include_fenced_brokers=version >= WITH_FENCED_SINCE),
+        DescribeClusterResponse,
+        version=version,
+    )
+    raise_for(told.error_code, "DescribeCluster")
+    reports = await asyncio.gather(*(_report(cluster, row.broker_id) for row in told.brokers))
+    brokers = [
+        BrokerStatus(row.broker_id, row.host, row.port, row.rack, report)
+        for row, report in zip(told.brokers, reports, strict=True)
+    ]
+    return ClusterStatus(told.cluster_id, told.controller_id, sorted(brokers))
+
+
+async def _report(cluster: Cluster, broker_id: int) -> PeerReportFields | None:
+    try:
+        connection = await cluster.broker(broker_id)
+        request = PeerPingRequest(report=PeerReportFields(broker_id=NOBODY))
+        answer = await connection.request(request, PeerPingResponse, version=0)
+    except (BrokerUnavailable, RefusedForNow):
+        return None
+    return answer.report if answer.error_code == 0 else None
+
+
+async def place_lane(cluster: Cluster, lane: int, broker_id: int) -> None:
+    """Say where a lane should be; -1: anywhere."""
+
+    async def attempt() -> None:
+        answer = await (await cluster.controller()).request(
+            PlaceLaneRequest(lane=lane, broker_id=broker_id), PlaceLaneResponse, version=0
+        )
+        raise_for(answer.error_code, answer.error_message or f"lane {lane}")
+
+    await cluster.patiently(attempt, f"lane {lane}")
+
+
+async def drain_broker(cluster: Cluster, broker_id: int, *, is_draining: bool) -> None:
+    """Have a broker hand its lanes over and take none; or take some again."""
+    await cluster.refresh([])
+    if broker_id not in cluster.brokers:
+        known = ", ".join(map(str, sorted(cluster.brokers)))
+        raise CallError(f"broker {broker_id} does not answer; those that do are {known}")
+    connection: Connection = await cluster.broker(broker_id)
+    answer = await connection.request(
+        DrainBrokerRequest(broker_id=broker_id, is_draining=is_draining),
+        DrainBrokerResponse,
+        version=0,
+    )
+    if answer.error_code:
+        raise Refused(answer.error_code, answer.error_message or f"broker {broker_id}")

@@ -1,0 +1,19 @@
+"""PlaceLane (10003), version 0: an administrator wants a lane at a broker; -1 for no wish.
+
+Holdfast's own; not among what clients are told of.
+"""
+
+from holdfast.protocol.api import ApiKey
+from holdfast.protocol.fields import int16, int32, nullable_string
+from holdfast.protocol.message import Message
+
+
+class PlaceLaneRequest(Message, api_key=ApiKey.PLACE_LANE, versions="0", flexible="0+"):
+    lane: int = int32()
+    broker_id: int = int32(default=-1)
+    timeout_ms: int = int32(default=30_000)
+
+
+class PlaceLaneResponse(Message, api_key=ApiKey.PLACE_LANE, versions="0", flexible="0+"):
+    error_code: int = int16()
+    error_message: str | None = nullable_string()
