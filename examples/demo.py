@@ -1,7 +1,8 @@
-"""From the log to Parquet, with a SIGKILL of the broker and one of the Spark driver on the way.
+"""From the log to Parquet, while a broker is drained, another one and the Spark driver are killed.
 
-Starts `holdfast serve` on a new directory, produces orders at a steady rate, one in five of them a
-repeat, and runs a query on Spark that lands each order once. All the while it fetches what was
+Starts `holdfast serve` three times on a new directory, which is a cluster, produces orders at a
+steady rate, one in five of them a repeat, and runs a query on Spark that lands each order once. All
+the while it fetches what was
 just acknowledged and asks for high watermarks. At the end it counts, from the clients' own notes
 and from the files that landed. Exit code 1 where anything was lost, hidden, rewound or doubled.
 
@@ -25,11 +26,12 @@ from examples.demo_clients import (
     SteadyProducer,
     WatermarkWatch,
     create_topic,
+    leader_of,
     read_all,
     read_back,
 )
 from examples.demo_lake import Lake, offset_log, running_batch
-from examples.demo_processes import HOLDFAST, BrokerProcess, DriverProcess
+from examples.demo_processes import HOLDFAST, Brokers, DriverProcess
 from examples.demo_verdict import LakeSeen, LogSeen, judge, print_table
 
 TOPIC = "orders"
@@ -72,7 +74,7 @@ class Demo:
         self._rate = rate
         self._checkpoint = folder / "checkpoint"
         self._lake = Lake(folder / "lake", TOPIC, TOPIC)
-        self._broker = BrokerProcess(folder)
+        self._brokers = Brokers(folder)
         self._killed_at: list[float] = []
         self._after_restart = ReadBack(0, [])
         self._landed_again_s = 0.0
@@ -80,11 +82,11 @@ class Demo:
 
     def run(self) -> bool:
         """Whether nothing was wrong."""
-        self._broker.start()
-        say(f"a broker is ready on {self._broker.bootstrap}, its store is {self._broker.store}")
-        create_topic(self._broker.bootstrap, TOPIC, PARTITIONS)
+        self._brokers.start()
+        say(f"three brokers on {self._brokers.bootstrap}, their store is {self._brokers.store}")
+        create_topic(self._brokers.bootstrap, TOPIC, PARTITIONS)
         pipeline = self.folder / "orders.toml"
-        pipeline.write_text(PIPELINE.format(bootstrap=self._broker.bootstrap).lstrip())
+        pipeline.write_text(PIPELINE.format(bootstrap=self._brokers.bootstrap).lstrip())
         self._driver = DriverProcess(self.folder, pipeline)
         try:
             self._driver.start()
@@ -92,7 +94,7 @@ class Demo:
             log = self._work()
         finally:
             self._driver.stop()
-            self._broker.stop()
+            self._brokers.stop()
         positions = [self._lake.look().positions(), offset_log(self._checkpoint, TOPIC)]
         lake = LakeSeen(ids=self._lake.ids(), repeats=self._lake.repeats, logs=positions)
         verdict = judge(log, lake)
@@ -100,7 +102,7 @@ class Demo:
         return _holdfast_finds_nothing(self.folder) and verdict.is_clean
 
     def _work(self) -> LogSeen:
-        bootstrap = self._broker.bootstrap
+        bootstrap = self._brokers.bootstrap
         producer = SteadyProducer(bootstrap, TOPIC, PARTITIONS, self._rate)
         live = LiveReader(bootstrap, TOPIC, PARTITIONS)
         watch = WatermarkWatch(bootstrap, TOPIC, PARTITIONS)
@@ -111,6 +113,8 @@ class Demo:
                 worker.start()
             say(f"producing {self._rate} records a second; one in five is a repeat")
             self._wait("rows have landed", lambda: self._lake.look().rows > 0)
+            self._go_on_for(self._seconds, producer)
+            self._drain_broker(producer)
             self._go_on_for(self._seconds, producer)
             self._kill_broker(producer)
             self._go_on_for(self._seconds, producer)
@@ -134,15 +138,27 @@ class Demo:
             killed_at=self._killed_at,
         )
 
+    def _drain_broker(self, producer: SteadyProducer) -> None:
+        number = leader_of(self._brokers.bootstrap, TOPIC, 0)
+        began = time.monotonic()
+        self._brokers.drain(number)
+        say(
+            f"broker {number} was drained in {time.monotonic() - began:.2f} s, after"
+            f" {producer.acked_count} acknowledged records"
+        )
+        self._brokers.drain(number, ends=True)
+
     def _kill_broker(self, producer: SteadyProducer) -> None:
         acked = producer.newest_acks()
+        number = leader_of(self._brokers.bootstrap, TOPIC, 0)
+        broker = self._brokers.each[number]
         self._killed_at.append(time.monotonic())
-        self._broker.kill()
-        say(f"SIGKILL of the broker after {producer.acked_count} acknowledged records")
-        self._broker.start()
+        broker.kill()
+        say(f"SIGKILL of broker {number} after {producer.acked_count} acknowledged records")
+        self._after_restart = read_back(self._brokers.bootstrap, TOPIC, acked)
         took = time.monotonic() - self._killed_at[-1]
-        say(f"a new broker is ready, {took:.2f} s after the kill, with nothing but the store")
-        self._after_restart = read_back(self._broker.bootstrap, TOPIC, acked)
+        say(f"all of them were read back from the others, {took:.2f} s after the kill")
+        broker.start()
 
     def _kill_driver(self) -> None:
         give_up_at = time.monotonic() + MICRO_BATCH_SECONDS_MAX

@@ -95,6 +95,12 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     admin.create_topics([NewTopic(topic, num_partitions=partitions)])[topic].result(30)
 
 
+def leader_of(bootstrap: str, topic: str, partition: int) -> int:
+    """Which broker leads a partition now."""
+    metadata = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=30)
+    return metadata.topics[topic].partitions[partition].leader
+
+
 class Worker(threading.Thread, ABC):
     """A thread that steps until it is stopped."""
 

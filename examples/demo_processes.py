@@ -1,4 +1,4 @@
-"""The two programs that the demo kills: a broker, and the driver of a query on Spark.
+"""The programs that the demo kills: brokers on one store, and the driver of a query on Spark.
 
 Owns starting and ending them. Each start is on the same store and port, or on the same lake and
 checkpoint: nothing else is kept.
@@ -13,6 +13,7 @@ from pathlib import Path
 
 READY_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 30.0
+LANES = 4
 HOLDFAST = str(Path(sys.executable).parent / "holdfast")
 FOR_A_SHORT_LIFE = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """A driver lives here for half a minute: compiling well would take longer than it saves."""
@@ -21,9 +22,10 @@ FOR_A_SHORT_LIFE = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialG
 class BrokerProcess:
     """`holdfast serve` as a child process; every start is on the same store and port."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, broker_id: int) -> None:
+        self.broker_id = broker_id
         self.store = folder / "store"
-        self._log = folder / "broker.log"
+        self._log = folder / f"broker-{broker_id}.log"
         self._address = "127.0.0.1:0"
         self._child: subprocess.Popen[str] | None = None
 
@@ -34,6 +36,7 @@ class BrokerProcess:
     def start(self) -> None:
         """Return when the broker says that it is ready."""
         command = [HOLDFAST, "serve", "--store", str(self.store), "--listen", self._address]
+        command += ["--id", str(self.broker_id), "--lanes", str(LANES)]
         with self._log.open("a") as log:
             self._child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._child.stdout is not None
@@ -58,6 +61,39 @@ class BrokerProcess:
             self._child.wait(15)
         except subprocess.TimeoutExpired:
             self.kill()
+
+
+class Brokers:
+    """Three of them on one store: a cluster."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = folder / "store"
+        self.each = {number: BrokerProcess(folder, number) for number in (1, 2, 3)}
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(broker.bootstrap for broker in self.each.values())
+
+    def start(self) -> None:
+        for broker in self.each.values():
+            broker.start()
+
+    def drain(self, number: int, *, ends: bool = False) -> None:
+        """Have a broker hand over all that it leads; or take some again."""
+        command = [HOLDFAST, "cluster", "drain", str(number), "--bootstrap", self.bootstrap]
+        done = subprocess.run(
+            [*command, "--end"] if ends else command,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if done.returncode:
+            raise SystemExit(f"broker {number} was not drained:\n{done.stderr}")
+
+    def stop(self) -> None:
+        for broker in self.each.values():
+            broker.stop()
 
 
 class DriverProcess:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tests.simulation.planted_coordinators import COORDINATORS
+from tests.simulation.planted_disks import DISKS
 
 from holdfast.broker.broker import Broker
 from holdfast.errors import StoreUnavailable
@@ -77,6 +78,7 @@ def broker(bad: type[Broker]) -> type[BrokerProcess]:
                 environment=self.environment,
                 settings=self.settings,
                 liveness=self.liveness,
+                disk=self.disk,
             )
 
     return Process
@@ -287,4 +289,4 @@ RECORDS: dict[str, type[BrokerProcess]] = {
     "load-loses-the-last-batch": lanes(bad_reader),
     "sweeps-claims": data_lane(SweepsClaims),
 }
-PLANTED = RECORDS | COORDINATORS
+PLANTED = RECORDS | COORDINATORS | DISKS

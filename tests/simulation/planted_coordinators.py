@@ -118,6 +118,7 @@ def claimed(change: Callable[[LogState], None]) -> type[BrokerProcess]:
                 environment=self.environment,
                 settings=self.settings,
                 liveness=self.liveness,
+                disk=self.disk,
             )
 
     return Process

@@ -35,6 +35,16 @@ EXPECTED: dict[str, set[Kind]] = {
     "load-loses-the-last-batch": {Kind.LOST_WRITE, Kind.GAP, Kind.CRASH},
     "sweeps-claims": {Kind.CRASH},
 }
+OF_DISKS: dict[str, set[Kind]] = {
+    "ack-before-fsync": {Kind.ACK_NOT_DURABLE},
+    "spool-dropped-before-the-put": {Kind.LOST_WRITE},
+    "no-ceiling": {Kind.LOST_WRITE, Kind.HIDDEN},
+    "store-overtakes-disk": {Kind.ACK_NOT_DURABLE, Kind.CRASH},
+    "published-past-the-put": {Kind.HIDDEN, Kind.WATERMARK_BACK},
+    "any-disk-will-do": {Kind.LOST_WRITE, Kind.TWO_VALUES},
+    "goes-on-at-the-log-end": {Kind.LOST_WRITE, Kind.WATERMARK_BACK, Kind.TWO_VALUES, Kind.HIDDEN},
+    "replayed-out-of-order": {Kind.LOST_WRITE, Kind.TWO_VALUES},
+}
 OF_GROUPS: dict[str, set[Kind]] = {
     "late-acks-count": {Kind.NOT_OWNER_COMMIT},
     "old-owners-are-kept": {Kind.OWNER_REFUSED},
@@ -63,6 +73,7 @@ CASES = [
     pytest.param(workload, name, kinds, id=name)
     for workload, expected in (
         (Workload.RECORDS, EXPECTED),
+        (Workload.RECORDS, OF_DISKS),
         (Workload.GROUPS, OF_GROUPS),
         (Workload.TRANSACTIONS, OF_TRANSACTIONS),
         (Workload.STREAMS, OF_STREAMS),

@@ -131,6 +131,32 @@ def test_the_seeds_have_faults_of_many_kinds_and_hand_offs(outcomes: list[Simula
     assert sum(outcome.acked for outcome in outcomes) > 10 * len(outcomes)
 
 
+def test_records_are_acknowledged_from_disks_that_are_torn_full_slow_lost_and_given_up():
+    found = [simulate(seed, workload=Workload.RECORDS) for seed in range(30, 75)]
+    for outcome in found:
+        assert not [str(v) for v in outcome.violations], replay(outcome)
+    with_disks = [outcome for outcome in found if outcome.history.frames]
+    assert 10 < len(with_disks) < len(found)
+    assert sum(len(outcome.history.frames) for outcome in with_disks) > 200
+    details = {m.detail for outcome in found for m in outcome.history.markers}
+    assert {"disk full", "disk slow", "disk lost"} <= details
+    landings = [landing for outcome in found for landing in outcome.history.landings]
+    assert any(landing.given_up for landing in landings)
+    framed = {
+        (frame.lane, frame.claim, append)
+        for outcome in with_disks
+        for frame in outcome.history.frames
+        for append in frame.appends
+    }
+    # Taken in from a disk: by another claim than the one that wrote the frame.
+    assert any(
+        (landing.lane, claim, append) in framed
+        for landing in landings
+        for append in landing.appends
+        for claim in range(landing.claim)
+    )
+
+
 def test_lanes_are_released_and_claimed_and_written(outcomes: list[Simulated]):
     kinds = {landing.kind for outcome in outcomes for landing in outcome.history.landings}
     assert kinds == set(LandedKind)

@@ -11,8 +11,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 from uuid import UUID
 
-from holdfast.broker.claiming import Claimer
+from holdfast.broker.claiming import Claimer, check_lanes, refuse_other_lanes
 from holdfast.broker.cluster_view import ClusterView, ControlLane
+from holdfast.broker.disk_acks import DiskAcks
 from holdfast.broker.fetch_sessions import FetchSessions
 from holdfast.broker.groups import LaneGroups, lane_of
 from holdfast.broker.membership import Membership
@@ -34,14 +35,14 @@ from holdfast.client.refusals import BrokerUnavailable
 from holdfast.cluster.configs import TopicSettings, may_be_followed, topic_settings
 from holdfast.cluster.facts import BrokerRegistered, ClusterCreated
 from holdfast.cluster.peers import Leader, PeerReport
-from holdfast.cluster.state import ControlState, ControlStateKind, Topic
+from holdfast.cluster.state import ControlState, Topic
 from holdfast.environment import Environment
-from holdfast.errors import ConfigurationError, Fenced, HoldfastError, StopError
+from holdfast.errors import Fenced, HoldfastError, StopError
 from holdfast.groups.topics import Topics, TopicShape
 from holdfast.identifiers import CONTROL_LANE, BrokerId, LaneId, PartitionId, ProducerId
 from holdfast.lane.claim import ClaimedLane
 from holdfast.lane.liveness import Liveness, NoProof
-from holdfast.lane.recovery import recover
+from holdfast.lane.spool.disk import Disk
 from holdfast.log.append import Refused
 from holdfast.log.data_lane import DataLane
 from holdfast.log.memory import ReadCache, Tail
@@ -77,6 +78,7 @@ class Broker:
         settings: BrokerSettings,
         liveness: Liveness | None = None,
         network: PeerNetwork | None = None,
+        disk: Disk | None = None,
     ) -> None:
         self.store = store
         self.environment = environment
@@ -85,6 +87,12 @@ class Broker:
         """Without one, this broker is alone: it takes all lanes, and ends when it loses one."""
         self.tail = Tail(settings.tail_bytes)
         self.cache = ReadCache(settings.cache_bytes)
+        self.disk_acks = DiskAcks(
+            disk=disk,
+            look_every_s=settings.maintenance_interval_s,
+            is_unclean=self._is_unclean,
+            is_by_disk=self._is_by_disk,
+        )
         self.turns = Turns()
         self.underway = Underway()
         self.verify_transaction: VerifyTransaction = self._verify_transaction
@@ -108,6 +116,7 @@ class Broker:
             claimer=self._claimer,
             know_topics=self.view.prove,
             make_lane=self._make_lane,
+            take_in=self.disk_acks.open,
             make_groups=self._make_groups,
             make_transactions=self._make_transactions,
             on_lost=self._lost_lane,
@@ -155,7 +164,7 @@ class Broker:
 
     async def start(self) -> None:
         """Be part of the cluster; when this returns, requests may be answered."""
-        await self._check_lanes()
+        await check_lanes(self.store, self.environment, self.settings.lanes)
         if self.membership is not None:
             await self.view.look()
             known = self.state.brokers.get(self.settings.broker_id)
@@ -174,26 +183,10 @@ class Broker:
             cluster_id = str(self.environment.new_uuid())
             lanes = self.settings.lanes or self.settings.lanes_of_new_store
             control.appender.add(ClusterCreated(cluster_id, lanes))
-        self._refuse_other_lanes(self.state)
+        refuse_other_lanes(self.store, self.settings.lanes, self.state)
         self.register(self.report())
         await self.flush_control()
         return control
-
-    async def _check_lanes(self) -> None:
-        """A broker that cannot serve must find out before it takes a lane from one that does."""
-        if self.settings.lanes is not None:
-            recovered = await recover(
-                self.store, self.environment, CONTROL_LANE, ControlStateKind()
-            )
-            self._refuse_other_lanes(recovered.state)
-
-    def _refuse_other_lanes(self, state: ControlState) -> None:
-        wanted = self.settings.lanes
-        if state.cluster_id and wanted is not None and wanted != state.lanes:
-            raise ConfigurationError(
-                f"{self.store.url} was made with {state.lanes} data lanes, and their number never"
-                f" changes: start without --lanes, or with --lanes {state.lanes}"
-            )
 
     def report(self) -> PeerReport:
         """How this broker is, as others hear it."""
@@ -436,6 +429,7 @@ class Broker:
             cache=self.cache,
             on_lost=on_lost,
             snapshot_every=self.settings.snapshot_every,
+            disk=self.disk_acks.disk,
         )
 
     def _make_groups(self, lane: DataLane) -> LaneGroups:
@@ -489,6 +483,14 @@ class Broker:
             known = (topic.configs, topic_settings(topic.configs))
             self._topic_settings[topic.topic_id] = known
         return known[1]
+
+    def _is_unclean(self, partition: PartitionId) -> bool:
+        topic = self.state.usable(partition.topic_id)
+        return topic is not None and self.settings_of(topic).unclean
+
+    def _is_by_disk(self, partition: PartitionId) -> bool:
+        topic = self.state.usable(partition.topic_id)
+        return topic is None or self.settings_of(topic).flush is not None
 
     async def new_producer_id(self) -> ProducerId:
         """An id that nobody had before."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from holdfast.errors import Fenced, HoldfastError
-from holdfast.identifiers import LaneId
+from holdfast.identifiers import LaneId, PartitionId
 from holdfast.log.data_lane import DataLane
 from holdfast.protocol.api import ErrorCode
 
@@ -105,6 +105,15 @@ async def coordinator_problem(lane: DataLane) -> ErrorCode | None:
         return None
     is_fenced = unproven is ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.NOT_COORDINATOR if is_fenced else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def offline_problem(lane: DataLane, partition: PartitionId) -> ErrorCode | None:
+    """Whether the end of a partition is on a disk that is not here.
+
+    Not LEADER_NOT_AVAILABLE, as Metadata and Produce say: Java's consumers stop at that answer to a
+    fetch, and after this one they ask for the leader again.
+    """
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER if lane.is_offline(partition) else None
 
 
 def epoch_problem(lane: HasLeaderEpoch, current_leader_epoch: int) -> ErrorCode | None:

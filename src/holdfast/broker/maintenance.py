@@ -101,6 +101,8 @@ class Maintenance:
             topic = self._broker.state.usable(partition_log.partition.topic_id)
             if topic is None or not lane.appender.is_open:
                 continue
+            if lane.is_offline(partition_log.partition):
+                continue  # what its disk holds is not counted yet
             rules = self._broker.settings_of(topic).retention
             fact = decide_retention(partition_log, rules, now_ms)
             if fact is not None:

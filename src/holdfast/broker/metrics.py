@@ -26,6 +26,7 @@ class BrokerCollector(Collector):
         yield from self._store_metrics()
         yield from self._lane_metrics()
         yield from self._partition_metrics()
+        yield from self._spool_metrics()
         yield from self._group_metrics()
         yield from self._transaction_metrics()
         memory = GaugeMetricFamily(
@@ -95,6 +96,11 @@ class BrokerCollector(Collector):
         )
         start = GaugeMetricFamily("holdfast_log_start_offset", "First offset", labels=labels)
         size = GaugeMetricFamily("holdfast_partition_bytes", "Record bytes stored", labels=labels)
+        offline = GaugeMetricFamily(
+            "holdfast_partition_offline",
+            "1 where the end of the log may be on a disk that is not here",
+            labels=labels,
+        )
         for topic in list(self._broker.state.topics.values()):
             for index in range(topic.partitions):
                 led = self._broker.led(topic, index)
@@ -102,11 +108,67 @@ class BrokerCollector(Collector):
                     continue
                 log = led.lane.log_of(led.partition)
                 label = [topic.name, str(index)]
+                if led.lane.is_offline(led.partition):
+                    offline.add_metric(label, 1)
+                    continue
                 high.add_metric(label, log.high_watermark)
                 stable.add_metric(label, log.last_stable_offset)
                 start.add_metric(label, log.log_start_offset)
                 size.add_metric(label, log.stored_bytes)
-        yield from (high, stable, start, size)
+        yield from (high, stable, start, size, offline)
+
+    def _spool_metrics(self) -> Iterator[Metric]:
+        by_lane = ["lane"]
+        unflushed = GaugeMetricFamily(
+            "holdfast_spool_unflushed_bytes", "Bytes on the disk alone", labels=by_lane
+        )
+        oldest = GaugeMetricFamily(
+            "holdfast_spool_oldest_seconds", "Age of the oldest of them", labels=by_lane
+        )
+        frames = CounterMetricFamily("holdfast_spool_frames", "Frames written", labels=by_lane)
+        fsyncs = CounterMetricFamily("holdfast_spool_fsyncs", "Syncs of files", labels=by_lane)
+        failures = CounterMetricFamily(
+            "holdfast_spool_failures", "Writes that the disk did not take", labels=by_lane
+        )
+        bypassed = CounterMetricFamily(
+            "holdfast_spool_bypassed_batches",
+            "Record batches of disk-acked topics that went to the store at once",
+            labels=["lane", "reason"],
+        )
+        for lane_id, lane in sorted(self._broker.lanes.items()):
+            label = [str(lane_id)]
+            for reason, count in list(lane.bypassed.items()):
+                bypassed.add_metric([*label, reason], count)
+            queue = lane.appender.queue
+            if queue is None:
+                continue
+            since = queue.oldest_at
+            age_s = self._broker.environment.monotonic() - since if since is not None else 0.0
+            unflushed.add_metric(label, queue.unflushed_bytes)
+            oldest.add_metric(label, age_s)
+            frames.add_metric(label, queue.frames)
+            fsyncs.add_metric(label, queue.spool.writes)
+            failures.add_metric(label, queue.failures)
+        yield from (unflushed, oldest, frames, fsyncs, failures, bypassed)
+        totals = self._broker.disk_acks.totals
+        yield CounterMetricFamily(
+            "holdfast_spool_replayed_batches",
+            "Record batches that were taken in from the disk",
+            value=totals["record_batches"],
+        )
+        yield CounterMetricFamily(
+            "holdfast_spool_replayed_bytes", "Their bytes", value=totals["bytes"]
+        )
+        yield CounterMetricFamily(
+            "holdfast_spool_torn_bytes",
+            "Bytes at the ends of files that were not believed",
+            value=totals["torn_bytes"],
+        )
+        yield CounterMetricFamily(
+            "holdfast_missing_offsets",
+            "Offsets that partitions went on without",
+            value=totals["missing_offsets"],
+        )
 
     def _group_metrics(self) -> Iterator[Metric]:
         groups = GaugeMetricFamily(

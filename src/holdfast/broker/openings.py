@@ -50,7 +50,7 @@ def openings(
         for part in topic.partition_data:
             led = broker.led(known, part.index)
             header = _header_of(part.records) if led is not None else None
-            if led is None or header is None:
+            if led is None or header is None or led.lane.is_offline(led.partition):
                 continue
             if opens_transaction(led.lane.log_of(led.partition), header):
                 yield opening_of(header, led, context, name)

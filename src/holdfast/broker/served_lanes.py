@@ -33,6 +33,7 @@ class ServedLanes:
         claimer: Claimer,
         know_topics: Callable[[], Awaitable[None]],
         make_lane: MakeLane,
+        take_in: Callable[[DataLane], Awaitable[None]],
         make_groups: Callable[[DataLane], LaneGroups],
         make_transactions: Callable[[DataLane], LaneTransactions],
         on_lost: Callable[[LaneId, HoldfastError], None],
@@ -45,6 +46,8 @@ class ServedLanes:
         self._claimer = claimer
         self._know_topics = know_topics
         self._make_lane = make_lane
+        self._take_in = take_in
+        """What the owner before had acknowledged and not put into the store yet."""
         self._make_groups = make_groups
         self._make_transactions = make_transactions
         self._on_lost = on_lost
@@ -79,6 +82,7 @@ class ServedLanes:
         # before: we would take it for an empty topic, and hand out its offsets again.
         await self._know_topics()
         await asyncio.gather(*(self._claimer.wait_out(lane) for lane in claimed))
+        await asyncio.gather(*(self._take_in(lane) for lane in taken))
         for lane in taken:
             if lane.appender.failure is not None:
                 raise lane.appender.failure

@@ -83,6 +83,11 @@ class _Parts(NamedTuple):
         lanes = [lane for lane, _ in self.partitions] + [groups.lane for groups, _ in self.groups]
         return {lane.lane: lane for lane in lanes}
 
+    @property
+    def is_offline(self) -> bool:
+        """Whether a partition of it waits for a disk: its marker comes behind what is there."""
+        return any(lane.is_offline(partition) for lane, partition in self.partitions)
+
 
 class Leaving(RetryError):
     """A lane of this broker takes nothing more: its next owner is to be told."""
@@ -226,7 +231,8 @@ class LaneTransactions:
         for group_id in transaction.groups:
             groups = self._participants.groups_of(group_id)
             lanes.append(groups.lane if isinstance(groups, LaneGroups) else None)
-        return all(lane is self.lane for lane in lanes)
+        is_offline = any(self.lane.is_offline(each) for each in transaction.partitions)
+        return not is_offline and all(lane is self.lane for lane in lanes)
 
     def _parts(self, transaction: Transaction) -> _Parts:
         parts = _Parts([], [], [])
@@ -292,6 +298,9 @@ class LaneTransactions:
                 # then no later transaction of this producer can be mistaken for this one.
                 await self.lane.appender.validate()
                 parts = self._parts(transaction)
+                if parts.is_offline:
+                    await asyncio.sleep(RETRY_S)
+                    continue
                 self._write(parts, marker)
                 await asyncio.gather(
                     end_parts(self._participants, self.lane, name, marker, parts.elsewhere),

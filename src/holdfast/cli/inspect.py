@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from holdfast.cli.findings import Findings, Weight
+from holdfast.cli.spools import echo_spools, survey_spools
 from holdfast.cli.survey import Survey, TopicRow, Wanted, survey
 from holdfast.cli.tables import echo_json, echo_table, shown_age, shown_bytes
 from holdfast.cli.verification import Verification
@@ -31,9 +32,20 @@ FINDINGS_SHOWN_MAX = 50
     "--claims", default=5, type=click.IntRange(0), show_default=True, help="Hand-offs to show."
 )
 @click.option("--verify", is_flag=True, help="Read everything, and check every checksum.")
+@click.option(
+    "--spool",
+    type=click.Path(exists=True, file_okay=False),
+    help="Also show what this spool directory of a broker holds.",
+)
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
 def command(
-    store_url: str, lane: int | None, entries: int, claims: int, verify: bool, as_json: bool
+    store_url: str,
+    lane: int | None,
+    entries: int,
+    claims: int,
+    verify: bool,
+    spool: str | None,
+    as_json: bool,
 ) -> None:
     """Show what is in a store, without a broker and without changing anything.
 
@@ -43,24 +55,29 @@ def command(
     floor are kept on purpose, so that a stalled broker can never win such a number again.
     """
     wanted = Wanted(lane=lane, claims=claims, entries=entries)
-    sys.exit(asyncio.run(_inspect(store_url, wanted, verify=verify, as_json=as_json)))
+    sys.exit(asyncio.run(_inspect(store_url, wanted, verify=verify, spool=spool, as_json=as_json)))
 
 
-async def _inspect(store_url: str, wanted: Wanted, *, verify: bool, as_json: bool) -> int:
+async def _inspect(
+    store_url: str, wanted: Wanted, *, verify: bool, spool: str | None, as_json: bool
+) -> int:
     environment = SystemEnvironment()
     store = open_read_only(store_url, environment=environment)
     try:
         findings = Findings(progress_lines(environment) if verify else None)
         seen = await _survey(store, environment, wanted, findings)
+        spools = await survey_spools(spool, store, environment) if spool is not None else None
         if verify:
             await Verification(store, environment, findings, lane=wanted.lane).run()
     finally:
         await store.close()
     if as_json:
-        echo_json(_as_json(seen, findings, verify))
+        echo_json({**_as_json(seen, findings, verify), "spools": spools})
     else:
         if seen is not None:
             _echo_survey(seen, environment.now_ms(), wanted)
+        if spools is not None:
+            echo_spools(spools, seen)
         _echo_findings(findings, verify)
     return EXIT_HARMED if findings.of(Weight.HARM) else 0
 
@@ -147,6 +164,7 @@ def _echo_survey(seen: Survey, now_ms: int, wanted: Wanted) -> None:
     if wanted.entries:
         _echo_entries(seen, now_ms)
     _echo_topics(seen)
+    _echo_disks(seen, now_ms)
 
 
 def _echo_claims(seen: Survey, now_ms: int) -> None:
@@ -227,6 +245,36 @@ def _echo_topics(seen: Survey) -> None:
             for row in topic.partitions
         ],
     )
+
+
+def _echo_disks(seen: Survey, now_ms: int) -> None:
+    """What is, or may have been, on a broker's disk alone; nothing where there is no such thing."""
+    rows = [(_shown_name(topic), row) for topic in seen.topics for row in topic.partitions]
+    missing = [(name, row, hole) for name, row in rows for hole in row.missing]
+    if missing:
+        click.echo()
+        echo_table(
+            "MISSING RECORDS (the log went on without the disk that may hold them)",
+            ["topic", "partition", "offsets", "disk of claim", "given up"],
+            [
+                (
+                    name,
+                    row.partition,
+                    f"{hole.base_offset}..{hole.last_offset}",
+                    hole.claim,
+                    shown_age(hole.missing_ms, now_ms),
+                )
+                for name, row, hole in missing
+            ],
+        )
+    awaiting = [(name, row) for name, row in rows if row.awaits_claim is not None]
+    if awaiting:
+        click.echo()
+        echo_table(
+            "MAY HAVE MORE ON A DISK (of the broker that owns, or owned, the lane by this claim)",
+            ["topic", "partition", "from offset", "disk of claim"],
+            [(name, row.partition, row.high_watermark, row.awaits_claim) for name, row in awaiting],
+        )
 
 
 def _shown_name(topic: TopicRow) -> str:

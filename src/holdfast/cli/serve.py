@@ -24,6 +24,7 @@ from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.identifiers import BrokerId
 from holdfast.lane.appender import GroupSettings
 from holdfast.lane.liveness import ProcFiles
+from holdfast.lane.spool.disk import LocalDisk
 from holdfast.protocol.api import BETWEEN_BROKERS
 from holdfast.protocol.connection import Reply, Request
 from holdfast.server.peer import Peer
@@ -68,6 +69,7 @@ class ServeOptions:
     auto_create_topics: bool
     claim_valid_ms: int
     metrics: str | None
+    spool: str | None
     overrides: tuple[str, ...]
 
 
@@ -112,6 +114,11 @@ def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     help="How long an answer may rely on the last look at the claim.",
 )
 @_option("--metrics", help="HOST:PORT for Prometheus.")
+@_option(
+    "--spool",
+    help="A directory on a local disk, for topics with holdfast.ack=disk. Keep it: until a flush it"
+    " holds records that are nowhere else.",
+)
 @_option(
     "--override",
     "overrides",
@@ -183,6 +190,7 @@ async def _serve(options: ServeOptions) -> int:
     host, port = parse_address(options.listen, "--listen")
     environment = SystemEnvironment()
     store = CountingStore(open_store(options.store_url, environment=environment))
+    disk = LocalDisk(options.spool) if options.spool is not None else None
     gate = Gate()
     server = TcpServer(dispatcher=gate, served=SERVED)
     port = await server.listen(host, port)
@@ -193,6 +201,7 @@ async def _serve(options: ServeOptions) -> int:
         settings=_settings(options, advertised, store.is_remote),
         liveness=ProcFiles(os.getpid()),
         network=TcpPeers(),
+        disk=disk,
     )
     gate.let_brokers_in(Dispatch(broker))
     stopping = asyncio.Event()
@@ -221,6 +230,8 @@ async def _serve(options: ServeOptions) -> int:
     await maintenance.stop()
     await server.stop(wait_seconds=1.0 if lost else 10.0)
     await broker.stop(release=lost is None)
+    if disk is not None:
+        await disk.close()
     await store.close()
     return _say_lost(lost)
 

@@ -69,6 +69,17 @@ class LaneRow:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MissingRow:
+    """Offsets that a partition went on without."""
+
+    base_offset: int
+    last_offset: int
+    claim: int
+    """On whose disk they may be."""
+    missing_ms: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRow:
     """One partition; the numbers are None where its lane cannot be read."""
 
@@ -80,6 +91,9 @@ class PartitionRow:
     """Below the high watermark where a transaction is open."""
     segments: int | None
     bytes: int | None
+    awaits_claim: int | None = None
+    """The claim whose disk may hold more of it; None where nothing is waited for."""
+    missing: list[MissingRow] = dataclasses.field(default_factory=list[MissingRow])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,4 +331,14 @@ def _partition(partition: PartitionId, lane: int, state: LogState | None) -> Par
         last_stable_offset=log.last_stable_offset,
         segments=len(log.segments),
         bytes=log.stored_bytes,
+        awaits_claim=log.awaits_claim,
+        missing=[
+            MissingRow(
+                base_offset=hole.base_offset,
+                last_offset=hole.last_offset,
+                claim=hole.claim,
+                missing_ms=hole.missing_ms,
+            )
+            for hole in log.missing
+        ],
     )

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from holdfast.lane.spool.queue import FlushRules
 from holdfast.log.append import AppendRules
 from holdfast.log.retention import RetentionRules
 
@@ -140,8 +141,27 @@ _TABLE = (
         "holdfast.ack",
         _S,
         "store",
-        "When a produce is acknowledged. store: when the object that holds it is in the store.",
-        choices=("store",),
+        "When a produce is acknowledged. store: when the object that holds it is in the store."
+        " disk: when it is on the broker's own disk (`holdfast serve --spool`); it goes to the"
+        " store later.",
+        choices=("store", "disk"),
+    ),
+    ConfigDefinition(
+        "holdfast.flush.bytes",
+        _L,
+        str(64 * 1024 * 1024),
+        "With holdfast.ack=disk: a lane goes to the store when so much of it is on the disk alone."
+        " At four times as much, produces are refused until the store has caught up.",
+        low=1,
+        high=1 << 30,
+    ),
+    ConfigDefinition(
+        "holdfast.flush.ms",
+        _L,
+        "60000",
+        "With holdfast.ack=disk: how long a record may be on the disk alone.",
+        low=1,
+        high=86_400_000,
     ),
     ConfigDefinition("index.interval.bytes", _I, "4096", _NO_EFFECT, high=INT_MAX),
     ConfigDefinition(
@@ -196,7 +216,13 @@ _TABLE = (
     ConfigDefinition("segment.index.bytes", _I, "10485760", _NO_EFFECT, low=4, high=INT_MAX),
     ConfigDefinition("segment.jitter.ms", _L, "0", _NO_EFFECT),
     ConfigDefinition("segment.ms", _L, "604800000", _NO_EFFECT, low=1),
-    ConfigDefinition("unclean.leader.election.enable", _B, "false", _NO_EFFECT),
+    ConfigDefinition(
+        "unclean.leader.election.enable",
+        _B,
+        "false",
+        "With holdfast.ack=disk, where the disk of the owner before is not there: false waits for"
+        " it; true goes on behind the offsets that it may hold, and names them as missing.",
+    ),
 )
 
 TOPIC_CONFIGS: Mapping[str, ConfigDefinition] = {item.name: item for item in _TABLE}
@@ -232,6 +258,10 @@ class TopicSettings:
     """cleanup.policy has compact: a record without a key could never be compacted."""
     append: AppendRules
     retention: RetentionRules
+    flush: FlushRules | None
+    """When records go to the store that are acknowledged from the disk; None where none are."""
+    unclean: bool
+    """Whether a partition goes on without a disk that may hold the end of its log."""
 
 
 def effective(configs: Mapping[str, str], name: str) -> str:
@@ -275,6 +305,10 @@ def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
             retention_bytes=int(value("retention.bytes")),
             deletes="delete" in list_items(value("cleanup.policy")),
         ),
+        flush=FlushRules(int(value("holdfast.flush.bytes")), int(value("holdfast.flush.ms")))
+        if value("holdfast.ack") == "disk"
+        else None,
+        unclean=value("unclean.leader.election.enable").strip().lower() == "true",
     )
 
 

@@ -24,7 +24,7 @@ from holdfast.lane.cursor import Cursor
 from holdfast.lane.entry import SPOOLED, Buffer, EntryHeader, EntryKind, SealedEntry, seal
 from holdfast.lane.proof import ClaimProof, Tried
 from holdfast.lane.recovery import read_head
-from holdfast.lane.spool.queue import SpooledGroup, SpoolQueue, SpoolSettings
+from holdfast.lane.spool.queue import FlushRules, SpooledGroup, SpoolQueue, SpoolSettings
 from holdfast.lane.spool.spool import Spool
 from holdfast.lane.state import F, LaneState
 from holdfast.store.interface import Store
@@ -139,9 +139,10 @@ class Appender(Generic[F]):
         )
         self._failed: asyncio.Future[None] | None = None
         self._flush_wanted = False
-        self._queue: SpoolQueue[F] | None = None
+        self.queue: SpoolQueue[F] | None = None
+        """What goes by the local disk; None where there is none."""
         if spool is not None:
-            self._queue = SpoolQueue(
+            self.queue = SpoolQueue(
                 spool=spool,
                 environment=environment,
                 settings=spool_settings or SpoolSettings(),
@@ -149,7 +150,7 @@ class Appender(Generic[F]):
                 encode_facts=encode_facts,
                 written=self._written,
                 publish=self._publish_spooled,
-                prove=self.validate,
+                prove=self._prove_for_disk,
                 flush_due=self.flush_spool_soon,
             )
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -161,11 +162,6 @@ class Appender(Generic[F]):
     @property
     def is_overloaded(self) -> bool:
         """Whether more waits for the store than memory should hold."""
-        queue = self._queue
-        if queue is not None:
-            most = UNFLUSHED_FACTOR_MAX * queue.settings.flush_bytes
-            if queue.unflushed_bytes >= most:
-                return True
         return self.pending_bytes >= self._settings.pending_bytes_max
 
     @property
@@ -194,25 +190,39 @@ class Appender(Generic[F]):
     @property
     def takes_to_disk(self) -> bool:
         """Whether facts may become durable on the local disk first."""
-        return self._queue is not None and self._queue.is_usable
+        return self.queue is not None and self.queue.is_usable
 
-    def add_to_disk(self, fact: F, payload: Buffer | None = None) -> None:
-        """Apply a decided fact and let it join the next frame on the disk."""
-        queue = self._queue
+    def is_spool_full(self, flush: FlushRules) -> bool:
+        """Whether so much is on the disk alone that the store must catch up first."""
+        queue = self.queue
+        return queue is not None and queue.unflushed_bytes >= UNFLUSHED_FACTOR_MAX * flush.bytes
+
+    def add_to_disk(
+        self,
+        fact: F,
+        payload: Buffer | None = None,
+        *,
+        flush: FlushRules | None = None,
+        after_put: bool = False,
+    ) -> None:
+        """Apply a decided fact and let it join the next frame on the disk; `after_put`: what it
+        follows is in the object whose put is under way."""
+        queue = self.queue
         if queue is None or not self.is_open:
             raise InvariantViolation(f"lane {self.lane}: a fact for a disk that is not there")
         self._state.apply(fact)
-        queue.add(fact, payload)
+        put = self._in_flight.done if after_put and self._in_flight is not None else None
+        queue.add(fact, payload, flush, put)
 
     def disk_barrier(self) -> asyncio.Future[None] | None:
         """Resolves when all that was added to the disk so far may be seen; None where it may."""
         if self._failed is not None:
             return self._failed
-        return self._queue.barrier() if self._queue is not None else None
+        return self.queue.barrier() if self.queue is not None else None
 
     def flush_spool_soon(self) -> None:
         """Let the next object hold all that is on the disk alone, before what it holds itself."""
-        if self._queue is not None and self._queue.has_untaken():
+        if self.queue is not None and self.queue.has_untaken():
             self._flush_wanted = True
             self._wake.set()
             self._full.set()
@@ -220,12 +230,12 @@ class Appender(Generic[F]):
     @property
     def is_flushed(self) -> bool:
         """Whether all that is on the disk is in the store."""
-        return self._queue is None or self._queue.is_empty
+        return self.queue is None or self.queue.is_empty
 
     async def flush_spool(self) -> None:
         """Have all that was added so far in the store."""
         await self.flush()
-        stored = self._queue.stored_barrier() if self._queue is not None else None
+        stored = self.queue.stored_barrier() if self.queue is not None else None
         if stored is not None:
             self.flush_spool_soon()
             await asyncio.shield(stored)
@@ -260,10 +270,15 @@ class Appender(Generic[F]):
         while not self.is_valid():
             if self.failure is not None or self._released:
                 raise self.failure or Fenced(f"lane {self.lane}: released by this broker")
-            await self._proof.look(
-                lambda: Tried(self.cursor.next_number, is_tried=self._in_flight is not None),
-                self._fail,
-            )
+            await self._proof.look(self._tried, self._fail)
+
+    async def _prove_for_disk(self) -> None:
+        """What comes from the disk needs no put, so nothing else keeps the claim proved."""
+        await self.validate()
+        self._proof.look_soon(self._tried, self._fail)
+
+    def _tried(self) -> Tried:
+        return Tried(self.cursor.next_number, is_tried=self._in_flight is not None)
 
     def stop_adding(self) -> None:
         """Let nothing more be decided, and what waits for company go at once."""
@@ -291,6 +306,8 @@ class Appender(Generic[F]):
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
+        if self.queue is not None:
+            await self.queue.close()
 
     async def _put_release(self) -> None:
         self._released = True
@@ -352,10 +369,10 @@ class Appender(Generic[F]):
         """What goes into the next object. What is on the disk comes first: in one partition, it was
         decided before; so where not all of it fits, it is alone."""
         taken: list[SpooledGroup[F]] = []
-        if self._flush_wanted and self._queue is not None:
+        if self._flush_wanted and self.queue is not None:
             size = self._groups[0].bytes if self._groups else 0
-            taken = self._queue.take(max(0, self._settings.group_bytes_max - size))
-            self._flush_wanted = self._queue.has_untaken()
+            taken = self.queue.take(max(0, self._settings.group_bytes_max - size))
+            self._flush_wanted = self.queue.has_untaken()
         if self._flush_wanted or not self._groups:
             return Group(self._environment.monotonic()), taken
         return self._groups.popleft(), taken
@@ -372,7 +389,7 @@ class Appender(Generic[F]):
         self._state.index(entry.header, facts)
         if taken:
             self._listener.flushing(entry.header, payload)
-        has_more = self._queue is not None and self._queue.has_untaken()
+        has_more = self.queue is not None and self.queue.has_untaken()
         self._listener.sealed(after, is_last=not self._groups and not has_more)
         started = self._environment.monotonic()
         outcome = await put_entry(self._store, self._environment, entry)
@@ -390,8 +407,8 @@ class Appender(Generic[F]):
         self._proof.seen(started)
         self._in_flight = None
         self.pending_bytes -= group.bytes
-        if taken and self._queue is not None:
-            self._queue.flushed(taken)
+        if taken and self.queue is not None:
+            self.queue.flushed(taken)
         self._state.publish(group.facts)
         self._listener.published(entry.header, facts, payload)
         if taken:
@@ -432,8 +449,8 @@ class Appender(Generic[F]):
             if not group.done.done():
                 group.done.set_exception(error)
         self._groups.clear()
-        if self._queue is not None:
-            self._queue.end(error)
+        if self.queue is not None:
+            self.queue.end(error)
         self._wake.set()
         self._listener.fenced(error)
 

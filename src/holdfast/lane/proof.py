@@ -67,14 +67,28 @@ class ClaimProof:
 
     async def look(self, tried: Callable[[], Tried], fail: Callable[[Fenced], None]) -> None:
         """Look once, together with all who ask meanwhile; a newer claim is told to `fail`."""
-        if self.task is None:
+        task = self.task
+        if task is None:
             if self._environment.monotonic() - self._failed_at < PROBE_PAUSE_S:
                 raise StoreUnavailable(
                     f"lane {self._claim.lane}: the store did not answer just now"
                 )
-            self.task = asyncio.get_running_loop().create_task(self._look_once(tried, fail))
-            self.task.add_done_callback(lambda done: done.cancelled() or done.exception())
-        await asyncio.shield(self.task)
+            task = self._start(tried, fail)
+        await asyncio.shield(task)
+
+    def look_soon(self, tried: Callable[[], Tried], fail: Callable[[Fenced], None]) -> None:
+        """Look before what is known is out of date, so that nobody has to wait for it."""
+        now = self._environment.monotonic()
+        is_young = (now - self.validated_at) * 1000 * 2 < self._valid_ms
+        if self.task is None and not is_young and now - self._failed_at >= PROBE_PAUSE_S:
+            self._start(tried, fail)
+
+    def _start(
+        self, tried: Callable[[], Tried], fail: Callable[[Fenced], None]
+    ) -> asyncio.Task[None]:
+        self.task = asyncio.get_running_loop().create_task(self._look_once(tried, fail))
+        self.task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return self.task
 
     async def _look_once(self, tried: Callable[[], Tried], fail: Callable[[Fenced], None]) -> None:
         """It takes itself away before anybody can wait for it again."""

@@ -36,7 +36,8 @@ def payload_problems(
             batch = view[position : position + fact.size_bytes]
             position += fact.size_bytes
             where = f"{shown(partition)} at offset {fact.base_offset}"
-            for problem in _batch_problems(batch, fact.base_offset, leader_epoch):
+            epoch = fact.leader_epoch if fact.leader_epoch >= 0 else leader_epoch
+            for problem in _batch_problems(batch, fact.base_offset, epoch):
                 yield f"{where}: {problem}"
             try:
                 headers = [header for _, header in walk(batch)]

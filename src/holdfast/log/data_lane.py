@@ -4,6 +4,7 @@ Owns the wiring between the lane (durability), the tail (memory) and those who w
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from holdfast.environment import Environment
@@ -14,8 +15,14 @@ from holdfast.lane.claim import ClaimedLane
 from holdfast.lane.entry import Buffer, EntryHeader
 from holdfast.lane.owned import SNAPSHOT_EVERY, OwnedLane
 from holdfast.lane.spool.disk import Disk
-from holdfast.lane.spool.queue import SpoolSettings
-from holdfast.log.facts import Appended, CeilingReserved, DataFact, PartitionRemoved
+from holdfast.lane.spool.queue import FlushRules, SpoolSettings
+from holdfast.log.facts import (
+    Appended,
+    CeilingReserved,
+    DataFact,
+    PartitionRemoved,
+    ProducersExpired,
+)
 from holdfast.log.memory import ReadCache, Tail
 from holdfast.log.partition import PartitionLog
 from holdfast.log.reader import LogReader
@@ -51,6 +58,8 @@ class DataLane(OwnedLane[LogState, DataFact]):
         self.bytes_published = 0
         self._by_disk: set[PartitionId] = set()
         """Partitions whose newest batch went by the disk."""
+        self.bypassed: Counter[str] = Counter()
+        """Batches of disk-acked topics that went to the store at once, by the reason."""
         self.awaited: dict[PartitionId, int] = {
             partition: claim
             for partition, log in claimed.state.partitions.items()
@@ -80,27 +89,78 @@ class DataLane(OwnedLane[LogState, DataFact]):
     def log_of(self, partition: PartitionId) -> PartitionLog:
         return self.state.log_of(partition)
 
-    def append(self, fact: Appended, record_batch: Buffer, *, to_disk: bool) -> None:
-        """Let a decided batch join its log, by the disk where that is wanted and may be.
+    def is_offline(self, partition: PartitionId) -> bool:
+        """Whether a disk that is not here may hold the end of the partition's log."""
+        return bool(self.awaited) and partition in self.awaited
 
-        It may not while an earlier batch of the partition is on its way to the store: a high
-        watermark would pass what is not durable.
-        """
-        log = self.log_of(fact.partition)
-        may_take = to_disk and not fact.is_transactional and self.appender.takes_to_disk
-        is_next = fact.partition in self._by_disk or log.high_watermark == log.log_end_offset
-        if may_take and is_next and fact.last_offset < self._ceiling_of(log):
-            self._by_disk.add(fact.partition)
-            self.appender.add_to_disk(fact, record_batch)
-        else:
+    def is_by_disk(self, partition: PartitionId) -> bool:
+        """Whether the newest batch of a partition went by the disk."""
+        return partition in self._by_disk
+
+    def barrier(self, *, by_disk: bool) -> "asyncio.Future[None] | None":
+        """Resolves when all that went that way so far is durable and may be seen; None where it
+        is. Shared by all who wait."""
+        return self.appender.disk_barrier() if by_disk else self.appender.barrier()
+
+    def append(
+        self,
+        fact: Appended,
+        record_batch: Buffer,
+        *,
+        to_disk: bool,
+        flush: FlushRules | None = None,
+    ) -> bool:
+        """Let a decided batch join its log, by the disk where that is wanted and may be; whether
+        it went that way."""
+        if not to_disk:
             self.appender.add(fact, record_batch)
-        if may_take:
+            self.lower_ceiling(fact.partition)
+            return False
+        log = self.log_of(fact.partition)
+        reason = self._why_not_by_disk(log, fact)
+        if reason is None:
+            is_next = fact.partition in self._by_disk or log.high_watermark == log.log_end_offset
+            self._by_disk.add(fact.partition)
+            self.appender.add_to_disk(fact, record_batch, flush=flush, after_put=not is_next)
+        else:
+            self.bypassed[reason] += 1
+            self.appender.add(fact, record_batch)
+        if reason in (None, "ceiling", "order"):
             self._reserve(fact.partition)
+        return reason is None
+
+    def _why_not_by_disk(self, log: PartitionLog, fact: Appended) -> str | None:
+        """Why a batch must go to the store at once; None where it need not.
+
+        Order: in the lane, what its partition has in an object that is not sealed yet would come
+        after it.
+        """
+        if self.appender.queue is None:
+            return "no disk"
+        if not self.appender.takes_to_disk:
+            return "disk failed"
+        if fact.is_transactional:
+            return "transaction"
+        if fact.last_offset >= self._ceiling_of(log):
+            return "ceiling"
+        if fact.partition not in self._by_disk and log.sealed_end_offset != log.log_end_offset:
+            return "order"
+        return None
 
     def _ceiling_of(self, log: PartitionLog) -> int:
-        """Below which offset this owner may acknowledge from its disk."""
-        ceiling = log.durable_ceiling
-        return ceiling.offset if ceiling.claim == self.claimed_lane.cursor.claim else 0
+        """Below which offset this owner may acknowledge from its disk: what is durable, and is not
+        about to be lowered."""
+        claim = self.claimed_lane.cursor.claim
+        if log.durable_ceiling.claim != claim or log.ceiling.claim != claim:
+            return 0
+        return min(log.durable_ceiling.offset, log.ceiling.offset)
+
+    def lower_ceiling(self, partition: PartitionId) -> None:
+        """Nothing more of a partition goes by the disk: nobody has to wait for the disk."""
+        log = self.log_of(partition)
+        claim = self.claimed_lane.cursor.claim
+        if log.ceiling.claim == claim and log.ceiling.offset > log.log_end_offset:
+            self.appender.add(CeilingReserved(partition, log.log_end_offset, claim))
 
     def _reserve(self, partition: PartitionId) -> None:
         """Raise the ceiling well before it is reached."""
@@ -114,18 +174,22 @@ class DataLane(OwnedLane[LogState, DataFact]):
     async def close(self, *, release: bool) -> None:
         """Put what waits, also what is on the disk alone; after a release nothing is there."""
         if release and self.appender.is_open:
-            claim = self.claimed_lane.cursor.claim
-            for partition, log in self.state.partitions.items():
-                if log.ceiling.claim == claim and log.ceiling.offset > log.log_end_offset:
-                    self.appender.add(CeilingReserved(partition, log.log_end_offset, claim))
+            for partition in self.state.partitions:
+                self.lower_ceiling(partition)
         await super().close(release=release)
 
     def adding(self, fact: DataFact) -> None:
         """In the lane, what a partition has on the disk comes before what goes to the store now."""
+        if isinstance(fact, PartitionRemoved):
+            self.awaited.pop(fact.partition, None)
         partition = getattr(fact, "partition", None)
-        if partition in self._by_disk and not self._raises_ceiling(fact):
+        if isinstance(fact, ProducersExpired):
+            self._by_disk.clear()  # it is about all partitions
+        elif partition in self._by_disk and not self._raises_ceiling(fact):
             self._by_disk.discard(partition)
-            self.appender.flush_spool_soon()
+        else:
+            return
+        self.appender.flush_spool_soon()
 
     def _raises_ceiling(self, fact: DataFact) -> bool:
         if not isinstance(fact, CeilingReserved):

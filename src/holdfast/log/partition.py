@@ -125,6 +125,13 @@ class PartitionLog:
         ceiling = self.durable_ceiling
         return ceiling.claim if ceiling.offset > self.log_end_offset else None
 
+    @property
+    def sealed_end_offset(self) -> int:
+        """Up to where the log is in objects, or in frames on the disk, that have a number."""
+        if len(self.runs):
+            return self.runs.last[-1] + 1
+        return self.segments[-1].last_offset + 1 if self.segments else self.log_start_offset
+
     def append(self, fact: Appended, leader_epoch: int) -> None:
         """Take in a batch that was decided."""
         if fact.base_offset != self.log_end_offset or fact.last_offset < fact.base_offset:

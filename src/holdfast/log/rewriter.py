@@ -52,7 +52,9 @@ def is_due(lane: DataLane, settings: RewriteSettings) -> bool:
     entries = lane.appender.cursor.next_number - 1 - lane.state.rewritten_up_to
     if entries >= settings.entries_max or lane.state.run_count >= settings.runs_max:
         return True
+    queue = lane.appender.queue
     stored = sum(sum(log.runs.size) for log in lane.state.partitions.values())
+    stored -= queue.unflushed_bytes if queue is not None else 0
     return stored >= settings.bytes_max
 
 

@@ -1,8 +1,9 @@
-"""What an earlier owner had acknowledged from this machine's disk, taken into the lane.
+"""What an earlier owner had acknowledged from this machine's disk, taken into the lane, or not.
 
-Owns which frames count: those of the claim that a partition's ceiling names, from the end of the
-log in the store on, in order. Must never take in what the lane has gone past, nor call a spool
-complete that is not on this disk.
+Owns which frames count: those of the claim that a partition's ceiling names, by the writer of that
+claim, from the end of the log in the store on, in order. Must never take in what the lane has gone
+past, call a spool complete that is not on this disk, nor delete one that is not this lane's, or
+that holds what was given up.
 """
 
 import dataclasses
@@ -11,12 +12,15 @@ from collections.abc import Iterator
 
 import msgspec
 
-from holdfast.identifiers import PartitionId
+from holdfast.identifiers import LaneNumber, PartitionId
+from holdfast.lane.recovery import read_head
 from holdfast.lane.spool.disk import Disk
 from holdfast.lane.spool.frames import Frame, SpoolId
-from holdfast.lane.spool.spool import read_spool, spools_on
+from holdfast.lane.spool.spool import Spooled, read_spool, spools_on
 from holdfast.log.data_lane import DataLane
-from holdfast.log.facts import Appended, CeilingReserved, decode_facts
+from holdfast.log.facts import Appended, CeilingReserved, RecordsMissing, decode_facts
+from holdfast.records.batch import parse_header
+from holdfast.records.record import encode_empty_batch
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -28,46 +32,114 @@ class Replayed:
     bytes: int = 0
     torn_bytes: int = 0
     problems: list[str] = dataclasses.field(default_factory=list[str])
+    kept: list[str] = dataclasses.field(default_factory=list[str])
+    """Files that are left on the disk, as they hold what is nowhere else."""
 
 
 async def replay_spools(lane: DataLane, disk: Disk) -> Replayed:
     """Take in all that this disk has of the lane, make it durable there, then delete the spools."""
     replayed = Replayed()
-    spools = {
-        spool: parts for spool, parts in (await spools_on(disk)).items() if _is_of(lane, spool)
-    }
-    for spool in sorted(spools):
-        wanted = {partition for partition, claim in lane.awaited.items() if claim == spool.claim}
-        if not wanted:
+    for spool, parts in sorted((await spools_on(disk)).items()):
+        if not await _is_of(lane, spool):
             continue
-        found = await read_spool(disk, spool, spools[spool])
-        replayed.torn_bytes += found.torn_bytes
-        replayed.problems += found.problems
-        leader_epoch = bisect_left(lane.state.claims, spool.claim)
-        for frame in found.frames:
-            for fact, record_batch in _batches(frame):
-                log = lane.log_of(fact.partition)
-                if fact.partition in wanted and fact.base_offset == log.log_end_offset:
-                    kept = msgspec.structs.replace(fact, leader_epoch=leader_epoch)
-                    lane.appender.add(kept, record_batch)
-                    replayed.record_batches += 1
-                    replayed.bytes += fact.size_bytes
-        for partition in sorted(wanted):
-            end = lane.log_of(partition).log_end_offset
-            lane.appender.add(CeilingReserved(partition, end, lane.claimed_lane.cursor.claim))
-        await lane.appender.flush()
-        replayed.partitions += len(wanted)
-        for partition in wanted:
-            del lane.awaited[partition]
-    await disk.delete([part for parts in spools.values() for part in parts])
+        wanted = {partition for partition, claim in lane.awaited.items() if claim == spool.claim}
+        is_given_up = any(
+            missing.claim == spool.claim
+            for log in lane.state.partitions.values()
+            for missing in log.missing
+        )
+        is_done = True
+        if wanted:
+            found = await read_spool(disk, spool, parts)
+            is_done = await _take_in(lane, spool, found, wanted, replayed)
+        if is_done and not is_given_up:
+            await disk.delete(parts)
+        else:
+            replayed.kept += parts
     return replayed
 
 
-def _is_of(lane: DataLane, spool: SpoolId) -> bool:
-    return spool.lane == lane.lane and spool.claim < lane.claimed_lane.cursor.claim
+async def _is_of(lane: DataLane, spool: SpoolId) -> bool:
+    """Whether it was written by the owner of an earlier claim of this very lane: another store has
+    the same numbers."""
+    if spool.lane != lane.lane or spool.claim not in lane.state.claims:
+        return False
+    if spool.claim >= lane.claimed_lane.cursor.claim:
+        return False
+    head = await read_head(lane.store, lane.environment, lane.lane, LaneNumber(spool.claim))
+    return head is not None and head.header.writer == spool.writer
 
 
-def _batches(frame: Frame) -> Iterator[tuple[Appended, memoryview]]:
+async def _take_in(
+    lane: DataLane, spool: SpoolId, found: Spooled, wanted: set[PartitionId], replayed: Replayed
+) -> bool:
+    """Add what the log goes on with; whether that is all that was acknowledged."""
+    if not lane.appender.is_open:
+        return False
+    wanted = wanted & lane.awaited.keys()  # or their topics were deleted meanwhile
+    replayed.torn_bytes += found.torn_bytes
+    replayed.problems += found.problems
+    leader_epoch = bisect_left(lane.state.claims, spool.claim)
+    gaps: set[PartitionId] = set()
+    for frame in found.frames:
+        for fact, record_batch in batches_in(frame):
+            if fact.partition not in wanted or fact.partition in gaps:
+                continue
+            end_offset = lane.log_of(fact.partition).log_end_offset
+            if fact.base_offset > end_offset:
+                gaps.add(fact.partition)
+                replayed.problems.append(
+                    f"{fact.partition}: offset {fact.base_offset} of the spool follows"
+                    f" {end_offset - 1} of the log"
+                )
+            elif fact.base_offset == end_offset:
+                kept = msgspec.structs.replace(fact, leader_epoch=leader_epoch)
+                lane.appender.add(kept, record_batch)
+                replayed.record_batches += 1
+                replayed.bytes += fact.size_bytes
+    done = sorted(wanted - gaps) if found.is_complete else []
+    for partition in done:
+        end_offset = lane.log_of(partition).log_end_offset
+        lane.appender.add(CeilingReserved(partition, end_offset, lane.claimed_lane.cursor.claim))
+    await lane.appender.flush()
+    replayed.partitions += len(done)
+    for partition in done:
+        lane.awaited.pop(partition, None)
+    return len(done) == len(wanted)
+
+
+async def continue_without(lane: DataLane, partition: PartitionId) -> RecordsMissing | None:
+    """Go on behind all that a disk may hold which is not here; what is then missing, by name.
+
+    An empty record batch takes the place of the offsets, as where compaction has taken records.
+    """
+    log = lane.log_of(partition)
+    claim = lane.awaited.get(partition)
+    first, end = log.log_end_offset, log.durable_ceiling.offset
+    if claim is None or first >= end or not lane.appender.is_open:
+        return None
+    now_ms = lane.environment.now_ms()
+    missing = RecordsMissing(partition, first, end - 1, claim, now_ms)
+    record_batch = encode_empty_batch(first, end - 1, leader_epoch=lane.leader_epoch)
+    header = parse_header(record_batch)
+    fact = Appended(
+        partition,
+        first,
+        end - 1,
+        header.size_bytes,
+        header.max_timestamp,
+        header.crc,
+        appended_ms=now_ms,
+    )
+    lane.appender.add(missing)
+    lane.appender.add(fact, record_batch)
+    lane.appender.add(CeilingReserved(partition, end, lane.claimed_lane.cursor.claim))
+    await lane.appender.flush()
+    lane.awaited.pop(partition, None)
+    return missing
+
+
+def batches_in(frame: Frame) -> Iterator[tuple[Appended, memoryview]]:
     """The batches of a frame with their bytes, which are laid out as in a lane object."""
     if not frame.facts:
         return

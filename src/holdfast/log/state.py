@@ -5,6 +5,7 @@ that each partition's batches are one stretch), and the snapshot's encoding.
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from holdfast.groups.state import (
     stored_groups,
 )
 from holdfast.identifiers import PartitionId
-from holdfast.lane.entry import Buffer, EntryHeader
+from holdfast.lane.entry import SPOOLED, Buffer, EntryHeader
 from holdfast.log.columns import column_bytes, fill_column
 from holdfast.log.facts import (
     Appended,
@@ -194,7 +195,8 @@ class LogState:
 
     @property
     def run_count(self) -> int:
-        return sum(len(log.runs) for log in self.partitions.values())
+        """Of runs in lane objects; what is on a disk alone cannot be rewritten."""
+        return sum(bisect_left(log.runs.number, SPOOLED) for log in self.partitions.values())
 
 
 class LogStateKind:

@@ -220,6 +220,13 @@ def encode_batch(
     return PREFIX.pack(base_offset, length, leader_epoch, MAGIC, iscsi(covered)) + covered
 
 
+def encode_empty_batch(base_offset: int, last_offset: int, *, leader_epoch: int) -> bytes:
+    """A batch without records over some offsets, as compaction leaves it: readers go past it."""
+    length = HEADER_BYTES - LENGTH_PREFIX_BYTES
+    covered = COVERED.pack(0, last_offset - base_offset, -1, -1, -1, -1, -1, 0)
+    return PREFIX.pack(base_offset, length, leader_epoch, MAGIC, iscsi(covered)) + covered
+
+
 def encode_record(record: Record, *, timestamp_delta: int, offset_delta: int) -> bytes:
     """A record after its length."""
     key, value, headers = record.key, record.value, record.headers

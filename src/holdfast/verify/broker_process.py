@@ -16,6 +16,7 @@ from holdfast.environment import Environment
 from holdfast.errors import HoldfastError, RetryError, StopError
 from holdfast.lane.entry import Claim
 from holdfast.lane.liveness import ProcessIdentity
+from holdfast.lane.spool.disk import Disk
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.message import Message
 from holdfast.protocol.messages import (
@@ -63,6 +64,10 @@ class SimulatedLiveness:
         self._number = number
         machines.processes[machine, number] = process
 
+    @property
+    def machine(self) -> str:
+        return self._machine
+
     def identity(self) -> ProcessIdentity:
         return ProcessIdentity(self._machine, self._number, 0)
 
@@ -82,8 +87,10 @@ class BrokerProcess:
         environment: Environment,
         settings: BrokerSettings,
         liveness: SimulatedLiveness,
+        disk: Disk | None = None,
     ) -> None:
         self.store = store
+        self.disk = disk
         self.environment = environment
         self.settings = settings
         self.liveness = liveness
@@ -101,6 +108,7 @@ class BrokerProcess:
             environment=self.environment,
             settings=self.settings,
             liveness=self.liveness,
+            disk=self.disk,
         )
 
     def make_maintenance(self, broker: Broker) -> Maintenance:
@@ -143,6 +151,12 @@ class BrokerProcess:
             await asyncio.wait((future, waiter), return_when=asyncio.FIRST_COMPLETED)
         finally:
             waiter.cancel()
+
+    @property
+    def awaits_disk(self) -> bool:
+        """Whether it has partitions that wait for another machine's disk."""
+        lanes = self._broker.lanes.values() if self._broker is not None else ()
+        return self.is_ready and any(lane.awaited for lane in lanes)
 
     def stop(self) -> None:
         """As SIGTERM."""

@@ -130,6 +130,8 @@ class Clients:
         """No new work from here on; what is under way may end."""
         self.doomed: set[str] = set()
         """Topics that somebody has begun to delete."""
+        self.lossy: set[str] = set()
+        """Topics that may go on without a disk: producers of theirs may be refused for good."""
         self.transactional_ids: set[str] = set()
         """All that somebody has ever used."""
         self.groups: set[str] = set()

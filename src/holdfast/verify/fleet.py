@@ -21,6 +21,7 @@ WALL_SKEW_MS_MAX = 600_000
 DRIFT_MAX = 0.02
 BROKER_IDS = 3
 MACHINES = 2
+MACHINE_NAMES = tuple(f"machine-{number}" for number in range(MACHINES))
 
 
 class Fleet:
@@ -44,9 +45,10 @@ class Fleet:
         self._make_process = make_process
         self._machines = Machines(loop)
         self._stores: dict[str, CutStore] = {}
+        self._next_machine: str | None = None
 
-    def start(self) -> str:
-        """A new process, which claims all lanes."""
+    def start(self, machine: str | None = None) -> str:
+        """A new process, which claims all lanes, on some machine or a chosen one."""
         number = len(self.processes) + 1
         broker_id = number % BROKER_IDS
         name = f"broker-{broker_id}.{number}"
@@ -57,7 +59,8 @@ class Fleet:
             drift=(self._chance.random() * 2 - 1) * DRIFT_MAX,
             wall_offset_ms=1_700_000_000_000 + int(self._chance.random() * WALL_SKEW_MS_MAX),
         )
-        machine = f"machine-{int(self._chance.random() * MACHINES)}"
+        drawn = f"machine-{int(self._chance.random() * MACHINES)}"
+        machine = machine or drawn
         store = self._stores[name] = CutStore(self._store)
         process = self._make_process(
             broker_id, store, environment, SimulatedLiveness(self._machines, machine, name, number)
@@ -102,11 +105,26 @@ class Fleet:
         for process in self.alive():
             self._loop.kill(process)
 
+    def hand_to_other_machine(self, process: str) -> None:
+        """As placement would: where partitions wait for a disk, a process beside it has its turn.
+
+        What is acknowledged here is in the store before, so that nobody waits for this disk next.
+        """
+        self.release(process)
+        self._next_machine = self.other_machine(process)
+
+    def other_machine(self, process: str) -> str:
+        here = self.processes[process].liveness.machine
+        return next(name for name in MACHINE_NAMES if name != here)
+
     async def supervise(self, is_over: Callable[[], bool]) -> None:
         """Start a process where none is left, or where all of them stand still."""
         while not is_over():
             alive = self.alive()
             moving = [name for name in alive if not self._loop.is_paused(name)]
             if not alive or (not moving and self._chance.random() < 0.3):
-                self.start()
+                self.start(self._next_machine)
+                self._next_machine = None
+            elif len(alive) == 1 and self.processes[alive[0]].awaits_disk:
+                self.hand_to_other_machine(alive[0])
             await asyncio.sleep(0.02 + self._chance.random() * 0.6)

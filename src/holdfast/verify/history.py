@@ -94,12 +94,25 @@ class DeleteTopic(Fact, frozen=True):
     topic: str
 
 
+class AlterTopic(Fact, frozen=True):
+    topic: str
+    ack: str
+    """From where records are acknowledged."""
+
+
 class Done(Fact, frozen=True):
     """The answer of an operation that has nothing to tell but that it is done."""
 
 
 Operation = (
-    Produce | Fetch | ListOffsets | DeleteRecords | CreateTopic | DeleteTopic | CoordinatorOperation
+    Produce
+    | Fetch
+    | ListOffsets
+    | DeleteRecords
+    | CreateTopic
+    | DeleteTopic
+    | AlterTopic
+    | CoordinatorOperation
 )
 Result = Produced | Fetched | Listed | Deleted | Done | CoordinatorResult
 
@@ -167,6 +180,14 @@ class Append(NamedTuple):
     values: tuple[Value, ...]
 
 
+class GivenUp(NamedTuple):
+    """Offsets that a partition goes on without: they may be on a disk that is not there."""
+
+    partition: Partition
+    base_offset: int
+    last_offset: int
+
+
 class Landing(Fact, frozen=True):
     """A lane object at the moment the store took it, told by the store, not by its writer."""
 
@@ -180,6 +201,17 @@ class Landing(Fact, frozen=True):
     hash: str
     appends: tuple[Append, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    given_up: tuple[GivenUp, ...] = ()
+
+
+class SpooledFrame(Fact, frozen=True):
+    """Record batches at the moment a machine's disk had them for good, told by the disk."""
+
+    sequence: int
+    disk: str
+    lane: int
+    claim: int
+    appends: tuple[Append, ...]
 
 
 class ColdLog(Fact, frozen=True):
@@ -195,6 +227,8 @@ class PartitionRules(Fact, frozen=True):
     """What the broker may do to a partition by itself, without a client asking."""
 
     retention: bool = False
+    unclean: bool = False
+    """It may go on without a disk that holds its newest records, where it names their offsets."""
 
 
 NO_RULES = PartitionRules()
@@ -214,6 +248,7 @@ class History(msgspec.Struct):
     """Whether every transaction had ended before the last reading of committed records."""
     crashes: list[str] = []
     """Exceptions that nobody handled and invariants that broke inside a process."""
+    frames: list[SpooledFrame] = []
 
     def rules_of(self, partition: Partition) -> PartitionRules:
         return self.rules.get(partition, NO_RULES)
@@ -228,6 +263,7 @@ class History(msgspec.Struct):
                 lines.append((call.completed, f"{call.client} {call.broker} {answer}"))
         lines += [(m.sequence, f"{m.process} {m.kind.value} {m.detail}") for m in self.markers]
         lines += [(landing.sequence, str(landing)) for landing in self.landings]
+        lines += [(frame.sequence, str(frame)) for frame in self.frames]
         return iter(sorted(lines))
 
     def digest(self) -> str:
@@ -281,6 +317,7 @@ class Recorder:
         digest: str,
         appends: tuple[Append, ...] = (),
         decisions: tuple[Decision, ...] = (),
+        given_up: tuple[GivenUp, ...] = (),
     ) -> None:
         self.history.landings.append(
             Landing(
@@ -294,8 +331,12 @@ class Recorder:
                 digest,
                 appends,
                 decisions,
+                given_up,
             )
         )
+
+    def spooled(self, *, disk: str, lane: int, claim: int, appends: tuple[Append, ...]) -> None:
+        self.history.frames.append(SpooledFrame(self._next(), disk, lane, claim, appends))
 
     def _complete(self, call: Call, outcome: Outcome, at: float) -> None:
         call.completed = self._next()

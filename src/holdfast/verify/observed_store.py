@@ -13,10 +13,10 @@ from holdfast.environment import Environment
 from holdfast.identifiers import CONTROL_LANE, PartitionId
 from holdfast.lane.entry import EntryHeader, EntryKind, facts_of, parse_header
 from holdfast.lane.keys import number_in
-from holdfast.log.facts import Appended, DataFact, decode_facts
+from holdfast.log.facts import Appended, DataFact, RecordsMissing, decode_facts
 from holdfast.store.interface import Buffers, CreateAnswer
 from holdfast.store.memory import MemoryStore
-from holdfast.verify.history import Append, LandedKind, Recorder
+from holdfast.verify.history import Append, GivenUp, LandedKind, Recorder
 from holdfast.verify.observed_decisions import decisions_of
 
 LANES_PREFIX = "lanes/"
@@ -55,6 +55,12 @@ class ObservedStore(MemoryStore):
         header = parse_header(body, key=key)
         number = number_in(key)
         facts = self._facts(header, body, key)
+        given_up = tuple(
+            GivenUp(self.name_of(fact.partition), fact.base_offset, fact.last_offset)
+            for fact in facts
+            if isinstance(fact, RecordsMissing)
+        )
+        holes = {(hole.partition, hole.base_offset) for hole in given_up}
         self._recorder.landed(
             lane=header.lane,
             number=-1 if number is None else number,
@@ -67,8 +73,10 @@ class ObservedStore(MemoryStore):
                 Append(self.name_of(fact.partition), fact.base_offset, self._values_of(fact))
                 for fact in facts
                 if isinstance(fact, Appended)
+                and (self.name_of(fact.partition), fact.base_offset) not in holes
             ),
             decisions=decisions_of(facts, self.name_of),
+            given_up=given_up,
         )
 
     def _facts(self, header: EntryHeader, body: bytes, key: str) -> Sequence[DataFact]:

@@ -37,8 +37,9 @@ from holdfast.verify.coordination import (
     finish,
     start_clients,
 )
+from holdfast.verify.disks import DiskPlan, Disks, Switcher
 from holdfast.verify.faults import Plan, draw_plan, strike_all
-from holdfast.verify.fleet import Fleet
+from holdfast.verify.fleet import MACHINE_NAMES, Fleet
 from holdfast.verify.history import ColdLog, History, MarkerKind, PartitionRules, Recorder
 from holdfast.verify.network import Network
 from holdfast.verify.observed_store import ObservedStore
@@ -51,6 +52,7 @@ WORK_SECONDS = 10.0
 PATIENCE_SECONDS = 120.0
 STEPS_MAX = 200_000
 LANES = 2
+TAKE_OVERS_MAX = 4
 RETENTION_BYTES = 600
 
 ProcessType = Callable[..., BrokerProcess]
@@ -116,6 +118,8 @@ class Simulation:
         self.plan: Plan = draw_plan(self._environment, WORK_SECONDS)
         self.liveness: list[str] = []
         self._process_type = process_type
+        self._on_disk: list[str] = []
+        """Topics that are acknowledged from a disk."""
         self._topics = self._draw_topics()
         self._settings = self._draw_settings()
         world = SkewedEnvironment(seed=seed + 1, loop=self.loop)
@@ -124,6 +128,14 @@ class Simulation:
         )
         self.store = FaultyStore(
             self.truth, plan=self.plan.store, chance=self._child_environment().random()
+        )
+        self.disks = Disks(
+            plan=DiskPlan(seed, WORK_SECONDS, may_lose=self.workload is Workload.RECORDS),
+            loop=self.loop,
+            recorder=self.recorder,
+            environment=lambda: SkewedEnvironment(seed=seed + 5, loop=self.loop),
+            name_of=self.truth.name_of,
+            values_of=self._values_of,
         )
         self.network = Network(self.loop, self._child_environment(), self.plan.network)
         self.fleet = Fleet(
@@ -153,13 +165,15 @@ class Simulation:
         history.crashes += crashes + self.network.crashes + self.loop.problems
         for topic in self._topics:
             for partition in _partitions_of(topic):
-                history.rules[partition] = PartitionRules(retention=topic.retention)
+                is_unclean = topic.name in self.clients.lossy
+                history.rules[partition] = PartitionRules(topic.retention, is_unclean)
         faults = Counter({f.value: n for f, n in self.store.faults_by_kind().items()})
         faults.update(
             marker.kind.value
             for marker in history.markers
             if marker.kind in (MarkerKind.KILL, MarkerKind.PAUSE, MarkerKind.RELEASE)
         )
+        self.disks.mark_troubles()
         for _ in range(min(1, self.store.faults_by_kind().total())):
             self.recorder.mark(MarkerKind.FAULT, "store", self.loop.time())
         violations = check(history) if not self.liveness or history.cold else []
@@ -190,12 +204,23 @@ class Simulation:
                 is_over=lambda: clients.is_over,
             )
         )
+        losing = loop.create_task(self._lose_disks())
         administrator = Administrator(clients, "administrator")
         for topic in self._topics:
             configs = {"retention.bytes": str(RETENTION_BYTES)} if topic.retention else {}
+            configs |= self.disks.plan.configs()
+            if "holdfast.ack" in configs:
+                self._on_disk.append(topic.name)
+                if self.disks.plan.is_lossy:
+                    clients.lossy.add(topic.name)
             await administrator.create(topic.name, topic.partitions, configs)
         producing, others = self._start_clients()
+        if self.disks.plan.switches:
+            for name in self._on_disk:
+                switcher = Switcher(clients, f"switcher of {name}")
+                others.append(loop.create_task(switcher.run(name, 4.0)))
         await striking
+        await losing
         await asyncio.sleep(max(0.0, WORK_SECONDS - loop.time()))
         self.store.heal()
         self.fleet.heal()
@@ -249,13 +274,14 @@ class Simulation:
 
     async def _last_primary(self) -> None:
         """One more process takes over everything, and all is read through it."""
-        name = self.fleet.start()
-        process = self.fleet.processes[name]
-        for _ in range(1000):
-            if process.is_ready or process.has_ended:
+        name = await self._take_over()
+        for _ in range(TAKE_OVERS_MAX):
+            if name is None or not self.fleet.processes[name].awaits_disk:
                 break
-            await asyncio.sleep(PATIENCE_SECONDS / 1000)
-        if not process.is_ready:
+            machine = self.fleet.other_machine(name)
+            await self._end(name)
+            name = await self._take_over(machine)
+        if name is None or self.fleet.processes[name].awaits_disk:
             self.liveness.append("the last primary could not serve")
             return
         reader = Consumer(self.clients, "last reader")
@@ -264,7 +290,38 @@ class Simulation:
                 await reader.read_all(partition, name)
         if self.workload is not Workload.RECORDS:
             await finish(self.clients, self._ground, name)
+        if self.disks.plan.is_used:
+            await self._end(name)  # what is on its disk goes to the store
         self.loop.kill(name)
+
+    async def _lose_disks(self) -> None:
+        """Machines go down, with all that runs there, and lose what they had on disk."""
+        for loss in sorted(self.disks.plan.losses):
+            await asyncio.sleep(max(0.0, loss.at - self.loop.time()))
+            machine = MACHINE_NAMES[int(loss.which * len(MACHINE_NAMES))]
+            for name in self.fleet.alive():
+                if self.fleet.processes[name].liveness.machine == machine:
+                    self.loop.kill(name)
+                    self.recorder.mark(MarkerKind.KILL, name, self.loop.time(), "with its machine")
+            self.disks.lose(machine)
+
+    async def _take_over(self, machine: str | None = None) -> str | None:
+        """A process that serves; None where it could not."""
+        name = self.fleet.start(machine)
+        process = self.fleet.processes[name]
+        for _ in range(1000):
+            if process.is_ready or process.has_ended:
+                break
+            await asyncio.sleep(PATIENCE_SECONDS / 1000)
+        return name if process.is_ready else None
+
+    async def _end(self, name: str) -> None:
+        process = self.fleet.processes[name]
+        process.stop()
+        for _ in range(1000):
+            if process.has_ended:
+                return
+            await asyncio.sleep(PATIENCE_SECONDS / 1000)
 
     async def _read_cold(self) -> None:
         environment = self._child_environment()
@@ -293,6 +350,7 @@ class Simulation:
             environment=environment,
             settings=dataclasses.replace(self._settings, broker_id=BrokerId(broker_id)),
             liveness=liveness,
+            disk=self.disks.of(liveness.machine),
         )
 
     def _draw_topics(self) -> list[TopicPlan]:

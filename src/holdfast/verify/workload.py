@@ -141,7 +141,8 @@ class Producer(Client):
                 return False
             case Refused(error) if error in DEFINITE_ERRORS:
                 self._has_failed = self.producer_id >= 0
-                if self.partition.rpartition("/")[0] not in self.clients.doomed:
+                topic = self.partition.rpartition("/")[0]
+                if topic not in self.clients.doomed and topic not in self.clients.lossy:
                     self.clients.stuck.append(f"{self.name} gave up: {error}")
                 return True
             case _:

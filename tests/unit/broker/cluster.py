@@ -20,6 +20,7 @@ from holdfast.cluster.topics import decide_create
 from holdfast.identifiers import BrokerId
 from holdfast.lane.appender import GroupSettings
 from holdfast.lane.liveness import Liveness
+from holdfast.lane.spool.disk import Disk
 from holdfast.log.data_lane import DataLane
 from holdfast.log.partition import PartitionLog
 from holdfast.log.read_plan import batches_of
@@ -60,9 +61,10 @@ class Cluster(World):
         *,
         store: Store | None = None,
         liveness: Liveness | None = None,
+        disk: Disk | None = None,
         **settings: Any,
     ) -> Broker:
-        broker = self.unstarted(broker_id, store=store, liveness=liveness, **settings)
+        broker = self.unstarted(broker_id, store=store, liveness=liveness, disk=disk, **settings)
         await broker.start()
         return broker
 
@@ -72,6 +74,7 @@ class Cluster(World):
         *,
         store: Store | None = None,
         liveness: Liveness | None = None,
+        disk: Disk | None = None,
         **settings: Any,
     ) -> Broker:
         settings.setdefault("group", GroupSettings(claim_valid_ms=VALID_MS))
@@ -84,6 +87,7 @@ class Cluster(World):
             environment=self.environment(),
             settings=chosen,
             liveness=liveness,
+            disk=disk,
         )
 
     def store_of_its_own(self) -> HookedStore:

@@ -120,6 +120,11 @@ def test_partitions_only_grow():
         ("min.cleanable.dirty.ratio", "1.5"),
         ("min.cleanable.dirty.ratio", "nan"),
         ("holdfast.ack", "never"),
+        ("holdfast.flush.ms", "0"),
+        ("holdfast.flush.ms", "86400001"),
+        ("holdfast.flush.bytes", "0"),
+        ("holdfast.flush.bytes", str((1 << 30) + 1)),
+        ("unclean.leader.election.enable", "maybe"),
         ("retention.mss", "1"),
         ("", "1"),
     ],
@@ -175,3 +180,12 @@ def test_settings_follow_the_configurations():
     )
     assert own.append.log_append_time and not own.retention.deletes
     assert own.batch_bytes_max == 10
+
+
+def test_a_topic_is_acknowledged_from_the_store_unless_it_says_disk():
+    assert topic_settings({}).flush is None
+    assert topic_settings({"holdfast.flush.ms": "5"}).flush is None
+    chosen = topic_settings({"holdfast.ack": "disk", "holdfast.flush.ms": "86400000"})
+    assert chosen.flush == (64 * 1024 * 1024, 86_400_000)
+    assert not chosen.unclean
+    assert topic_settings({"unclean.leader.election.enable": "TRUE"}).unclean

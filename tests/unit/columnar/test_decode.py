@@ -9,7 +9,7 @@ from holdfast.columnar.decode import decode
 from holdfast.columnar.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from holdfast.errors import CallError, CorruptObject
 from holdfast.records.compression import Codec
-from holdfast.records.record import Record, encode_batch
+from holdfast.records.record import Record, encode_batch, encode_empty_batch
 from holdfast.records.stamp import stamp
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -34,6 +34,13 @@ def rows(*buffers: bytes, **options: object) -> list[dict[str, object]]:
 
 def offsets(*buffers: bytes, **options: object) -> list[object]:
     return [row["offset"] for row in rows(*buffers, **options)]
+
+
+def test_a_batch_without_records_is_gone_past():
+    hole = encode_empty_batch(2, 999_999, leader_epoch=1)
+    before, after = encode_batch(records(2)), encode_batch(records(1), base_offset=1_000_000)
+    assert offsets(before, hole, after) == [0, 1, 1_000_000]
+    assert offsets(before + hole + after, start_offset=500) == [1_000_000]
 
 
 @pytest.mark.parametrize("codec", list(Codec))

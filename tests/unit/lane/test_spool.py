@@ -178,3 +178,26 @@ def test_a_folder_that_cannot_be_used_is_named_with_the_remedy(tmp_path: Path):
     blocked.write_text("")
     with pytest.raises(ConfigurationError, match=r"spool directory .*file.*name a directory"):
         LocalDisk(str(blocked))
+
+
+def test_damage_before_a_durable_frame_is_told_from_a_torn_tail(tmp_path: Path):
+    async def scenario() -> None:
+        disk = LocalDisk(str(tmp_path))
+        spool = Spool(disk, OURS)
+        path = tmp_path / part_name(OURS, 0)
+        ends: list[int] = []
+        for value in (b"one", b"two", b"three"):
+            await write(spool, value)
+            ends.append(path.stat().st_size)
+        await disk.close()
+        whole = path.read_bytes()
+        for position in range(len(whole)):
+            harmed = bytearray(whole)
+            harmed[position] ^= 0x40
+            path.write_bytes(harmed)
+            found = await read_back(tmp_path)
+            believed = sum(end <= position for end in ends)
+            assert values_of(found) == [b"one", b"two", b"three"][:believed], position
+            assert found.is_complete == (believed == 2), position
+
+    asyncio.run(scenario())

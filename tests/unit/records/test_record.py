@@ -6,13 +6,14 @@ import pytest
 from fastcrc.crc32 import iscsi
 
 from holdfast.errors import CallError, CorruptObject
-from holdfast.records.batch import HEADER_BYTES
+from holdfast.records.batch import HEADER_BYTES, parse_header
 from holdfast.records.compression import Codec, compress
 from holdfast.records.record import (
     Record,
     decode,
     decode_batch,
     encode_batch,
+    encode_empty_batch,
     first_at_or_after,
     max_timestamp_record,
 )
@@ -188,3 +189,11 @@ def test_varints_of_the_greatest_width_are_read_and_one_bit_more_is_not(bits: in
     raw = encode_varint(2 ** (bits - 1))
     with pytest.raises(CorruptObject, match=f"{bits} bits"):
         decode_varint(raw, 0, len(raw), bits)
+
+
+def test_a_batch_without_records_has_offsets_and_no_time():
+    hole = encode_empty_batch(7, 1_000_006, leader_epoch=3)
+    header = parse_header(hole)
+    assert (header.base_offset, header.last_offset, header.leader_epoch) == (7, 1_000_006, 3)
+    assert decode_batch(hole) == []
+    assert first_at_or_after(hole, 0) is None

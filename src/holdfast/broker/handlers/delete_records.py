@@ -106,6 +106,8 @@ def _decide(broker: Broker, name: str, partition: int, offset: int) -> _Moved | 
     refused = lane_refusal(led.lane, fenced=FENCED)
     if refused is not None:
         return refused
+    if led.lane.is_offline(led.partition):
+        return TopicRefused(FENCED, f"{name}-{partition}: waits for the disk of another broker")
     policy = list_items(effective(topic.configs, "cleanup.policy"))
     if "compact" in policy and "delete" not in policy:
         return TopicRefused(

@@ -6,7 +6,7 @@ only under a claim that is known to be the newest.
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
-from holdfast.broker.leadership import prove_claim
+from holdfast.broker.leadership import offline_problem, prove_claim
 from holdfast.log.partition import PartitionLog
 from holdfast.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -41,6 +41,8 @@ async def _describe(broker: Broker, name: str, partition: int) -> PartitionRespo
     topic = broker.state.topic_named(name)
     led = broker.led(topic, partition)
     error = await prove_claim(led.lane) if led is not None else None
+    if led is not None and error is None:
+        error = offline_problem(led.lane, led.partition)
     if led is None or error is not None:
         return PartitionResponse(
             partition_index=partition,

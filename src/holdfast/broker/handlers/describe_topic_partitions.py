@@ -88,6 +88,8 @@ def _partition(
     broker: Broker, topic: Topic, index: int
 ) -> DescribeTopicPartitionsResponsePartition:
     led = broker.led(topic, index)
+    if led is not None and led.lane.is_offline(led.partition):
+        led = None
     this = broker.settings.broker_id
     return DescribeTopicPartitionsResponsePartition(
         error_code=error_code("NONE" if led is not None else "LEADER_NOT_AVAILABLE"),

@@ -78,7 +78,8 @@ def _end_partition(
     lane = broker.place_of(partition)
     if lane is None:
         return result, None  # gone with its topic, and its transactions too
-    if not isinstance(lane, DataLane) or not lane.appender.is_open:
+    is_served = isinstance(lane, DataLane) and lane.appender.is_open
+    if not isinstance(lane, DataLane) or not is_served or lane.is_offline(partition):
         result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return result, None
     found = lane.log_of(partition).transactions.open.get(request.producer_id)

@@ -20,7 +20,7 @@ from holdfast.broker.fetch_sessions import (
     Wanted,
 )
 from holdfast.broker.leader_hints import Hint, brokers_of, hint_for
-from holdfast.broker.leadership import PROOF_WAIT_S, Proofs, epoch_problem
+from holdfast.broker.leadership import PROOF_WAIT_S, Proofs, epoch_problem, offline_problem
 from holdfast.broker.replicas import Replica
 from holdfast.cluster.configs import may_be_followed
 from holdfast.cluster.state import Topic
@@ -185,6 +185,8 @@ async def _read(
     if broker.state.usable(topic.topic_id) is None:  # deleted while we waited
         return _refuse(wanted, _unknown(broker, wanted, context), budget)
     problem = epoch_problem(place, wanted.partition.current_leader_epoch)
+    if problem is None and led is not None:
+        problem = offline_problem(led.lane, led.partition)
     if problem is not None:
         return _refuse(wanted, problem, budget)
     return await _answer(place, topic, wanted, budget, unproven)

@@ -8,7 +8,7 @@ the records below the last stable offset.
 
 from holdfast.broker.broker import Broker, Led
 from holdfast.broker.context import RequestContext
-from holdfast.broker.leadership import Proofs, epoch_problem
+from holdfast.broker.leadership import Proofs, epoch_problem, offline_problem
 from holdfast.errors import HoldfastError
 from holdfast.log.data_lane import DataLane
 from holdfast.log.times import offset_for_time, offset_of_max_timestamp
@@ -84,6 +84,8 @@ async def _list(
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # deleted while we waited
     if error is None:
         error = epoch_problem(led.lane, wanted.current_leader_epoch)
+    if error is None:
+        error = offline_problem(led.lane, led.partition)
     if error is not None:
         return _refuse(wanted, error)
     if wanted.timestamp < 0 and context.api_version < _SINCE.get(wanted.timestamp, 0):

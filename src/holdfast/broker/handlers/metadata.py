@@ -77,7 +77,8 @@ def _described(broker: Broker, topic: Topic) -> MetadataResponseTopic:
 def _partition(broker: Broker, topic: Topic, index: int) -> MetadataResponsePartition:
     lane = topic.lane_of(index)
     leader = broker.leader_of(lane) if lane is not None else None
-    if leader is None:
+    led = broker.led(topic, index)
+    if leader is None or (led is not None and led.lane.is_offline(led.partition)):
         return MetadataResponsePartition(
             error_code=ErrorCode.LEADER_NOT_AVAILABLE, partition_index=index, leader_id=-1
         )

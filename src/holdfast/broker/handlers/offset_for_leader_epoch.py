@@ -9,7 +9,12 @@ import asyncio
 
 from holdfast.broker.broker import Broker, Led
 from holdfast.broker.context import RequestContext
-from holdfast.broker.leadership import NO_LEADER_EPOCH, epoch_problem, prove_claim
+from holdfast.broker.leadership import (
+    NO_LEADER_EPOCH,
+    epoch_problem,
+    offline_problem,
+    prove_claim,
+)
 from holdfast.broker.topic_creation import WAIT_MS_DEFAULT
 from holdfast.identifiers import LaneId
 from holdfast.log.data_lane import DataLane
@@ -78,6 +83,7 @@ def _answer(
     # A lane that is not in `claims` was not proved: the topic came while the others were.
     problem = claims.get(led.lane.lane, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     problem = problem or epoch_problem(led.lane, asked.current_leader_epoch)
+    problem = problem or offline_problem(led.lane, led.partition)
     if problem is not None:
         return _refused(asked, problem)
     end = end_of_epoch(led, asked.leader_epoch)

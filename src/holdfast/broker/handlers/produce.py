@@ -1,7 +1,8 @@
 """Produce (0), versions 3 to 13.
 
-Deviations: acks=1 and acks=all are the same, an answer after the records are in the store. A retry
-whose sequence is known but whose bytes differ is refused instead of being taken for a duplicate.
+Deviations: acks=1 and acks=all are the same, an answer after the records are in the store, or, with
+holdfast.ack=disk, on the disk. A retry whose sequence is known but whose bytes differ is refused
+instead of being taken for a duplicate.
 
 The decision is made at once, in the order of arrival; only the answer waits.
 """
@@ -60,8 +61,9 @@ class _Waiting:
     """What must come true before one lane's answers may leave."""
 
     lane: DataLane
+    by_disk: bool
     accepted: list[PartitionProduceResponse] = dataclasses.field(default_factory=list)
-    """Hold only if the lane's next object becomes durable."""
+    """Hold only if the lane's next object becomes durable, or its next frame on the disk."""
     refused: list[PartitionProduceResponse] = dataclasses.field(default_factory=list)
     """Refused by what this broker knows of the producer: hold only if its claim is the newest."""
     durable: asyncio.Future[None] | None = None
@@ -73,10 +75,9 @@ class _Deciding:
 
     verdicts: Verdicts | None
     """What was found out before, of the batches whose coordinator is another broker."""
-    waiting: dict[LaneId, _Waiting] = dataclasses.field(default_factory=dict[LaneId, _Waiting])
-
-    def waiting_for(self, lane: DataLane) -> _Waiting:
-        return self.waiting.setdefault(lane.lane, _Waiting(lane))
+    waiting: dict[tuple[LaneId, bool], _Waiting] = dataclasses.field(
+        default_factory=dict[tuple[LaneId, bool], _Waiting]
+    )
 
 
 def handle(
@@ -188,7 +189,7 @@ def _decided(
     if request.acks == 0:
         return None
     for entry in waiting.values():
-        entry.durable = entry.lane.appender.barrier() if entry.accepted else None
+        entry.durable = entry.lane.barrier(by_disk=entry.by_disk) if entry.accepted else None
     unsettled = [
         entry
         for entry in waiting.values()
@@ -198,10 +199,9 @@ def _decided(
         return _with_leaders(broker, response, context)
     only = unsettled[0]
     if len(unsettled) == 1 and only.durable is not None and not only.refused:
-        accepted = only.accepted
 
         def settled(durable: asyncio.Future[None]) -> ProduceResponse:
-            _settle(accepted, durable)
+            _settle(only, durable)
             return _with_leaders(broker, response, context)
 
         return then(only.durable, settled, timeout_s=request.timeout_ms / 1000)
@@ -220,7 +220,7 @@ async def _when_settled(
         await asyncio.wait(futures, timeout=timeout_s)
     for entry in unsettled:
         if entry.durable is not None:
-            _settle(entry.accepted, entry.durable)
+            _settle(entry, entry.durable)
         if entry.refused:
             # A newer owner may have taken what we call out of order: then it is not ours to refuse.
             unproven = await prove_claim(entry.lane)
@@ -255,13 +255,18 @@ def _with_leaders(
     return response
 
 
-def _settle(answers: list[PartitionProduceResponse], durable: asyncio.Future[None]) -> None:
+def _settle(entry: _Waiting, durable: asyncio.Future[None]) -> None:
+    answers = entry.accepted
     if not durable.done():
-        _fail(answers, ErrorCode.REQUEST_TIMED_OUT, "the store has not confirmed it in time")
+        where = "disk" if entry.by_disk else "store"
+        _fail(answers, ErrorCode.REQUEST_TIMED_OUT, f"the {where} has not confirmed it in time")
     elif isinstance(error := durable.exception(), Fenced):
         _fail(answers, ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error))
     elif error is not None:
         _fail(answers, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    elif entry.by_disk and not entry.lane.appender.is_valid():
+        # This process stood still since: a successor may go on without what is on this disk.
+        _fail(answers, ErrorCode.REQUEST_TIMED_OUT, "this broker's claim is not proved any more")
 
 
 def _fail(answers: list[PartitionProduceResponse], error: ErrorCode, message: str) -> None:
@@ -310,14 +315,23 @@ def _produce_partition(
     appender = led.lane.appender
     if not appender.is_open:
         return _refuse(data.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, str(appender.failure or ""))
-    if appender.is_overloaded:
-        message = f"{appender.pending_bytes} bytes wait for the store; try again"
+    if led.lane.is_offline(led.partition):
+        message = "the end of this partition is on the disk of a broker that is not here"
+        return _refuse(data.index, ErrorCode.LEADER_NOT_AVAILABLE, message)
+    flush = broker.settings_of(topic).flush
+    if appender.is_overloaded or (flush is not None and appender.is_spool_full(flush)):
+        message = f"lane {led.lane.lane}: too many bytes wait for the store; try again"
         return _refuse(data.index, ErrorCode.NOT_ENOUGH_REPLICAS, message)
     answer = _append(broker, led, data, context, request.transactional_id, deciding.verdicts)
+    by_disk = led.lane.is_by_disk(led.partition)
+    entry = deciding.waiting.get((led.lane.lane, by_disk)) or _Waiting(led.lane, by_disk)
     if answer.error_code == 0:
-        deciding.waiting_for(led.lane).accepted.append(answer)
+        entry.accepted.append(answer)
     elif answer.error_code in JUDGED_BY_PRODUCER_STATE:
-        deciding.waiting_for(led.lane).refused.append(answer)
+        entry.refused.append(answer)
+    else:
+        return answer
+    deciding.waiting[led.lane.lane, by_disk] = entry
     return answer
 
 
@@ -368,7 +382,8 @@ def _append(
             if settings.append.log_append_time:
                 stamp_log_append_time(records, now_ms=now_ms)
             stamp(records, base_offset=base_offset, leader_epoch=led.lane.leader_epoch)
-            led.lane.appender.add(fact, records)
+            flush = settings.flush
+            led.lane.append(fact, records, to_disk=flush is not None, flush=flush)
     return PartitionProduceResponse(
         index=data.index,
         base_offset=base_offset,

@@ -10,7 +10,7 @@ broker: all of them are asked, and while one does not answer it is COORDINATOR_N
 from holdfast.broker.aborting import abort_anywhere
 from holdfast.broker.broker import Broker, Led
 from holdfast.broker.context import RequestContext, error_code
-from holdfast.broker.leadership import prove_claim
+from holdfast.broker.leadership import offline_problem, prove_claim
 from holdfast.broker.markers import add_marker
 from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, durable
 from holdfast.log.transactions import OpenTransaction
@@ -60,6 +60,9 @@ async def _abort(broker: Broker, marker: WritableTxnMarker, topic: str, number: 
     led = broker.led(known, number)
     if led is None:
         return broker.not_led(known, number)
+    offline = offline_problem(led.lane, led.partition)
+    if offline is not None:
+        return offline
     unproven = await prove_claim(led.lane)
     if unproven is not None:
         return unproven

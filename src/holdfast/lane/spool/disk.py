@@ -1,6 +1,6 @@
 """A folder on a local disk, as a spool needs it: append durably, read back, cut, delete.
 
-Owns the thread in which the disk is waited for. Must never say that something is durable which a
+Owns the threads in which the disk is waited for. Must never say that something is durable which a
 crash of the machine could undo: the file's name counts, too.
 """
 
@@ -18,6 +18,8 @@ T = TypeVar("T")
 FILE_MODE = 0o640
 VECTORS_MAX = 1_000
 """How many buffers one writev takes; the limit of Linux is 1,024."""
+THREADS = 4
+"""So many lanes wait for the disk at once; of one lane, one write is under way."""
 
 
 class DiskFailed(RetryError):
@@ -46,20 +48,21 @@ class Disk(Protocol):
 
 
 class LocalDisk:
-    """A folder, and one thread."""
+    """A folder, and a few threads."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
         self._open: dict[str, int] = {}
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            _sync_folder(self._folder.parent)
             self._folder_fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise ConfigurationError(
                 f"the spool directory {folder!r} cannot be used ({error.strerror}): name a"
                 " directory that this user may create and write"
             ) from error
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="holdfast-spool")
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="holdfast-spool")
 
     async def append(self, name: str, buffers: Sequence[Buffer]) -> None:
         await self._call(lambda: self._append(name, buffers))
@@ -77,9 +80,9 @@ class LocalDisk:
         await self._call(lambda: self._delete(names))
 
     async def close(self) -> None:
-        """Wait for what is under way, then let go of the files and the thread."""
+        """Wait for what is under way, then let go of the files and the threads."""
         await self._call(self._close)
-        self._thread.shutdown(wait=False)
+        self._threads.shutdown(wait=False)
 
     def _append(self, name: str, buffers: Sequence[Buffer]) -> None:
         fd = self._open.get(name)
@@ -118,6 +121,15 @@ class LocalDisk:
 
     async def _call(self, call: Callable[[], T]) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, call)
         except OSError as error:
             raise DiskFailed(f"the spool directory {str(self._folder)!r}: {error}") from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

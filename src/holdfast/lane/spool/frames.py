@@ -9,7 +9,14 @@ from typing import NamedTuple
 
 from holdfast.errors import CorruptObject
 from holdfast.identifiers import LaneId, LaneNumber, WriterId
-from holdfast.lane.entry import HEADER_BYTES, EntryHeader, check_payload, facts_of, parse_header
+from holdfast.lane.entry import (
+    HEADER_BYTES,
+    MAGIC,
+    EntryHeader,
+    check_payload,
+    facts_of,
+    parse_header,
+)
 
 
 class SpoolId(NamedTuple):
@@ -38,6 +45,9 @@ class ReadFrames:
     """What is behind the last frame that is believed: never acknowledged, or destroyed."""
     problem: str | None
     """Why the file ends there; None where it ends with a whole frame."""
+    is_damaged: bool
+    """A later frame is behind what is not believed. A crash does not leave that: a frame is written
+    only when the one before it is durable."""
 
 
 def read_frames(data: bytes, spool: SpoolId, *, name: str) -> ReadFrames:
@@ -58,8 +68,26 @@ def read_frames(data: bytes, spool: SpoolId, *, name: str) -> ReadFrames:
         last = frame.header
         position += last.payload_start + last.payload_bytes
     return ReadFrames(
-        frames=frames, valid_bytes=position, torn_bytes=len(view) - position, problem=problem
+        frames=frames,
+        valid_bytes=position,
+        torn_bytes=len(view) - position,
+        problem=problem,
+        is_damaged=problem is not None and _has_later(data, position, spool, last),
     )
+
+
+def _has_later(data: bytes, position: int, spool: SpoolId, last: EntryHeader | None) -> bool:
+    """Whether the header of a frame after the next one is somewhere behind a position."""
+    next_number = last.number + 1 if last is not None else 0
+    while (position := data.find(MAGIC, position + 1)) >= 0:
+        try:
+            header = parse_header(data[position : position + HEADER_BYTES], key="")
+        except CorruptObject:
+            continue
+        is_ours = SpoolId(header.lane, header.claim, header.writer) == spool
+        if is_ours and header.number > next_number:
+            return True
+    return False
 
 
 def _frame(data: memoryview, *, name: str) -> Frame:

@@ -38,7 +38,10 @@ class MemoryDisk:
         file[before:] = whole
 
     async def read(self, name: str) -> bytes:
-        return bytes(self.files[name])
+        file = self.files.get(name)
+        if file is None:
+            raise DiskFailed(f"{name}: no such file")
+        return bytes(file)
 
     async def names(self) -> list[str]:
         return sorted(self.files)

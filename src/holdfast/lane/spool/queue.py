@@ -9,10 +9,10 @@ import asyncio
 import dataclasses
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic
+from typing import Generic, NamedTuple
 
 from holdfast.environment import Environment
-from holdfast.errors import HoldfastError
+from holdfast.errors import Fenced, HoldfastError
 from holdfast.lane.entry import Buffer, EntryHeader
 from holdfast.lane.spool.disk import DiskFailed
 from holdfast.lane.spool.spool import Spool
@@ -20,15 +20,33 @@ from holdfast.lane.state import F
 
 RETRY_S = 1.0
 """How long a disk that failed is left alone."""
+STALLED_S = 3.0
+"""After so long without an answer of the disk, the store is tried."""
+UNFLUSHED_GROUPS_MAX = 20_000
+"""So many frames go to the store whatever their size and age: each costs memory of its own."""
+NEVER = float("inf")
+
+
+class FlushRules(NamedTuple):
+    """When facts that are on the disk alone go to the store."""
+
+    bytes: int
+    """So much of the lane, this fact's with it."""
+    ms: int
+    """The age of this fact."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolSettings:
-    """When what is on the disk goes to the store."""
+    """How frames are written, and when facts go to the store that do not say it themselves."""
 
     flush_bytes: int = 64 * 1024 * 1024
     flush_ms: int = 86_400_000
     frame_bytes_max: int = 8 * 1024 * 1024
+
+    @property
+    def flush(self) -> FlushRules:
+        return FlushRules(self.flush_bytes, self.flush_ms)
 
 
 class SpooledGroup(Generic[F]):
@@ -36,8 +54,10 @@ class SpooledGroup(Generic[F]):
 
     __slots__ = (
         "added_at",
+        "after",
         "bytes",
         "done",
+        "due_at",
         "facts",
         "frame",
         "is_durable",
@@ -51,6 +71,10 @@ class SpooledGroup(Generic[F]):
         self.payloads: list[Buffer | None] = []
         self.bytes = 0
         self.added_at = added_at
+        self.due_at = NEVER
+        """When it goes to the store at the latest."""
+        self.after: asyncio.Future[None] | None = None
+        """The lane object that holds what was decided before it; not published earlier."""
         self.frame: EntryHeader | None = None
         """What it is on the disk, once it is there."""
         self.is_durable = False
@@ -84,7 +108,10 @@ class SpoolQueue(Generic[F]):
         self.unflushed_bytes = 0
         self.failure: DiskFailed | None = None
         """Why the disk takes nothing now; None while it works."""
-        self._spool = spool
+        self.failures = 0
+        self.frames = 0
+        """How many were written."""
+        self.spool = spool
         self._environment = environment
         self._layout = layout
         self._encode_facts = encode_facts
@@ -98,8 +125,10 @@ class SpoolQueue(Generic[F]):
         self._wake = asyncio.Event()
         self._failed_at = float("-inf")
         self._is_open = False
+        self._is_stalled = False
         self._ended: HoldfastError | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = NEVER
         self._parts: dict[SpooledGroup[F], list[str]] = {}
         """The files that may go when a group is in the store."""
         self._dropping: set[asyncio.Task[None]] = set()
@@ -109,27 +138,45 @@ class SpoolQueue(Generic[F]):
     def is_usable(self) -> bool:
         """Whether more facts may come this way; else they go to the store at once."""
         rested = self._environment.monotonic() - self._failed_at >= RETRY_S
-        return self._is_open and self._ended is None and (self.failure is None or rested)
+        works = (self.failure is None or rested) and not self._is_stalled
+        return self._is_open and self._ended is None and works
 
     @property
     def is_empty(self) -> bool:
         return not self._unflushed
 
-    def add(self, fact: F, payload: Buffer | None) -> None:
-        """Let an applied fact join the next frame."""
+    @property
+    def oldest_at(self) -> float | None:
+        """Since when something is not in the store, on the monotonic clock."""
+        return self._unflushed[0].added_at if self._unflushed else None
+
+    def add(
+        self,
+        fact: F,
+        payload: Buffer | None,
+        flush: FlushRules | None = None,
+        after: asyncio.Future[None] | None = None,
+    ) -> None:
+        """Let an applied fact join the next frame; `after` resolves when it may be published."""
+        rules = flush or self.settings.flush
+        now = self._environment.monotonic()
         group = self._open
         if group is None or group.bytes >= self.settings.frame_bytes_max:
-            group = self._open = SpooledGroup(self._environment.monotonic())
+            group = self._open = SpooledGroup(now)
             self._unflushed.append(group)
             self._unpublished.append(group)
-            self._set_timer()
+        group.after = after or group.after
+        group.due_at = min(group.due_at, now + rules.ms / 1000)
+        if group.due_at < self._timer_at:
+            self._set_timer(group.due_at)
         group.facts.append(fact)
         group.payloads.append(payload)
         size = len(payload) if payload is not None else 0
         group.bytes += size
         self.unflushed_bytes += size
         self._wake.set()
-        if self.unflushed_bytes >= self.settings.flush_bytes:
+        is_much = self.unflushed_bytes >= rules.bytes
+        if is_much or len(self._unflushed) >= UNFLUSHED_GROUPS_MAX:
             self._flush_due()
 
     def barrier(self) -> asyncio.Future[None] | None:
@@ -157,7 +204,7 @@ class SpoolQueue(Generic[F]):
             size += group.bytes
         self._open = None  # what is decided from here on is not in that object
         if taken:
-            self._parts[taken[-1]] = self._spool.next_part()
+            self._parts[taken[-1]] = self.spool.next_part()
         return taken
 
     def has_untaken(self) -> bool:
@@ -173,11 +220,12 @@ class SpoolQueue(Generic[F]):
             group.stored.set_result(None)
             parts = self._parts.pop(group, None)
             if parts:
-                task = asyncio.get_running_loop().create_task(self._spool.drop(parts))
+                task = asyncio.get_running_loop().create_task(self.spool.drop(parts))
                 self._dropping.add(task)
                 task.add_done_callback(self._dropping.discard)
         self._publish_ready()
-        self._set_timer()
+        left = (group.due_at for group in self._unflushed if not group.is_taken)
+        self._set_timer(min(left, default=NEVER))
 
     def _publish_ready(self) -> None:
         while self._unpublished and self._unpublished[0].is_durable and self._ended is None:
@@ -185,24 +233,28 @@ class SpoolQueue(Generic[F]):
             self._publish(group)
             group.done.set_result(None)
 
-    def _set_timer(self) -> None:
-        """Have what is oldest flushed when it is due."""
+    def _set_timer(self, due_at: float) -> None:
+        """Have a flush when something is due."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._unflushed and self._ended is None:
-            due = self._unflushed[0].added_at + self.settings.flush_ms / 1000
-            wait_s = max(0.0, due - self._environment.monotonic())
-            self._timer = asyncio.get_running_loop().call_later(wait_s, self._flush_due)
+        self._timer_at = due_at
+        if due_at < NEVER and self._ended is None:
+            wait_s = max(0.0, due_at - self._environment.monotonic())
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._is_due)
+
+    def _is_due(self) -> None:
+        self._timer_at = NEVER
+        self._flush_due()
 
     async def _run(self) -> None:
         """Write one frame after the other."""
         while not self._is_open:
             try:
-                await self._spool.open()
+                await self.spool.open()
                 self._is_open = True
             except DiskFailed as error:
-                self.failure, self._failed_at = error, self._environment.monotonic()
+                self._disk_failed(error)
                 await asyncio.sleep(RETRY_S)
         while self._ended is None:
             await self._wake.wait()
@@ -219,19 +271,26 @@ class SpoolQueue(Generic[F]):
 
     async def _write(self, group: SpooledGroup[F]) -> None:
         payload = self._layout(group.facts, group.payloads)
+        stalled = asyncio.get_running_loop().call_later(STALLED_S, self._stalled)
         try:
             facts = self._encode_facts(group.facts)
-            group.frame = await self._spool.write(
+            group.frame = await self.spool.write(
                 facts, payload, written_ms=self._environment.now_ms()
             )
-            self.failure = None
         except DiskFailed as error:
-            self.failure, self._failed_at = error, self._environment.monotonic()
+            self._disk_failed(error)
             self._flush_due()
             await asyncio.wait({group.done})
             return
+        finally:
+            stalled.cancel()
+            self._is_stalled = False
+        self.failure = None
+        self.frames += 1
         if not group.is_taken:
             self._written(group, payload)
+        if group.after is not None:
+            await asyncio.wait({group.after})
         try:
             await self._prove()
         except HoldfastError:
@@ -242,6 +301,21 @@ class SpoolQueue(Generic[F]):
         group.is_durable = True
         self._publish_ready()
 
+    def _disk_failed(self, error: DiskFailed) -> None:
+        self.failures += 1
+        self.failure, self._failed_at = error, self._environment.monotonic()
+
+    def _stalled(self) -> None:
+        """The disk does not answer: what waits for it goes to the store, and so does the rest."""
+        self._is_stalled = True
+        self._disk_failed(DiskFailed(f"no answer of the disk within {STALLED_S:g} s"))
+        self._flush_due()
+
+    async def close(self) -> None:
+        """Let go of the disk; the lane has ended."""
+        self.end(Fenced(f"lane {self.spool.spool.lane}: closed by this broker"))
+        await asyncio.wait({self._task, *self._dropping}, timeout=STALLED_S)
+
     def end(self, error: HoldfastError) -> None:
         """The lane is over: nothing more is published here."""
         if self._ended is not None:
@@ -249,7 +323,7 @@ class SpoolQueue(Generic[F]):
         self._ended = error
         if self._timer is not None:
             self._timer.cancel()
-        for group in {*self._unpublished, *self._unflushed}:
+        for group in dict.fromkeys((*self._unpublished, *self._unflushed)):
             for future in (group.done, group.stored):
                 if not future.done():
                     future.set_exception(error)

@@ -27,6 +27,8 @@ class Spool:
         self.spool = spool
         self.bytes = 0
         """In parts that were not dropped yet."""
+        self.writes = 0
+        """How many were made durable; each is one fsync."""
         self._disk = disk
         self._last: EntryHeader | None = None
         self._part = 0
@@ -69,6 +71,7 @@ class Spool:
             self._part += 1
             raise
         self._last = entry.header
+        self.writes += 1
         return entry.header
 
     def next_part(self) -> list[str]:
@@ -97,6 +100,8 @@ class Spooled:
     torn_bytes: int
     problems: list[str]
     """Why parts end early; each is to be reported."""
+    is_complete: bool
+    """Whether no frame is missing between two that are there."""
 
 
 async def spools_on(disk: Disk) -> dict[SpoolId, list[str]]:
@@ -124,20 +129,25 @@ async def read_spool(disk: Disk, spool: SpoolId, parts: Sequence[str]) -> Spoole
     frames: list[Frame] = []
     problems: list[str] = []
     torn_bytes = 0
+    is_complete = True
     for part in parts:
         read = read_frames(await disk.read(part), spool, name=part)
         torn_bytes += read.torn_bytes
         if read.problem is not None:
             problems.append(read.problem)
+        if read.is_damaged:
+            problems.append(f"{part}: frames that were durable are behind it, and not believed")
+            is_complete = False
         if not read.frames:
             continue
         kept = _continued(frames, read.frames[0].header)
         if kept is None:
             number = read.frames[0].header.number
             problems.append(f"{part}: frame {number} does not continue any frame before it")
+            is_complete = False
             break
         frames[kept:] = read.frames
-    return Spooled(frames=frames, torn_bytes=torn_bytes, problems=problems)
+    return Spooled(frames=frames, torn_bytes=torn_bytes, problems=problems, is_complete=is_complete)
 
 
 def _continued(frames: Sequence[Frame], first: EntryHeader) -> int | None:

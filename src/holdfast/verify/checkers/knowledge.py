@@ -13,6 +13,7 @@ from holdfast.verify.history import (
     DeleteTopic,
     Fetch,
     Fetched,
+    GivenUp,
     History,
     ListOffsets,
     Outcome,
@@ -68,12 +69,17 @@ class PartitionKnowledge:
     """Fetches, list-offsets and delete-records, in the order of their invocation."""
     deletes: list[tuple[int, int]] = dataclasses.field(default_factory=list[tuple[int, int]])
     """(event, offset) of each delete-records that was asked for and may have happened."""
+    given_up: list[GivenUp] = dataclasses.field(default_factory=list[GivenUp])
+    """Offsets that the partition went on without, where it may: what was there is gone."""
     deleted_at: int = FOR_EVER
     """When somebody asked to delete the topic, and did not hear a definite no."""
 
     @property
     def is_deleted(self) -> bool:
         return self.deleted_at < FOR_EVER
+
+    def is_given_up(self, offset: int) -> bool:
+        return any(hole.base_offset <= offset <= hole.last_offset for hole in self.given_up)
 
     def see(self, offset: int, value: Value, event: int) -> None:
         self.values_at.setdefault(offset, {}).setdefault(value, event)
@@ -108,6 +114,10 @@ class Knowledge:
                     pass
         for partition, cold in history.cold.items():
             self._see_all(partition, cold.records, COLD)
+        for landing in history.landings:
+            for hole in landing.given_up:
+                if history.rules_of(hole.partition).unclean:
+                    self.of(hole.partition).given_up.append(hole)
         for partition, known in self.partitions.items():
             known.deleted_at = deleted_topics.get(partition.rpartition("/")[0], FOR_EVER)
             # What a partition says after that is of no interest: its log may begin anew, or end.

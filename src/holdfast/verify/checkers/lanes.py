@@ -84,10 +84,14 @@ def _wrong_claim(lane: int, landing: Landing, owner: Landing | None) -> Violatio
 
 
 class _Durable:
-    """Which records the lanes' own objects held, and from which event on."""
+    """Which records the lanes' own objects held, and from which event on; and what a disk had.
+
+    On a disk an offset may have had several values: of a writer that was fenced and did not know.
+    """
 
     def __init__(self, history: History) -> None:
         self.records: dict[tuple[Partition, int], tuple[Value, Landing]] = {}
+        self.on_disk: dict[tuple[Partition, int, Value], int] = {}
         ends: dict[Partition, list[tuple[int, int]]] = {}
         for chain in chains(history).values():
             for landing in chain.values():
@@ -98,7 +102,25 @@ class _Durable:
                         )
                     end = append.base_offset + len(append.values)
                     ends.setdefault(append.partition, []).append((landing.sequence, end))
+                for hole in landing.given_up:
+                    end = hole.last_offset + 1
+                    ends.setdefault(hole.partition, []).append((landing.sequence, end))
+        for frame in history.frames:
+            for append in frame.appends:
+                for index, value in enumerate(append.values):
+                    key = (append.partition, append.base_offset + index, value)
+                    self.on_disk.setdefault(key, frame.sequence)
+                end = append.base_offset + len(append.values)
+                ends.setdefault(append.partition, []).append((frame.sequence, end))
         self._ends = {partition: sorted(entries) for partition, entries in ends.items()}
+
+    def has(self, partition: Partition, offset: int, value: Value, event: int) -> bool:
+        """Whether a record was in an object, or on a disk, before an event."""
+        held, landing = self.records.get((partition, offset), (None, None))
+        if held == value and landing is not None and landing.sequence < event:
+            return True
+        spooled = self.on_disk.get((partition, offset, value))
+        return spooled is not None and spooled < event
 
     def end_before(self, partition: Partition, event: int) -> int:
         entries = self._ends.get(partition, [])
@@ -119,7 +141,7 @@ def ack_not_durable(knowledge: Knowledge) -> list[Violation]:
                 for index, value in enumerate(produce.values):
                     offset = produced.base_offset + index
                     held, landing = durable.records.get((partition, offset), (None, None))
-                    if held == value and landing and landing.sequence < call.completed:
+                    if durable.has(partition, offset, value, call.completed):
                         continue
                     by = f"claim {landing.claim} of {landing.writer}" if landing else "nobody"
                     fenced = landing is not None and held != value
@@ -149,7 +171,7 @@ def read_not_durable(knowledge: Knowledge) -> list[Violation]:
             early = [
                 offset
                 for offset, value in call.result.records
-                if not _held(durable, partition, offset, value, call.completed)
+                if not durable.has(partition, offset, value, call.completed)
             ]
             if early or call.result.high_watermark > end:
                 found.append(
@@ -161,8 +183,3 @@ def read_not_durable(knowledge: Knowledge) -> list[Violation]:
                     )
                 )
     return found
-
-
-def _held(durable: _Durable, partition: Partition, offset: int, value: Value, event: int) -> bool:
-    held, landing = durable.records.get((partition, offset), (None, None))
-    return held == value and landing is not None and landing.sequence < event

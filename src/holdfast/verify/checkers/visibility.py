@@ -87,7 +87,7 @@ def gap(knowledge: Knowledge) -> list[Violation]:
     found: list[Violation] = []
     transactional = knowledge.transactional_values
     for partition, known in knowledge.partitions.items():
-        offsets = sorted(known.values_at)
+        offsets = sorted(offset for offset in known.values_at if not known.is_given_up(offset))
         for call in known.queries:
             if not isinstance(call.operation, Fetch) or not isinstance(call.result, Fetched):
                 continue
@@ -149,7 +149,7 @@ def empty_reads(knowledge: Knowledge) -> list[Violation]:
     """A fetch below its own high watermark that shows nothing, though a record is known there."""
     found: list[Violation] = []
     for partition, known in knowledge.partitions.items():
-        offsets = sorted(known.values_at)
+        offsets = sorted(offset for offset in known.values_at if not known.is_given_up(offset))
         for call in known.queries:
             if not isinstance(call.operation, Fetch) or not isinstance(call.result, Fetched):
                 continue

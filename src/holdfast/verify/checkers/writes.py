@@ -9,7 +9,10 @@ from holdfast.verify.history import Value
 
 
 def lost_write(knowledge: Knowledge) -> list[Violation]:
-    """An acked record that a fresh reader with only the store does not find at its offset."""
+    """An acked record that a fresh reader with only the store does not find at its offset.
+
+    Allowed: offsets that an unclean partition names as given up.
+    """
     found: list[Violation] = []
     for partition, known in knowledge.partitions.items():
         cold = knowledge.history.cold.get(partition)
@@ -24,6 +27,7 @@ def lost_write(knowledge: Knowledge) -> list[Violation]:
                     for index, value in enumerate(produce.values)
                     if produced.base_offset + index >= log_start
                     and present.get(produced.base_offset + index) != value
+                    and not known.is_given_up(produced.base_offset + index)
                 ]
                 if missing:
                     found.append(
@@ -73,7 +77,10 @@ def phantom(knowledge: Knowledge) -> list[Violation]:
 
 
 def doubled(knowledge: Knowledge) -> list[Violation]:
-    """A record at more offsets than there were batches that could have brought it there."""
+    """A record at more offsets than there were batches that could have brought it there.
+
+    What was given up does not count: whether it had been there, nobody could know.
+    """
     found: list[Violation] = []
     for partition, known in knowledge.partitions.items():
         chances: dict[Value, set[tuple[int, ...]]] = {}
@@ -83,7 +90,8 @@ def doubled(knowledge: Knowledge) -> list[Violation]:
             if batch.may_have_landed:
                 for value in batch.produce.values:
                     chances.setdefault(value, set()).add(identity)
-        for value, offsets in known.offsets_of.items():
+        for value, seen in known.offsets_of.items():
+            offsets = {offset for offset in seen if not known.is_given_up(offset)}
             allowed = len(chances.get(value, ()))
             if len(offsets) > max(allowed, 1):
                 found.append(

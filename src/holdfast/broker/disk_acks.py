@@ -1,0 +1,139 @@
+"""Acks from this broker's disk, beside the lanes: what an earlier owner left there is taken in, and
+partitions whose disk is not here wait for it, or go on without it.
+
+Owns when, and what is said of it in the log. Must never let a partition go on whose topic does not
+allow it (unclean.leader.election.enable), nor serve a lane before its spools were looked at.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+
+from holdfast.errors import Fenced, RetryError, StopError
+from holdfast.identifiers import LaneId, PartitionId
+from holdfast.lane.spool.disk import Disk
+from holdfast.log.data_lane import DataLane
+from holdfast.log.spool_replay import Replayed, continue_without, replay_spools
+
+log = logging.getLogger("holdfast.broker")
+
+
+class DiskAcks:
+    """What one broker does about spools."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk | None,
+        look_every_s: float,
+        is_unclean: Callable[[PartitionId], bool],
+        is_by_disk: Callable[[PartitionId], bool],
+    ) -> None:
+        self.disk = disk
+        self.totals: Counter[str] = Counter()
+        """record_batches and bytes that were replayed, torn_bytes, missing_offsets."""
+        self._look_every_s = look_every_s
+        self._is_unclean = is_unclean
+        self._is_by_disk = is_by_disk
+        self._said: dict[LaneId, set[str]] = {}
+        self._failures: Counter[LaneId] = Counter()
+
+    async def open(self, lane: DataLane) -> None:
+        """Take in what the disk has of a lane; before anything of it is served."""
+        await self._look(lane)
+        for partition, claim in sorted(lane.awaited.items()):
+            log.warning(
+                "partition_offline partition=%s lane=%d: it waits for the disk of claim %d, which"
+                " may hold more of it; unclean.leader.election.enable=true goes on without",
+                partition,
+                lane.lane,
+                claim,
+            )
+        lane.spawn(self._watch(lane))
+
+    async def _watch(self, lane: DataLane) -> None:
+        while lane.appender.is_open:
+            await asyncio.sleep(self._look_every_s)
+            self._say(lane)
+            for partition in list(lane.state.partitions):
+                if lane.appender.is_open and not self._is_by_disk(partition):
+                    lane.lower_ceiling(partition)
+            if lane.awaited and lane.appender.is_open:
+                try:
+                    await self._look(lane)
+                except StopError:
+                    log.exception("spool_given_up lane=%d", lane.lane)
+                    return
+
+    async def _look(self, lane: DataLane) -> None:
+        try:
+            if self.disk is not None:
+                self._report(lane, await replay_spools(lane, self.disk))
+            for partition in sorted(lane.awaited):
+                if self._is_unclean(partition):
+                    await self._go_on(lane, partition)
+        except (Fenced, RetryError) as error:
+            # The partitions stay offline, and the next look tries again.
+            log.warning("spool_not_read lane=%d error=%s", lane.lane, error)
+
+    def _report(self, lane: DataLane, replayed: Replayed) -> None:
+        self.totals["record_batches"] += replayed.record_batches
+        self.totals["bytes"] += replayed.bytes
+        self.totals["torn_bytes"] += replayed.torn_bytes
+        if replayed.partitions:
+            log.info(
+                "spool_replayed lane=%d partitions=%d record_batches=%d bytes=%d torn_bytes=%d",
+                lane.lane,
+                replayed.partitions,
+                replayed.record_batches,
+                replayed.bytes,
+                replayed.torn_bytes,
+            )
+        for problem in replayed.problems:
+            self._once(lane, f"spool_cut lane={lane.lane}: {problem}")
+        for name in replayed.kept:
+            self._once(
+                lane,
+                f"spool_kept lane={lane.lane} file={name}: it holds records that the log does not"
+                " have, or went on without; see `holdfast inspect --spool`",
+            )
+
+    async def _go_on(self, lane: DataLane, partition: PartitionId) -> None:
+        missing = await continue_without(lane, partition)
+        if missing is None:
+            return
+        self.totals["missing_offsets"] += missing.last_offset - missing.base_offset + 1
+        log.warning(
+            "records_missing partition=%s offsets=%d..%d claim=%d: unclean.leader.election.enable"
+            " lets the partition go on without the disk that may hold them",
+            partition,
+            missing.base_offset,
+            missing.last_offset,
+            missing.claim,
+        )
+
+    def _say(self, lane: DataLane) -> None:
+        """What of the disk a person should know."""
+        if lane.bypassed["no disk"]:
+            self._once(
+                lane,
+                f"no_spool lane={lane.lane}: topics with holdfast.ack=disk are acknowledged from"
+                " the store, as this broker runs without --spool",
+            )
+        queue = lane.appender.queue
+        failures = queue.failures if queue is not None else 0
+        if queue is not None and failures > self._failures[lane.lane]:
+            log.warning(
+                "spool_failed lane=%d times=%d error=%s: what it did not take goes to the store",
+                lane.lane,
+                failures - self._failures[lane.lane],
+                queue.failure or "over now",
+            )
+        self._failures[lane.lane] = failures
+
+    def _once(self, lane: DataLane, message: str) -> None:
+        said = self._said.setdefault(lane.lane, set())
+        if message not in said:
+            said.add(message)
+            log.warning("%s", message)

@@ -1,0 +1,219 @@
+"""The disks of a simulation's machines, and topics that are acknowledged from them.
+
+A disk outlives the processes of its machine. A process that is killed leaves of its last write all,
+half or nothing; for a while a disk may be full, or slow. Each frame that is durable is told to the
+history. Must never call durable what a kill could undo.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from holdfast.environment import Environment, SeededEnvironment, VirtualClock
+from holdfast.identifiers import PartitionId
+from holdfast.lane.entry import Buffer, facts_of, parse_header
+from holdfast.lane.spool.disk import DiskFailed
+from holdfast.lane.spool.memory_disk import MemoryDisk
+from holdfast.log.facts import Appended, decode_facts
+from holdfast.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from holdfast.verify.client import Client
+from holdfast.verify.history import AlterTopic, Append, Done, MarkerKind, Recorder
+from holdfast.verify.virtual_loop import VirtualLoop
+
+TOPIC_RESOURCE = 2
+ALTER_VERSION = 1
+DAY_MS = 86_400_000
+USED_SHARE = 0.5
+DISK_TOPIC_SHARE = 0.75
+LOSSY_SHARE = 0.3
+
+
+class Trouble(NamedTuple):
+    """For a while a disk takes nothing, or takes long."""
+
+    start: float
+    end: float
+    is_full: bool
+
+
+class Loss(NamedTuple):
+    """A machine goes down, and comes back with an empty disk."""
+
+    at: float
+    which: float
+    """As a share of the machines."""
+
+
+class DiskPlan:
+    """What a seed has of disks; drawn through a door of its own, so that seeds without any stay
+    what they were."""
+
+    def __init__(self, seed: int, seconds: float, *, may_lose: bool) -> None:
+        environment = SeededEnvironment(seed=seed + 4, clock=VirtualClock())
+        self.draw = environment.random().random
+        self.is_used = self.draw() < USED_SHARE
+        self._flush_ms = (200, 2_000, DAY_MS)[int(self.draw() * 3)]
+        self._flush_bytes = (300, 2_000, 1 << 26)[int(self.draw() * 3)]
+        self.switches = self.draw() < 0.3
+        self.troubles: dict[str, list[Trouble]] = {}
+        self._seconds = seconds
+        self.is_lossy = self.is_used and may_lose and self.draw() < LOSSY_SHARE
+        """Partitions may go on without a disk, and disks are lost with their machine."""
+        self.losses = [
+            Loss(self.draw() * seconds, self.draw())
+            for _ in range(int(self.draw() * 3) if self.is_lossy else 0)
+        ]
+
+    def configs(self) -> dict[str, str]:
+        """Of one topic."""
+        if not self.is_used or self.draw() >= DISK_TOPIC_SHARE:
+            return {}
+        return {
+            "holdfast.ack": "disk",
+            "holdfast.flush.ms": str(self._flush_ms),
+            "holdfast.flush.bytes": str(self._flush_bytes),
+            "unclean.leader.election.enable": str(self.is_lossy).lower(),
+        }
+
+    def troubles_of(self, machine: str) -> list[Trouble]:
+        if machine not in self.troubles:
+            count = int(self.draw() * 3)
+            starts = [self.draw() * self._seconds for _ in range(count)]
+            self.troubles[machine] = [
+                Trouble(start, min(self._seconds, start + self.draw() * 3), self.draw() < 0.6)
+                for start in starts
+            ]
+        return self.troubles[machine]
+
+
+class ObservedDisk(MemoryDisk):
+    """One disk, which tells what is durable on it."""
+
+    def __init__(
+        self,
+        *,
+        environment: Environment,
+        loop: VirtualLoop,
+        troubles: Sequence[Trouble],
+        tell: Callable[[bytes], None],
+    ) -> None:
+        super().__init__(environment=environment)
+        self._loop = loop
+        self._troubles = troubles
+        self._tell = tell
+        self._draw = environment.random().random
+
+    async def append(self, name: str, buffers: Sequence[Buffer]) -> None:
+        whole = b"".join(buffers)
+        trouble = self._trouble()
+        file = self.files.setdefault(name, bytearray())
+        before = len(file)
+        if trouble is not None and trouble.is_full:
+            file += whole[: int(self._draw() * len(whole))]
+            await self._wait()
+            raise DiskFailed(f"{name}: no space left for {len(whole)} bytes")
+        file += whole[: (0, len(whole) // 2, len(whole))[int(self._draw() * 3)]]
+        await self._wait()
+        if trouble is not None:
+            await asyncio.sleep(self._draw() * 8)
+        file[before:] = whole
+        self._tell(whole)
+
+    def _trouble(self) -> Trouble | None:
+        now = self._loop.time()
+        return next((t for t in self._troubles if t.start <= now < t.end), None)
+
+
+class Disks:
+    """The disk of each machine."""
+
+    def __init__(
+        self,
+        *,
+        plan: DiskPlan,
+        loop: VirtualLoop,
+        recorder: Recorder,
+        environment: Callable[[], Environment],
+        name_of: Callable[[PartitionId], str],
+        values_of: Callable[[Appended], tuple[int, ...]],
+    ) -> None:
+        self.plan = plan
+        self._loop = loop
+        self._recorder = recorder
+        self._environment = environment
+        self._name_of = name_of
+        self._values_of = values_of
+        self._disks: dict[str, ObservedDisk] = {}
+
+    def of(self, machine: str) -> ObservedDisk | None:
+        """None where this seed has no disks."""
+        if not self.plan.is_used:
+            return None
+        if machine not in self._disks:
+            self._disks[machine] = ObservedDisk(
+                environment=self._environment(),
+                loop=self._loop,
+                troubles=self.plan.troubles_of(machine),
+                tell=lambda whole: self._tell(machine, whole),
+            )
+        return self._disks[machine]
+
+    def lose(self, machine: str) -> None:
+        """All that was on it is gone."""
+        disk = self._disks.get(machine)
+        if disk is not None:
+            disk.files.clear()
+        self._recorder.mark(MarkerKind.FAULT, machine, self._loop.time(), "disk lost")
+
+    def mark_troubles(self) -> None:
+        for machine, troubles in self.plan.troubles.items():
+            for trouble in troubles:
+                kind = "full" if trouble.is_full else "slow"
+                self._recorder.mark(MarkerKind.FAULT, machine, trouble.start, f"disk {kind}")
+
+    def _tell(self, machine: str, whole: bytes) -> None:
+        header = parse_header(whole, key=machine)
+        facts = facts_of(header, whole, key=machine)
+        appends = tuple(
+            Append(self._name_of(fact.partition), fact.base_offset, self._values_of(fact))
+            for fact in (decode_facts(facts) if facts else ())
+            if isinstance(fact, Appended)
+        )
+        if appends:
+            self._recorder.spooled(
+                disk=machine, lane=header.lane, claim=header.claim, appends=appends
+            )
+
+
+class Switcher(Client):
+    """Lets a topic be acknowledged from the disk, from the store, and from the disk again."""
+
+    async def run(self, topic: str, pause_s: float) -> None:
+        is_on_disk = True
+        while not self.clients.is_over:
+            await self.pause(0.2, pause_s)
+            is_on_disk = not is_on_disk
+            await self._alter(topic, "disk" if is_on_disk else "store")
+
+    async def _alter(self, topic: str, ack: str) -> None:
+        change = AlterableConfig(name="holdfast.ack", config_operation=0, value=ack)
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(
+                    resource_type=TOPIC_RESOURCE, resource_name=topic, configs=[change]
+                )
+            ]
+        )
+        call, answer = await self.request(
+            topic,
+            AlterTopic(topic, ack),
+            request,
+            ALTER_VERSION,
+            lambda response: Done() if response.responses[0].error_code == 0 else None,
+        )
+        if isinstance(answer, Done):
+            self.ok(call, answer)

@@ -1,0 +1,155 @@
+"""Bugs of acks from a local disk that the simulation must find: see planted.py."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.disk_acks import DiskAcks
+from holdfast.lane.spool.queue import SpoolQueue
+from holdfast.lane.spool.spool import read_spool, spools_on
+from holdfast.log.data_lane import DataLane
+from holdfast.log.facts import CeilingReserved
+from holdfast.log.spool_replay import batches_in
+from holdfast.records.stamp import stamp
+from holdfast.verify.broker_process import BrokerProcess
+
+
+class HookedLanes(dict):
+    def __init__(self, sabotage: Callable[[DataLane], None]) -> None:
+        super().__init__()
+        self._sabotage = sabotage
+
+    def __setitem__(self, key, lane) -> None:
+        self._sabotage(lane)
+        super().__setitem__(key, lane)
+
+
+def lanes(sabotage: Callable[[DataLane], None]) -> type[BrokerProcess]:
+    class Process(BrokerProcess):
+        def make_broker(self) -> Broker:
+            broker = super().make_broker()
+            broker.lanes = HookedLanes(sabotage)
+            return broker
+
+    return Process
+
+
+def queue(bad: type[SpoolQueue]) -> type[BrokerProcess]:
+    def sabotage(lane: DataLane) -> None:
+        if lane.appender.queue is not None:
+            lane.appender.queue.__class__ = bad
+
+    return lanes(sabotage)
+
+
+def data_lane(bad: type[DataLane]) -> type[BrokerProcess]:
+    def sabotage(lane: DataLane) -> None:
+        lane.__class__ = bad
+
+    return lanes(sabotage)
+
+
+def disk_acks(bad: type[DiskAcks]) -> type[BrokerProcess]:
+    class Process(BrokerProcess):
+        def make_broker(self) -> Broker:
+            broker = super().make_broker()
+            broker.disk_acks.__class__ = bad
+            return broker
+
+    return Process
+
+
+class AcksBeforeFsync(SpoolQueue):
+    async def _write(self, group):
+        group.is_durable = True
+        self._publish_ready()
+        await super()._write(group)
+
+
+class DropsBeforeTheStoreHasIt(SpoolQueue):
+    def take(self, bytes_max):
+        taken = super().take(bytes_max)
+        for group in taken:
+            parts = self._parts.pop(group, None)
+            if parts:
+                for part in parts:
+                    self.spool._disk.files.pop(part, None)
+        return taken
+
+
+class ReservesNoCeiling(DataLane):
+    def _ceiling_of(self, log):
+        return 1 << 60
+
+    def _reserve(self, partition):
+        return None
+
+
+class StoreOvertakesDisk(DataLane):
+    def adding(self, fact):
+        return None
+
+
+class PublishesPastThePut(DataLane):
+    """What follows a batch that is on its way to the store does not wait for it."""
+
+    def append(self, fact, record_batch, *, to_disk, flush=None):
+        if to_disk and self._why_not_by_disk(self.log_of(fact.partition), fact) is None:
+            self._by_disk.add(fact.partition)
+        return super().append(fact, record_batch, to_disk=to_disk, flush=flush)
+
+
+class TakesAnyDiskForIt(DiskAcks):
+    """Whatever this disk has is believed to be all that was acknowledged."""
+
+    async def _look(self, lane):
+        await super()._look(lane)
+        lane.awaited.clear()
+
+
+class GoesOnAtTheLogEnd(DiskAcks):
+    """Where a partition may go on without a disk, it gives offsets out again."""
+
+    async def _go_on(self, lane, partition):
+        lane.awaited.pop(partition)
+
+
+class ReplaysOutOfOrder(DiskAcks):
+    async def _look(self, lane):
+        if self.disk is not None and lane.awaited:
+            for spool, parts in sorted((await spools_on(self.disk)).items()):
+                wanted = {p for p, claim in lane.awaited.items() if claim == spool.claim}
+                if spool.lane == lane.lane and wanted:
+                    self._take_in(lane, await read_spool(self.disk, spool, parts), wanted)
+            await lane.appender.flush()
+        await super()._look(lane)
+
+    def _take_in(self, lane, found, wanted) -> None:
+        stored = {p: lane.log_of(p).log_end_offset for p in wanted}
+        for frame in reversed(found.frames):
+            for fact, batch in batches_in(frame):
+                if fact.partition in wanted and fact.base_offset >= stored[fact.partition]:
+                    offset = lane.log_of(fact.partition).log_end_offset
+                    last = offset + fact.last_offset - fact.base_offset
+                    data = bytearray(batch)
+                    stamp(data, base_offset=offset, leader_epoch=lane.leader_epoch)
+                    moved = msgspec.structs.replace(fact, base_offset=offset, last_offset=last)
+                    lane.appender.add(moved, data)
+        claim = lane.claimed_lane.cursor.claim
+        for partition in sorted(wanted):
+            end = lane.log_of(partition).log_end_offset
+            lane.appender.add(CeilingReserved(partition, end, claim))
+            del lane.awaited[partition]
+
+
+DISKS: dict[str, type[BrokerProcess]] = {
+    "ack-before-fsync": queue(AcksBeforeFsync),
+    "spool-dropped-before-the-put": queue(DropsBeforeTheStoreHasIt),
+    "no-ceiling": data_lane(ReservesNoCeiling),
+    "store-overtakes-disk": data_lane(StoreOvertakesDisk),
+    "published-past-the-put": data_lane(PublishesPastThePut),
+    "any-disk-will-do": disk_acks(TakesAnyDiskForIt),
+    "goes-on-at-the-log-end": disk_acks(GoesOnAtTheLogEnd),
+    "replayed-out-of-order": disk_acks(ReplaysOutOfOrder),
+}
