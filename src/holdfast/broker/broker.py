@@ -122,6 +122,7 @@ class Broker:
             on_lost=self._lost_lane,
         )
         self.replicas = Replicas(store, environment, self.cache)
+        self.served.when_left.append(lambda _: self.underway.held_back.forget())
         self.waiting_room = WaitingRoom(self.served.coming)
         self.membership: Membership | None = None
         if network is not None:

@@ -77,7 +77,8 @@ async def end_parts(
         if isinstance(failed, BaseException):
             raise failed
     if left:
-        raise PartsLeft(f"nobody is known to lead {left}")
+        lanes = sorted({part.lane for part in left})
+        raise PartsLeft(f"nobody is known to lead the lanes {lanes}")
 
 
 async def _end_at_one(

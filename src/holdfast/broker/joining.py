@@ -37,6 +37,8 @@ from holdfast.transactions.decide import Producer, verify, verify_group
 
 ASKING_S_MAX = 5.0
 """How long a request is kept for a coordinator's answer; then its client tries again."""
+ASK_TIMEOUT_S = 3.0
+"""Of one question. Never less: one that times out closes a connection that others use."""
 PAUSE_S_MIN = 0.01
 PAUSE_S_MAX = 0.2
 
@@ -83,8 +85,8 @@ async def join(broker: Broker, request: JoinTransactionRequest) -> JoinTransacti
     deadline = broker.environment.monotonic() + ASKING_S_MAX
     pause_s = PAUSE_S_MIN
     while True:
+        answer = await _asked_once(broker, request)
         left_s = deadline - broker.environment.monotonic()
-        answer = await _asked_once(broker, request, left_s)
         errors = {answer.error_code, *(part.error_code for part in answer.partitions)}
         errors.update(part.error_code for part in answer.groups)
         if errors.isdisjoint(ASKED_AGAIN) or left_s <= pause_s:
@@ -93,9 +95,7 @@ async def join(broker: Broker, request: JoinTransactionRequest) -> JoinTransacti
         pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
 
-async def _asked_once(
-    broker: Broker, request: JoinTransactionRequest, timeout_s: float
-) -> JoinTransactionResponse:
+async def _asked_once(broker: Broker, request: JoinTransactionRequest) -> JoinTransactionResponse:
     name = request.transactional_id
     here = broker.transactions_of(name)
     if isinstance(here, LaneTransactions):
@@ -106,7 +106,7 @@ async def _asked_once(
             request,
             JoinTransactionResponse,
             version=0,
-            timeout_s=timeout_s,
+            timeout_s=ASK_TIMEOUT_S,
         )
     except BrokerUnavailable:
         return JoinTransactionResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)

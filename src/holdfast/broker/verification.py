@@ -145,6 +145,10 @@ class HeldBack:
             self._first[key] = (append.producer_epoch, append.base_sequence)
         return refused
 
+    def forget(self) -> None:
+        """A lane has left: what was refused comes again elsewhere."""
+        self._first.clear()
+
     def ended(self, producer_id: int, part: Part) -> None:
         """The producer's transaction has ended: what was refused does not come again."""
         if not isinstance(part, str):
