@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from holdfast.errors import Fenced, RetryError, StopError
-from holdfast.identifiers import LaneId, PartitionId
+from holdfast.identifiers import BrokerId, LaneId, PartitionId
+from holdfast.lane.claim import read_claim
 from holdfast.lane.spool.disk import Disk
 from holdfast.log.data_lane import DataLane
 from holdfast.log.spool_replay import Replayed, continue_without, replay_spools
@@ -38,6 +39,8 @@ class DiskAcks:
         self._is_by_disk = is_by_disk
         self._said: dict[LaneId, set[str]] = {}
         self._failures: Counter[LaneId] = Counter()
+        self.awaits: dict[LaneId, BrokerId] = {}
+        """Whose disk a lane waits for: it is the one to have the lane."""
 
     async def open(self, lane: DataLane) -> None:
         """Take in what the disk has of a lane; before anything of it is served."""
@@ -76,6 +79,18 @@ class DiskAcks:
         except (Fenced, RetryError) as error:
             # The partitions stay offline, and the next look tries again.
             log.warning("spool_not_read lane=%d error=%s", lane.lane, error)
+        await self._note_whose(lane)
+
+    async def _note_whose(self, lane: DataLane) -> None:
+        self.awaits.pop(lane.lane, None)
+        if lane.awaited:
+            newest = max(lane.awaited.values())
+            try:
+                claim = await read_claim(lane.store, lane.environment, lane.lane, newest)
+            except RetryError as error:
+                log.warning("claim_not_read lane=%d error=%s", lane.lane, error)
+            else:
+                self.awaits[lane.lane] = claim.broker_id
 
     def _report(self, lane: DataLane, replayed: Replayed) -> None:
         self.totals["record_batches"] += replayed.record_batches

@@ -265,6 +265,7 @@ class Membership:
             if (leader := self.peers.leader_of(lane, self.now())) is not None
         }
         placed = {LaneId(lane): BrokerId(wish) for lane, wish in self._member.state.placed.items()}
+        placed |= self.peers.awaited(self.now())
         wanted = desired_owners([CONTROL_LANE], candidates, owners=owners, preferred=placed)
         if self._member.state.cluster_id:
             lanes = [LaneId(lane) for lane in range(1, self._member.state.lanes + 1)]

@@ -6,8 +6,9 @@ Owns what must be waited for before they are decided, where their coordinator is
 import asyncio
 from collections.abc import Iterator
 
-from holdfast.broker.broker import Broker, Led
+from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.broker.directory import Led
 from holdfast.broker.joining import Opening
 from holdfast.broker.leadership import prove_claim
 from holdfast.broker.settling import then

@@ -15,7 +15,12 @@ def encoded(report: PeerReport) -> PeerReportFields:
         is_draining=report.is_draining,
         control_number=report.control_number,
         lanes=[
-            PeerLane(lane=lane, leader_epoch=epoch, cleared_number=report.cleared.get(lane, -1))
+            PeerLane(
+                lane=lane,
+                leader_epoch=epoch,
+                cleared_number=report.cleared.get(lane, -1),
+                awaited_broker_id=report.awaits.get(lane, -1),
+            )
             for lane, epoch in sorted(report.lanes.items())
         ],
     )
@@ -32,4 +37,9 @@ def decoded(fields: PeerReportFields) -> PeerReport:
         control_number=fields.control_number,
         lanes={LaneId(each.lane): each.leader_epoch for each in fields.lanes},
         cleared={LaneId(each.lane): each.cleared_number for each in fields.lanes},
+        awaits={
+            LaneId(each.lane): BrokerId(each.awaited_broker_id)
+            for each in fields.lanes
+            if each.awaited_broker_id >= 0
+        },
     )

@@ -33,6 +33,8 @@ class PeerReport:
     cleared: Mapping[LaneId, int] = dataclasses.field(default_factory=dict[LaneId, int])
     """Of these lanes, how far the control lane was known when nothing of a deleted topic was left
     in them any more."""
+    awaits: Mapping[LaneId, BrokerId] = dataclasses.field(default_factory=dict[LaneId, BrokerId])
+    """Whose disk holds what is missing in a lane of these."""
 
 
 class Leader(NamedTuple):
@@ -102,6 +104,14 @@ class Peers:
         leader = self._leaders.get(lane)
         if leader is None or leader.leader_epoch < to.leader_epoch:
             self._leaders[lane] = to
+
+    def awaited(self, now: float) -> dict[LaneId, BrokerId]:
+        """Which broker each lane waits for, where one does."""
+        return {
+            lane: broker_id
+            for report in self.alive(now).values()
+            for lane, broker_id in report.awaits.items()
+        }
 
     def cleared_number(self, lane: LaneId, now: float) -> int:
         """How far the owner of a lane knew the control lane when nothing deleted was left in it; -1

@@ -151,12 +151,18 @@ def _owed_ms(owner: Claim, liveness: Liveness) -> int:
 
 async def _owner(store: Store, environment: Environment, cursor: Cursor) -> Claim | None:
     """Who holds the lane before us; claims are never deleted, so it can always be read."""
-    if cursor.writer is None:
-        return None
-    head = await read_head(store, environment, cursor.lane, cursor.claim)
+    return (
+        None
+        if cursor.writer is None
+        else await read_claim(store, environment, cursor.lane, cursor.claim)
+    )
+
+
+async def read_claim(store: Store, environment: Environment, lane: LaneId, number: int) -> Claim:
+    """A claim by its number; claims are never deleted."""
+    head = await read_head(store, environment, lane, number)
     if head is None or head.header.kind is not EntryKind.CLAIM:
         raise CorruptObject(
-            f"{entry_key(cursor.lane, cursor.claim)}: the claim under which the lane is written"
-            f" is not there"
+            f"{entry_key(lane, number)}: the claim under which the lane is written is not there"
         )
     return decode_claim(head.facts)

@@ -8,8 +8,9 @@ import asyncio
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from holdfast.broker.broker import Broker, Led
+from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.directory import Led
 from holdfast.broker.topic_creation import durable, lane_refusal, refusal_of
 from holdfast.cluster.configs import effective, list_items
 from holdfast.cluster.topics import TopicRefused

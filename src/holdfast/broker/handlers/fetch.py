@@ -9,8 +9,9 @@ is told to every reader, also to one of uncommitted records.
 import asyncio
 import dataclasses
 
-from holdfast.broker.broker import Broker, Led
+from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.broker.directory import Led
 from holdfast.broker.fetch_sessions import (
     NO_SESSION,
     FetchSession,

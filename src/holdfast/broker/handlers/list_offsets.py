@@ -6,8 +6,9 @@ and latest tiered is unknown (-1). The newest timestamp for a reader of committe
 the records below the last stable offset.
 """
 
-from holdfast.broker.broker import Broker, Led
+from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.broker.directory import Led
 from holdfast.broker.leadership import Proofs, epoch_problem, offline_problem
 from holdfast.errors import HoldfastError
 from holdfast.log.data_lane import DataLane

@@ -7,8 +7,9 @@ Deviations: the end of the current epoch is the high watermark, as no follower e
 
 import asyncio
 
-from holdfast.broker.broker import Broker, Led
+from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.broker.directory import Led
 from holdfast.broker.leadership import (
     NO_LEADER_EPOCH,
     epoch_problem,

@@ -11,8 +11,9 @@ import asyncio
 import dataclasses
 from collections.abc import Awaitable
 
-from holdfast.broker.broker import Broker, Led
+from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.directory import Led
 from holdfast.broker.joining import Verdicts, ask_for_all
 from holdfast.broker.leader_hints import Hint, brokers_of, hint_for
 from holdfast.broker.leadership import prove_claim

@@ -8,8 +8,9 @@ broker: all of them are asked, and while one does not answer it is COORDINATOR_N
 """
 
 from holdfast.broker.aborting import abort_anywhere
-from holdfast.broker.broker import Broker, Led
+from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.directory import Led
 from holdfast.broker.leadership import offline_problem, prove_claim
 from holdfast.broker.markers import add_marker
 from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, durable

@@ -21,6 +21,7 @@ class PeerLane(Struct):
     lane: int = int32()
     leader_epoch: int = int32()
     cleared_number: int = int64(default=-1)
+    awaited_broker_id: int = int32(default=-1)
 
 
 class PeerReportFields(Struct):

@@ -1,0 +1,186 @@
+"""What a broker knows of where things are: which lanes it serves, who leads the others.
+
+Owns the answers to "who"; a request finds its partition, its group or its transactional id by them.
+Must never change anything.
+"""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from uuid import UUID
+
+from holdfast.broker.cluster_view import ClusterView
+from holdfast.broker.groups import LaneGroups, lane_of
+from holdfast.broker.membership import Membership
+from holdfast.broker.served_lanes import ServedLanes
+from holdfast.broker.settings import BrokerSettings
+from holdfast.broker.transactions import LaneTransactions
+from holdfast.client.address import Address
+from holdfast.cluster.configs import TopicSettings, may_be_followed, topic_settings
+from holdfast.cluster.peers import Leader, PeerReport
+from holdfast.cluster.state import ControlState, Topic
+from holdfast.environment import Environment
+from holdfast.groups.topics import Topics, TopicShape
+from holdfast.identifiers import CONTROL_LANE, BrokerId, LaneId, PartitionId
+from holdfast.log.data_lane import DataLane
+from holdfast.protocol.api import ErrorCode
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Led:
+    """A partition that this broker leads."""
+
+    topic: Topic
+    partition: PartitionId
+    lane: DataLane
+
+
+class Directory(ABC):
+    """Where things are, as one broker knows it."""
+
+    settings: BrokerSettings
+    environment: Environment
+    view: ClusterView
+    served: ServedLanes
+    membership: Membership | None
+
+    def __init__(self) -> None:
+        self.cleared: dict[LaneId, int] = {}
+        """How far the control lane was known when nothing of a deleted topic was left in a lane."""
+        self._topics: tuple[int, Topics] = (-1, Topics({}))
+        self._topic_settings: dict[UUID, tuple[dict[str, str], TopicSettings]] = {}
+
+    @abstractmethod
+    def report(self) -> PeerReport:
+        """How this broker is, as others hear it."""
+
+    @property
+    def state(self) -> ControlState:
+        return self.view.state
+
+    @property
+    def lanes(self) -> dict[LaneId, DataLane]:
+        return self.served.lanes
+
+    @property
+    def groups(self) -> dict[LaneId, LaneGroups]:
+        return self.served.groups
+
+    @property
+    def transactions(self) -> dict[LaneId, LaneTransactions]:
+        return self.served.transactions
+
+    def alive(self) -> list[PeerReport]:
+        """The brokers that answer, by their ids; this one too."""
+        if self.membership is None:
+            return [self.report()]
+        return [report for _, report in sorted(self.membership.alive().items())]
+
+    def readers_beside(self, leader: int, topic: Topic) -> list[int]:
+        """Brokers that serve readers of their own rack what another one leads."""
+        if self.membership is None or not may_be_followed(topic.configs):
+            return []
+        return [each.broker_id for each in self.alive() if each.rack and each.broker_id != leader]
+
+    def controller_id(self) -> int:
+        """-1 where nobody is known to be the controller."""
+        leader = self.leader_of(CONTROL_LANE)
+        return leader.broker_id if leader is not None else -1
+
+    def report_of(self, broker_id: BrokerId) -> PeerReport | None:
+        """What a broker last said of itself."""
+        if broker_id == self.settings.broker_id:
+            return self.report()
+        return self.membership.peers.report_of(broker_id) if self.membership is not None else None
+
+    def address_of(self, broker_id: BrokerId) -> Address | None:
+        """Where another broker is reached."""
+        if broker_id == self.settings.broker_id:
+            return None
+        report = self.report_of(broker_id)
+        return Address(report.host, report.port) if report is not None else None
+
+    def led(self, topic: Topic | None, partition: int) -> Led | None:
+        """The partition of a usable topic, where this broker owns its lane."""
+        if topic is None:
+            return None
+        lane_id = topic.lane_of(partition)
+        lane = self.lanes.get(lane_id) if lane_id is not None else None
+        if lane is None:
+            return None
+        return Led(topic, PartitionId(topic.topic_id, partition), lane)
+
+    def leader_of(self, lane: LaneId) -> Leader | None:
+        """Who leads the partitions of a lane, as far as is known here."""
+        served = self.view.lane if lane == CONTROL_LANE else self.lanes.get(lane)
+        if served is not None and served.appender.is_open:
+            return Leader(self.settings.broker_id, served.leader_epoch)
+        return self.membership.leader_of(lane) if self.membership is not None else None
+
+    def next_leader_of(self, lane: LaneId) -> Leader | None:
+        """As leader_of; also who is about to lead."""
+        membership = self.membership
+        if lane in self.lanes or membership is None:
+            return self.leader_of(lane)
+        return membership.peers.next_leader_of(lane, self.environment.monotonic())
+
+    def not_led(self, topic: Topic | None, partition: int) -> ErrorCode:
+        """What is told of a partition that this broker does not lead."""
+        if topic is None or topic.lane_of(partition) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    def lane_of_name(self, name: str) -> LaneId:
+        """The lane that coordinates a group, or a transactional id."""
+        return lane_of(name, self.state.lanes)
+
+    def groups_of(self, group_id: str) -> LaneGroups | ErrorCode:
+        """The coordinator of a group; or what is told where it is not here."""
+        found = self.groups.get(self.lane_of_name(group_id))
+        return found if found is not None else ErrorCode.NOT_COORDINATOR
+
+    def transactions_of(self, transactional_id: str) -> LaneTransactions | ErrorCode:
+        """The coordinator of a transactional id; or what is told where it is not here."""
+        found = self.transactions.get(self.lane_of_name(transactional_id))
+        return found if found is not None else ErrorCode.NOT_COORDINATOR
+
+    def place_of(self, partition: PartitionId) -> DataLane | LaneId | None:
+        """The lane of a partition, or which one it is where another broker leads it; None where its
+        topic is gone, or not known here yet."""
+        topic = self.state.usable(partition.topic_id)
+        lane_id = topic.lane_of(partition.partition) if topic is not None else None
+        return self.lanes.get(lane_id, lane_id) if lane_id is not None else None
+
+    def cleared_number(self) -> int:
+        """How far the control lane was known when nothing deleted was left in any lane."""
+        lanes = [LaneId(lane) for lane in range(1, self.state.lanes + 1)]
+        return min(self._cleared_in(lane) for lane in lanes)
+
+    def _cleared_in(self, lane: LaneId) -> int:
+        if lane in self.lanes:
+            return self.cleared.get(lane, -1)
+        membership = self.membership
+        if membership is None:
+            return -1
+        return membership.peers.cleared_number(lane, self.environment.monotonic())
+
+    def topics_of_groups(self) -> Topics:
+        """The topics as groups see them; the same object until they change."""
+        revision = self.state.topics_revision
+        if self._topics[0] != revision:
+            found = {
+                topic.name: TopicShape(topic.topic_id, topic.partitions)
+                for topic in self.state.topics.values()
+                if topic.partitions > 0
+            }
+            self._topics = (revision, Topics(found))
+        return self._topics[1]
+
+    def settings_of(self, topic: Topic) -> TopicSettings:
+        """A topic's configurations, read once for each change of them."""
+        known = self._topic_settings.get(topic.topic_id)
+        if known is None or known[0] is not topic.configs:
+            if len(self._topic_settings) > 2 * len(self.state.topics):
+                self._topic_settings.clear()  # mostly those of topics that are gone
+            known = (topic.configs, topic_settings(topic.configs))
+            self._topic_settings[topic.topic_id] = known
+        return known[1]
