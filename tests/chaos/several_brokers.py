@@ -39,10 +39,11 @@ PARTITIONS = 6
 WORKERS = 3
 INPUT, OUTPUT, GROUP = "input", "output", "workers"
 BATCH_RECORDS = 100
-REST_SECONDS = 3.0
+REST_SECONDS = 2.0
 STOPPED_SECONDS = 9.0
 """Long enough for its lanes to be taken over."""
 CATCH_UP_SECONDS_MAX = 90.0
+TRANSACTION_MS_MAX = 30_000
 FAULTS = ("killed", "drained", "stopped")
 
 
@@ -93,8 +94,11 @@ class Worker:
             {
                 "bootstrap.servers": self._bootstrap,
                 "transactional.id": self.name,
-                "transaction.timeout.ms": 20_000,
+                "transaction.timeout.ms": TRANSACTION_MS_MAX,
                 "linger.ms": 1,
+                # With a new bootstrap it waits for ever for a group coordinator that it has dropped
+                # (librdkafka issue 5511).
+                "metadata.recovery.strategy": "none",
             }
         )
         producer.init_transactions(30)
