@@ -54,6 +54,7 @@ chaos: $(STAMP) ## real processes under load: SIGKILLs of one broker, then SIGKI
 chaos-clients: $(STAMP) ## groups and exactly once with five clients, through SIGKILLs and pauses
 	$(BIN)/python -m tests.chaos.transactions --kills 60
 	$(BIN)/python -m tests.chaos.groups --steps 60
+	$(BIN)/python -m tests.chaos.several_brokers --rounds 5
 
 chaos-spark: $(STAMP) ## the pipeline: SIGKILLs of driver and executors, local and on a cluster
 	$(BIN)/python -m tests.chaos.spark_kills --kills $(SPARK_KILLS) --cluster

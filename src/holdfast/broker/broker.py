@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from holdfast.broker.claiming import Claimer
+from holdfast.broker.claiming import Claimer, check_lanes, refuse_other_lanes
 from holdfast.broker.cluster_view import ClusterView, ControlLane
 from holdfast.broker.directory import Directory
 from holdfast.broker.disk_acks import DiskAcks
@@ -21,25 +21,27 @@ from holdfast.broker.producer_ids import ProducerIds
 from holdfast.broker.replicas import Replicas
 from holdfast.broker.served_lanes import ServedLanes
 from holdfast.broker.settings import BrokerSettings
-from holdfast.broker.transactions import LaneTransactions
-from holdfast.broker.verification import TransactionalAppend, Turns, VerifyTransaction
+from holdfast.broker.transactions import LaneTransactions, admitted
+from holdfast.broker.verification import (
+    TransactionalAppend,
+    Turns,
+    Underway,
+    VerifyTransaction,
+)
 from holdfast.broker.waiting_room import WaitingRoom
 from holdfast.client.refusals import BrokerUnavailable
 from holdfast.cluster.facts import BrokerRegistered, ClusterCreated
 from holdfast.cluster.peers import Leader, PeerReport
-from holdfast.cluster.state import ControlState, ControlStateKind
 from holdfast.environment import Environment
-from holdfast.errors import ConfigurationError, Fenced, HoldfastError, StopError
+from holdfast.errors import Fenced, HoldfastError, StopError
 from holdfast.identifiers import CONTROL_LANE, BrokerId, LaneId, PartitionId, ProducerId
 from holdfast.lane.claim import ClaimedLane
 from holdfast.lane.liveness import Liveness, NoProof
-from holdfast.lane.recovery import recover
 from holdfast.lane.spool.disk import Disk
 from holdfast.log.append import Refused
 from holdfast.log.data_lane import DataLane
 from holdfast.log.memory import ReadCache, Tail
 from holdfast.log.state import LogState
-from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.message import Message
 from holdfast.protocol.messages.api_versions import ApiVersion
 from holdfast.store.interface import Store
@@ -78,6 +80,7 @@ class Broker(Directory):
             is_by_disk=self._is_by_disk,
         )
         self.turns = Turns()
+        self.underway = Underway()
         self.verify_transaction: VerifyTransaction = self._verify_transaction
         """Asked before a transaction's first batch joins a partition (KIP-890)."""
         self.fetch_sessions = FetchSessions(settings.fetch_sessions_max)
@@ -105,12 +108,13 @@ class Broker(Directory):
             on_lost=self._lost_lane,
         )
         self.replicas = Replicas(store, environment, self.cache)
+        self.served.when_left.append(lambda _: self.underway.held_back.forget())
         self.waiting_room = WaitingRoom(self.served.coming)
         self.membership: Membership | None = None
         if network is not None:
             self.membership = Membership(member=self, network=network, environment=environment)
             self.view.when_published = self.membership.news
-        self.producer_ids = ProducerIds(self.view, self.ask_controller)
+        self.producer_ids = ProducerIds(self.view, self.ask_leader)
         self._is_controller = False
         self._background: set[asyncio.Task[None]] = set()
 
@@ -127,7 +131,7 @@ class Broker(Directory):
 
     async def start(self) -> None:
         """Be part of the cluster; when this returns, requests may be answered."""
-        await self._check_lanes()
+        await check_lanes(self.store, self.environment, self.settings.lanes)
         if self.membership is not None:
             await self.view.look()
             known = self.state.brokers.get(self.settings.broker_id)
@@ -146,26 +150,10 @@ class Broker(Directory):
             cluster_id = str(self.environment.new_uuid())
             lanes = self.settings.lanes or self.settings.lanes_of_new_store
             control.appender.add(ClusterCreated(cluster_id, lanes))
-        self._refuse_other_lanes(self.state)
+        refuse_other_lanes(self.store, self.settings.lanes, self.state)
         self.register(self.report())
         await self.flush_control()
         return control
-
-    async def _check_lanes(self) -> None:
-        """A broker that cannot serve must find out before it takes a lane from one that does."""
-        if self.settings.lanes is not None:
-            recovered = await recover(
-                self.store, self.environment, CONTROL_LANE, ControlStateKind()
-            )
-            self._refuse_other_lanes(recovered.state)
-
-    def _refuse_other_lanes(self, state: ControlState) -> None:
-        wanted = self.settings.lanes
-        if state.cluster_id and wanted is not None and wanted != state.lanes:
-            raise ConfigurationError(
-                f"{self.store.url} was made with {state.lanes} data lanes, and their number never"
-                f" changes: start without --lanes, or with --lanes {state.lanes}"
-            )
 
     def report(self) -> PeerReport:
         """How this broker is, as others hear it."""
@@ -311,14 +299,14 @@ class Broker(Directory):
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    async def ask_controller(
-        self, request: Message, answer: type[R], *, version: int, timeout_s: float
+    async def ask_leader(
+        self, lane: LaneId, request: Message, answer: type[R], *, version: int, timeout_s: float
     ) -> R:
-        """Put a request to the controller, where that is another broker."""
-        leader = self.leader_of(CONTROL_LANE)
+        """Put a request to the broker that leads a lane, where that is another one."""
+        leader = self.leader_of(lane)
         address = self.address_of(leader.broker_id) if leader is not None else None
         if self.network is None or address is None:
-            raise BrokerUnavailable("no other broker is known to be the controller")
+            raise BrokerUnavailable(f"no other broker is known to lead lane {lane}")
         return await self.network.ask(
             address, request, answer, version=version, timeout_s=timeout_s
         )
@@ -349,13 +337,8 @@ class Broker(Directory):
         return LaneTransactions(lane, self, self.environment, self.settings.transactions)
 
     def _verify_transaction(self, append: TransactionalAppend) -> Refused | None:
-        name = append.transactional_id
-        if not name:
-            return Refused("INVALID_RECORD", "a transactional batch without a transactional id")
-        here = self.transactions_of(name)
-        if isinstance(here, ErrorCode):
-            return Refused(here.name, f"transactional id {name} is coordinated elsewhere")
-        return here.admit(append)
+        here = self.transactions_of(append.transactional_id or "")
+        return self.underway.held_back.judged(append, admitted(here, append))
 
     def _is_unclean(self, partition: PartitionId) -> bool:
         topic = self.state.usable(partition.topic_id)

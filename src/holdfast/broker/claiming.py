@@ -8,11 +8,14 @@ import asyncio
 import logging
 
 from holdfast.broker.settings import BrokerSettings
+from holdfast.cluster.state import ControlState, ControlStateKind
 from holdfast.environment import Environment
-from holdfast.identifiers import LaneId
+from holdfast.errors import ConfigurationError
+from holdfast.identifiers import CONTROL_LANE, LaneId
 from holdfast.lane.claim import ClaimedLane, claim_lane
 from holdfast.lane.entry import Claim
 from holdfast.lane.liveness import Liveness
+from holdfast.lane.recovery import recover
 from holdfast.lane.state import StateKind, StateT
 from holdfast.store.interface import Store
 
@@ -69,3 +72,18 @@ class Claimer:
         if wait_s > 0:
             log.info("waiting_for_the_owner_before lane=%d seconds=%.1f", lane.cursor.lane, wait_s)
             await asyncio.sleep(wait_s)
+
+
+async def check_lanes(store: Store, environment: Environment, wanted: int | None) -> None:
+    """A broker that cannot serve must find out before it takes a lane from one that does."""
+    if wanted is not None:
+        recovered = await recover(store, environment, CONTROL_LANE, ControlStateKind())
+        refuse_other_lanes(store, wanted, recovered.state)
+
+
+def refuse_other_lanes(store: Store, wanted: int | None, state: ControlState) -> None:
+    if state.cluster_id and wanted is not None and wanted != state.lanes:
+        raise ConfigurationError(
+            f"{store.url} was made with {state.lanes} data lanes, and their number never"
+            f" changes: start without --lanes, or with --lanes {state.lanes}"
+        )

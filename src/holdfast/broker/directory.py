@@ -129,14 +129,18 @@ class Directory(ABC):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
+    def lane_of_name(self, name: str) -> LaneId:
+        """The lane that coordinates a group, or a transactional id."""
+        return lane_of(name, self.state.lanes)
+
     def groups_of(self, group_id: str) -> LaneGroups | ErrorCode:
         """The coordinator of a group; or what is told where it is not here."""
-        found = self.groups.get(lane_of(group_id, self.state.lanes))
+        found = self.groups.get(self.lane_of_name(group_id))
         return found if found is not None else ErrorCode.NOT_COORDINATOR
 
     def transactions_of(self, transactional_id: str) -> LaneTransactions | ErrorCode:
         """The coordinator of a transactional id; or what is told where it is not here."""
-        found = self.transactions.get(lane_of(transactional_id, self.state.lanes))
+        found = self.transactions.get(self.lane_of_name(transactional_id))
         return found if found is not None else ErrorCode.NOT_COORDINATOR
 
     def place_of(self, partition: PartitionId) -> DataLane | LaneId | None:

@@ -17,6 +17,7 @@ from holdfast.broker.forwarding import (
     is_for_controller,
 )
 from holdfast.broker.handlers import (
+    abort_transaction,
     add_offsets_to_txn,
     add_partitions_to_txn,
     allocate_producer_ids,
@@ -36,6 +37,7 @@ from holdfast.broker.handlers import (
     describe_topic_partitions,
     describe_transactions,
     drain_broker,
+    end_transaction_parts,
     end_txn,
     fetch,
     find_coordinator,
@@ -43,6 +45,7 @@ from holdfast.broker.handlers import (
     incremental_alter_configs,
     init_producer_id,
     join_group,
+    join_transaction,
     lane_hand_over,
     leave_group,
     list_groups,
@@ -111,6 +114,9 @@ BETWEEN_BROKERS: Mapping[ApiKey, tuple[range, Handler]] = {
     ApiKey.ALLOCATE_PRODUCER_IDS: (range(1), allocate_producer_ids.handle),
     ApiKey.PEER_PING: (range(1), peer_ping.handle),
     ApiKey.LANE_HAND_OVER: (range(1), lane_hand_over.handle),
+    ApiKey.END_TRANSACTION_PARTS: (range(1), end_transaction_parts.handle),
+    ApiKey.JOIN_TRANSACTION: (range(1), join_transaction.handle),
+    ApiKey.ABORT_TRANSACTION: (range(1), abort_transaction.handle),
     ApiKey.PLACE_LANE: (range(1), place_lane.handle),
     ApiKey.DRAIN_BROKER: (range(1), drain_broker.handle),
 }

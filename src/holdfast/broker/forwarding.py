@@ -15,7 +15,7 @@ from holdfast.broker.groups import lane_of
 from holdfast.broker.peer_network import PEER_CLIENT_ID
 from holdfast.client.refusals import BrokerUnavailable
 from holdfast.errors import HoldfastError
-from holdfast.identifiers import LaneId
+from holdfast.identifiers import CONTROL_LANE, LaneId
 from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.message import Message
 from holdfast.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -119,8 +119,8 @@ async def forwarded(broker: Broker, message: Message, context: RequestContext) -
     answer_type = SCHEMAS[ApiKey(message.API_KEY)][1]
     wait_s = getattr(message, "timeout_ms", TIMEOUT_S_DEFAULT * 1000) / 1000 + MARGIN_S
     try:
-        answer = await broker.ask_controller(
-            message, answer_type, version=context.api_version, timeout_s=wait_s
+        answer = await broker.ask_leader(
+            CONTROL_LANE, message, answer_type, version=context.api_version, timeout_s=wait_s
         )
     except BrokerUnavailable as error:
         log.warning("not_forwarded api=%s error=%s", ApiKey(message.API_KEY).name, error)

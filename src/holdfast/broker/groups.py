@@ -18,12 +18,14 @@ from holdfast.groups.coordinator import GroupCoordinator
 from holdfast.groups.deadlines import NEVER
 from holdfast.groups.facts import (
     GenerationFormed,
+    GroupDeleted,
     GroupFact,
     TargetAssigned,
     TransactionalOffsetsEnded,
 )
 from holdfast.groups.outbox import Token
 from holdfast.groups.rules import GroupRules
+from holdfast.groups.state import PendingOffsets
 from holdfast.groups.topics import Topics
 from holdfast.identifiers import LaneId, PartitionId
 from holdfast.log.data_lane import DataLane
@@ -37,6 +39,8 @@ TIMER_SECONDS_MAX = 3_600.0
 FIRST_DATA_LANE = 1
 CLASSIC = "classic"
 CONSUMER = "consumer"
+TOKEN_BITS = 32
+"""Of a token: below the leader epoch."""
 
 
 def lane_of(name: str, lanes: int) -> LaneId:
@@ -78,6 +82,8 @@ class LaneGroups:
         self._leaving: set[asyncio.Task[None]] = set()
         self._ended: dict[str, asyncio.Event] = {}
         """Groups for whose transactions somebody waits: the next one that ends."""
+        self._open_offsets: dict[tuple[str, int], tuple[PendingOffsets, int]] = {}
+        """What transactions that somebody asked about will commit, and the token of each."""
         self._has_ended = False
         self.rebalances = {CLASSIC: 0, CONSUMER: 0}
         """Generations and target assignments that were made here, by the protocol of the group."""
@@ -113,7 +119,24 @@ class LaneGroups:
         elif isinstance(fact, TargetAssigned):
             self.rebalances[CONSUMER] += 1
         elif isinstance(fact, TransactionalOffsetsEnded):
+            self._open_offsets.pop((fact.group_id, fact.producer_id), None)
             self._wake(fact.group_id)
+        elif isinstance(fact, GroupDeleted):
+            for key in [key for key in self._open_offsets if key[0] == fact.group_id]:
+                del self._open_offsets[key]
+
+    def token_of(self, group_id: str, producer_id: int) -> int | None:
+        """Which transaction of a producer is open on a group: no two ever have the same token, of
+        whatever owner of the lane. None where none is."""
+        group = self._lane.state.groups.groups.get(group_id)
+        pending = group.pending.get(producer_id) if group is not None else None
+        if pending is None:
+            return None
+        known = self._open_offsets.get((group_id, producer_id))
+        if known is None or known[0] is not pending:
+            token = (self._lane.leader_epoch << TOKEN_BITS) + next(self._tokens)
+            known = self._open_offsets[group_id, producer_id] = (pending, token)
+        return known[1]
 
     async def wait_while_pending(
         self, group_id: str, partitions: Collection[PartitionId], seconds_max: float

@@ -11,7 +11,7 @@ from holdfast.broker.cluster_view import ClusterView
 from holdfast.client.refusals import BrokerUnavailable
 from holdfast.cluster.facts import ProducerIdsReserved
 from holdfast.errors import Fenced
-from holdfast.identifiers import ProducerId
+from holdfast.identifiers import CONTROL_LANE, LaneId, ProducerId
 from holdfast.protocol.message import Message
 from holdfast.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -24,20 +24,20 @@ BLOCK = 1_000
 ASK_TIMEOUT_S = 5.0
 
 
-class AskController(Protocol):
-    """Put a request to the controller."""
+class AskLeader(Protocol):
+    """Put a request to the broker that leads a lane."""
 
     async def __call__(
-        self, request: Message, answer: type[R], *, version: int, timeout_s: float
+        self, lane: LaneId, request: Message, answer: type[R], *, version: int, timeout_s: float
     ) -> R: ...
 
 
 class ProducerIds:
     """The ids of one broker."""
 
-    def __init__(self, view: ClusterView, ask_controller: AskController) -> None:
+    def __init__(self, view: ClusterView, ask_leader: AskLeader) -> None:
         self._view = view
-        self._ask_controller = ask_controller
+        self._ask_leader = ask_leader
         self._next: int = 0
         self._end: int = 0
         self._lock = asyncio.Lock()
@@ -54,8 +54,12 @@ class ProducerIds:
             return await self.reserve()
         request = AllocateProducerIdsRequest()
         try:
-            answer = await self._ask_controller(
-                request, AllocateProducerIdsResponse, version=0, timeout_s=ASK_TIMEOUT_S
+            answer = await self._ask_leader(
+                CONTROL_LANE,
+                request,
+                AllocateProducerIdsResponse,
+                version=0,
+                timeout_s=ASK_TIMEOUT_S,
             )
         except BrokerUnavailable as error:
             raise Fenced(f"the controller could not be asked for producer ids: {error}") from None

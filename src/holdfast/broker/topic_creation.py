@@ -13,6 +13,7 @@ from holdfast.broker.broker import Broker
 from holdfast.cluster.facts import TopicCreated
 from holdfast.cluster.topics import TopicRefused, decide_create
 from holdfast.errors import Fenced, HoldfastError
+from holdfast.identifiers import CONTROL_LANE
 from holdfast.lane.owned import OwnedLane
 from holdfast.protocol.messages.create_topics import (
     CreatableTopic,
@@ -61,7 +62,8 @@ async def _create_elsewhere(broker: Broker, names: list[str]) -> None:
         await broker.look()
         missing = [name for name in names if name not in broker.state.names]
         if missing and broker.view.lane is None:
-            await broker.ask_controller(
+            await broker.ask_leader(
+                CONTROL_LANE,
                 CreateTopicsRequest(
                     topics=[
                         CreatableTopic(

@@ -3,6 +3,7 @@
 Owns the order in which a transaction ends: how it ends is durable before any marker is, and all
 markers are before it is told to be over. Participants in the coordinator's own lane need no wait:
 a lane's objects become durable in order, so decision, markers and end may share one.
+Participants of other brokers are told by messages that name what they end (`distant_ends.py`).
 """
 
 import asyncio
@@ -10,9 +11,16 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple, Protocol, TypeVar
 
+from holdfast.broker.distant_ends import DistantPart, Leaders, end_parts
 from holdfast.broker.groups import LaneGroups, refusal
 from holdfast.broker.markers import add_marker
-from holdfast.broker.verification import TransactionalAppend
+from holdfast.broker.verification import (
+    ADDS_PARTITIONS_SINCE,
+    TransactionalAppend,
+    Underway,
+    not_verified,
+    wrong_start,
+)
 from holdfast.environment import Environment
 from holdfast.errors import HoldfastError, RetryError
 from holdfast.groups.facts import TransactionalOffsetsEnded
@@ -38,12 +46,16 @@ log = logging.getLogger("holdfast.broker")
 DecidedT = TypeVar("DecidedT")
 RETRY_S = 0.5
 ENDING_WAIT_S = 5.0
-ADDS_PARTITIONS_SINCE = 12
-"""Of Produce: clients that speak it do not send AddPartitionsToTxn (KIP-890)."""
 
 
-class Participants(Protocol):
+class Participants(Leaders, Protocol):
     """Who else takes part in transactions: the broker's partitions and groups, and others'."""
+
+    underway: Underway
+
+    def lane_of_name(self, name: str) -> LaneId:
+        """The lane that coordinates a group."""
+        ...
 
     def place_of(self, partition: PartitionId) -> DataLane | LaneId | None:
         """The lane of a partition, or which one it is, of another broker; None where its topic is
@@ -59,21 +71,26 @@ class Participants(Protocol):
     async def new_producer_id(self) -> int: ...
 
 
-class _Part(NamedTuple):
-    """What of a transaction is in one lane of this broker."""
+class _Parts(NamedTuple):
+    """Who takes part in a transaction, by where it is; what is gone with its topic does no more."""
 
-    lane: DataLane
-    partitions: list[PartitionId]
-    groups: list[str]
+    partitions: list[tuple[DataLane, PartitionId]]
+    groups: list[tuple[LaneGroups, str]]
+    elsewhere: list[DistantPart]
+
+    def lanes(self) -> dict[LaneId, DataLane]:
+        """Those of this broker."""
+        lanes = [lane for lane, _ in self.partitions] + [groups.lane for groups, _ in self.groups]
+        return {lane.lane: lane for lane in lanes}
 
     @property
     def is_offline(self) -> bool:
         """Whether a partition of it waits for a disk: its marker comes behind what is there."""
-        return any(self.lane.is_offline(partition) for partition in self.partitions)
+        return any(lane.is_offline(partition) for lane, partition in self.partitions)
 
 
-class Elsewhere(RetryError):
-    """A part of a transaction is led by another broker."""
+class Leaving(RetryError):
+    """A lane of this broker takes nothing more: its next owner is to be told."""
 
 
 class LaneTransactions:
@@ -164,22 +181,18 @@ class LaneTransactions:
         """Whether a batch may open its transaction on a partition (KIP-890)."""
         name = append.transactional_id or ""
         producer = Producer(append.producer_id, append.producer_epoch)
+        refused = wrong_start(append)
+        if refused is not None:
+            return refused
         if append.api_version >= ADDS_PARTITIONS_SINCE:
-            if append.base_sequence != 0:
-                # Each transaction has an epoch of its own: an earlier batch was refused or is late.
-                return Refused(
-                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name,
-                    f"{append.partition}: a transaction begins with sequence 0, not"
-                    f" {append.base_sequence}",
-                )
             problem = self.extend(name, producer, partitions=[append.partition])
         else:
             problem = self.problem() or verify(self.known(name), producer, append.partition)
-            if problem is ErrorCode.TRANSACTION_ABORTABLE:
-                problem = ErrorCode.INVALID_TXN_STATE
-        if problem is None:
-            return None
-        return Refused(problem.name, f"{append.partition}: transactional id {name}: {problem.name}")
+        is_here = self._participants.place_of(append.partition) is self.lane
+        if problem is None and not is_here and not self.lane.appender.is_valid():
+            # A newer coordinator may have ended it, and nobody would end what comes after that.
+            problem = ErrorCode.NOT_COORDINATOR
+        return not_verified(append, problem) if problem is not None else None
 
     async def with_fresh_id(self, decide: Callable[[int | None], DecidedT]) -> DecidedT:
         """Decide; and anew with a new producer id where that turns out to be needed."""
@@ -195,9 +208,7 @@ class LaneTransactions:
             return
         name = transaction.transactional_id
         if self._is_all_here(transaction):
-            here = self._parts(transaction).get(self.lane.lane)
-            if here is not None:
-                self._write(here, marker)
+            self._write(self._parts(transaction), marker)
             self.decide(TransactionEnded(name, self.now_ms()))
         else:
             self._ending[name] = asyncio.get_running_loop().create_future()
@@ -223,27 +234,32 @@ class LaneTransactions:
         is_offline = any(self.lane.is_offline(each) for each in transaction.partitions)
         return not is_offline and all(lane is self.lane for lane in lanes)
 
-    def _parts(self, transaction: Transaction) -> dict[LaneId, _Part]:
-        """Who takes part, by lane; what is gone with its topic takes part no more."""
-        parts: dict[LaneId, _Part] = {}
+    def _parts(self, transaction: Transaction) -> _Parts:
+        parts = _Parts([], [], [])
         for partition in sorted(transaction.partitions):
             lane = self._participants.place_of(partition)
             if isinstance(lane, DataLane):
-                parts.setdefault(lane.lane, _Part(lane, [], [])).partitions.append(partition)
+                parts.partitions.append((lane, partition))
             elif lane is not None:
-                raise Elsewhere(f"lane {lane} of partition {partition} is led by another broker")
+                parts.elsewhere.append(DistantPart(lane, partition))
         for group_id in sorted(transaction.groups):
             groups = self._participants.groups_of(group_id)
-            if isinstance(groups, ErrorCode):
-                raise Elsewhere(f"group {group_id} is coordinated by another broker")
-            lane = groups.lane
-            parts.setdefault(lane.lane, _Part(lane, [], [])).groups.append(group_id)
+            if isinstance(groups, LaneGroups):
+                parts.groups.append((groups, group_id))
+            else:
+                lane_id = self._participants.lane_of_name(group_id)
+                parts.elsewhere.append(DistantPart(lane_id, group_id))
         return parts
 
-    def _write(self, part: _Part, marker: Marker) -> None:
-        for partition in part.partitions:
+    def _write(self, parts: _Parts, marker: Marker) -> None:
+        """End a transaction on what this broker leads."""
+        for lane in parts.lanes().values():
+            if not lane.appender.is_open:
+                raise Leaving(f"lane {lane.lane} is about to have another owner")
+        for lane, partition in parts.partitions:
+            self._participants.underway.ended(marker.producer_id, partition)
             refused = add_marker(
-                part.lane,
+                lane,
                 partition,
                 producer_id=marker.producer_id,
                 producer_epoch=marker.producer_epoch,
@@ -254,10 +270,9 @@ class LaneTransactions:
             if refused is not None:
                 # The partition knows a newer epoch: this transaction has ended there already.
                 log.warning("marker_refused %s error=%s", refused.message, refused.error)
-        for group_id in part.groups:
-            groups = self._participants.groups_of(group_id)
-            if isinstance(groups, LaneGroups):
-                _end_offsets(groups, group_id, marker)
+        for groups, group_id in parts.groups:
+            self._participants.underway.ended(marker.producer_id, group_id)
+            _end_offsets(groups, group_id, marker)
 
     async def _finish_elsewhere(self, name: str, marker: Marker) -> None:
         try:
@@ -278,26 +293,30 @@ class LaneTransactions:
             if transaction is None or transaction.marker != marker:
                 return
             try:
-                await self._participants.look()  # a topic may be new to this broker
-                parts = self._parts(transaction)
-                if any(part.is_offline for part in parts.values()):
-                    await asyncio.sleep(RETRY_S)
-                    continue
+                await self._know_topics(transaction)
                 # Who takes this lane over waits until our last look at it is out of date: until
                 # then no later transaction of this producer can be mistaken for this one.
                 await self.lane.appender.validate()
-                for part in parts.values():
-                    self._write(part, marker)
-                for part in parts.values():
-                    await part.lane.appender.flush()
-                    # That there was nothing to end is known only to the newest owner.
-                    await part.lane.appender.validate()
+                parts = self._parts(transaction)
+                if parts.is_offline:
+                    await asyncio.sleep(RETRY_S)
+                    continue
+                self._write(parts, marker)
+                await asyncio.gather(
+                    end_parts(self._participants, self.lane, name, marker, parts.elsewhere),
+                    *(_durable(lane) for lane in parts.lanes().values()),
+                )
                 if self.lane.appender.is_open:
                     self.decide(TransactionEnded(name, self.now_ms()))
                 return
             except HoldfastError as error:
                 log.warning("markers_not_written transactional_id=%s error=%s", name, error)
                 await asyncio.sleep(RETRY_S)
+
+    async def _know_topics(self, transaction: Transaction) -> None:
+        """A topic that is not known is new to this broker, or gone: look which."""
+        if any(self._participants.place_of(each) is None for each in transaction.partitions):
+            await self._participants.look()
 
     async def abort_overdue(self) -> None:
         """Abort transactions that are open for too long; forget ids that nobody uses."""
@@ -332,6 +351,20 @@ class LaneTransactions:
                 return True
             fresh_id = await self._participants.new_producer_id()
         return False
+
+
+def admitted(here: LaneTransactions | ErrorCode, append: TransactionalAppend) -> Refused | None:
+    """Whether a batch may open its transaction, as far as the coordinator on this broker says."""
+    if not append.transactional_id:
+        return Refused("INVALID_RECORD", "a transactional batch without a transactional id")
+    return not_verified(append, here) if isinstance(here, ErrorCode) else here.admit(append)
+
+
+async def _durable(lane: DataLane) -> None:
+    await lane.appender.flush()
+    await (
+        lane.appender.validate()
+    )  # that there was nothing to end is known only to the newest owner
 
 
 def _end_offsets(groups: LaneGroups, group_id: str, marker: Marker) -> None:

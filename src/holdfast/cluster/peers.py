@@ -65,7 +65,8 @@ class Peers:
         self._heard[report.broker_id] = _Heard(report, now)
         for lane, leader_epoch in report.lanes.items():
             leader = self._leaders.get(lane)
-            if leader is None or leader.leader_epoch < leader_epoch:
+            # Only one broker ever has a leader epoch: who says so was not merely expected to.
+            if leader is None or leader.leader_epoch <= leader_epoch:
                 self._leaders[lane] = Leader(report.broker_id, leader_epoch)
 
     def is_gone(self, broker_id: BrokerId) -> None:

@@ -5,6 +5,10 @@ Owns the table of schemas. Which versions are served is for the broker to say.
 
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.message import Message
+from holdfast.protocol.messages.abort_transaction import (
+    AbortTransactionRequest,
+    AbortTransactionResponse,
+)
 from holdfast.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -57,6 +61,10 @@ from holdfast.protocol.messages.describe_transactions import (
     DescribeTransactionsResponse,
 )
 from holdfast.protocol.messages.drain_broker import DrainBrokerRequest, DrainBrokerResponse
+from holdfast.protocol.messages.end_transaction_parts import (
+    EndTransactionPartsRequest,
+    EndTransactionPartsResponse,
+)
 from holdfast.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from holdfast.protocol.messages.fetch import FetchRequest, FetchResponse
 from holdfast.protocol.messages.find_coordinator import (
@@ -73,6 +81,10 @@ from holdfast.protocol.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 from holdfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from holdfast.protocol.messages.join_transaction import (
+    JoinTransactionRequest,
+    JoinTransactionResponse,
+)
 from holdfast.protocol.messages.lane_hand_over import LaneHandOverRequest, LaneHandOverResponse
 from holdfast.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from holdfast.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -159,6 +171,9 @@ SCHEMAS: dict[ApiKey, tuple[type[Message], type[Message]]] = {
     ApiKey.ALLOCATE_PRODUCER_IDS: (AllocateProducerIdsRequest, AllocateProducerIdsResponse),
     ApiKey.PEER_PING: (PeerPingRequest, PeerPingResponse),
     ApiKey.LANE_HAND_OVER: (LaneHandOverRequest, LaneHandOverResponse),
+    ApiKey.END_TRANSACTION_PARTS: (EndTransactionPartsRequest, EndTransactionPartsResponse),
+    ApiKey.JOIN_TRANSACTION: (JoinTransactionRequest, JoinTransactionResponse),
+    ApiKey.ABORT_TRANSACTION: (AbortTransactionRequest, AbortTransactionResponse),
     ApiKey.PLACE_LANE: (PlaceLaneRequest, PlaceLaneResponse),
     ApiKey.DRAIN_BROKER: (DrainBrokerRequest, DrainBrokerResponse),
 }

@@ -1,7 +1,7 @@
 """Several brokers in virtual time on one store, which hear each other without sockets."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from tests.unit.broker.cluster import VALID_MS, Cluster
@@ -23,6 +23,10 @@ from holdfast.store.interface import Store
 R = TypeVar("R", bound=Message)
 
 
+Hook = Callable[[Address, Address, Message], Awaitable[None]]
+"""Told who asks whom, and what."""
+
+
 class Wires:
     """Who listens where, and who is cut off."""
 
@@ -30,6 +34,10 @@ class Wires:
         self.listening: dict[Address, Broker] = {}
         self.silent: set[Address] = set()
         """They keep what they are asked, and answer nothing, as a process that is stopped."""
+        self.before: list[Hook] = []
+        """Told of each message before it arrives."""
+        self.after: list[Hook] = []
+        """Told of each message before its answer arrives."""
 
 
 class Direct:
@@ -38,12 +46,17 @@ class Direct:
     def __init__(self, wires: Wires, own: Address) -> None:
         self._wires = wires
         self._own = own
+        self.is_dead = False
 
     async def ask(
         self, address: Address, request: Message, answer: type[R], *, version: int, timeout_s: float
     ) -> R:
         del answer
         await asyncio.sleep(0.001)
+        if self.is_dead:
+            raise BrokerUnavailable("a dead process asks nobody")
+        for hook in list(self._wires.before):
+            await hook(self._own, address, request)
         other = self._wires.listening.get(address)
         if other is None:
             raise NobodyListens(f"nobody listens at {address}")
@@ -53,7 +66,10 @@ class Direct:
         context = RequestContext(api_version=version, client_id=PEER_CLIENT_ID, client_host="peer")
         try:
             async with asyncio.timeout(timeout_s):
-                return await answer_of(other, request, context)
+                answered = await answer_of(other, request, context)
+                for hook in list(self._wires.after):
+                    await hook(self._own, address, request)
+                return answered
         except TimeoutError:
             raise BrokerUnavailable(f"{address} did not answer") from None
 
@@ -97,6 +113,12 @@ class Several(Cluster):
 
     async def kill(self, broker: Broker) -> None:
         """As SIGKILL: nothing is released, nobody is told."""
+        if isinstance(broker.network, Direct):
+            broker.network.is_dead = True
+        await self.stall(broker)
+
+    async def stall(self, broker: Broker) -> None:
+        """It hears nothing more and looks after nothing, but what it has begun goes on."""
         self.hang_up(broker)
         await self._looked_after.pop(broker).stop()
         if broker.membership is not None:
@@ -104,6 +126,9 @@ class Several(Cluster):
 
     def hang_up(self, broker: Broker) -> None:
         del self.wires.listening[Address(broker.settings.host, broker.settings.port)]
+
+    def address(self, broker: Broker) -> Address:
+        return Address(broker.settings.host, broker.settings.port)
 
     def silence(self, broker: Broker) -> None:
         """Cut a broker off from the others; it has the store still."""

@@ -53,3 +53,13 @@ def test_a_broker_whose_port_is_closed_need_not_be_waited_for():
     peers.is_gone(BrokerId(1))
     assert not peers.alive(100.0)
     assert peers.leader_of(LANE, 100.0) is None
+
+
+def test_a_lane_that_was_released_to_one_broker_and_taken_by_another_is_led_by_the_other():
+    peers = Peers()
+    three = dataclasses.replace(TWO, broker_id=BrokerId(3))
+    for report in (ONE, TWO, three):
+        peers.heard(report, 100.0)
+    peers.hand_over(LANE, Leader(BrokerId(2), 4))
+    peers.heard(dataclasses.replace(three, lanes={LANE: 4}), 100.1)
+    assert peers.leader_of(LANE, 100.1) == Leader(BrokerId(3), 4)

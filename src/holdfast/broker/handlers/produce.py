@@ -14,12 +14,19 @@ from collections.abc import Awaitable
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
 from holdfast.broker.directory import Led
+from holdfast.broker.joining import Verdicts, ask_for_all
 from holdfast.broker.leader_hints import Hint, brokers_of, hint_for
 from holdfast.broker.leadership import prove_claim
+from holdfast.broker.openings import (
+    TOPIC_IDS_SINCE,
+    coordinator_barrier,
+    opening_of,
+    openings,
+    topic_of,
+)
 from holdfast.broker.settling import then
-from holdfast.broker.verification import TransactionalAppend
 from holdfast.cluster.state import Topic
-from holdfast.errors import CorruptObject, Fenced
+from holdfast.errors import Fenced
 from holdfast.identifiers import LaneId
 from holdfast.log.append import Accepted, Duplicate, Refused, decide_append, opens_transaction
 from holdfast.log.data_lane import DataLane
@@ -34,12 +41,10 @@ from holdfast.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from holdfast.records.batch import BatchHeader, parse_header
 from holdfast.records.check import Refusal, check_inside, check_produced
 from holdfast.records.record import UNCOMPRESSED_BYTES_MAX
 from holdfast.records.stamp import stamp, stamp_log_append_time
 
-TOPIC_IDS_SINCE = 13
 LEADERS_SINCE = 10
 ZSTD_SINCE = 7
 JUDGED_BY_PRODUCER_STATE = (
@@ -63,6 +68,17 @@ class _Waiting:
     refused: list[PartitionProduceResponse] = dataclasses.field(default_factory=list)
     """Refused by what this broker knows of the producer: hold only if its claim is the newest."""
     durable: asyncio.Future[None] | None = None
+
+
+@dataclasses.dataclass(slots=True)
+class _Deciding:
+    """What comes of a request, partition by partition."""
+
+    verdicts: Verdicts | None
+    """What was found out before, of the batches whose coordinator is another broker."""
+    waiting: dict[tuple[LaneId, bool], _Waiting] = dataclasses.field(
+        default_factory=dict[tuple[LaneId, bool], _Waiting]
+    )
 
 
 def handle(
@@ -92,7 +108,7 @@ async def _after(
 def _lane_ids(broker: Broker, request: ProduceRequest, context: RequestContext) -> set[LaneId]:
     found: set[LaneId] = set()
     for data in request.topic_data:
-        topic = _topic(broker, data, context)
+        topic = topic_of(broker, data, context)
         if topic is not None:
             lanes = (topic.lane_of(part.index) for part in data.partition_data)
             found.update(lane for lane in lanes if lane is not None)
@@ -103,10 +119,17 @@ def _handled(
     broker: Broker, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     name = request.transactional_id
-    if name:
-        barrier = _coordinator_barrier(broker, request, context, name)
-        if barrier is not None or broker.turns.is_taken(name):
-            return _in_turn(broker, request, context, name, barrier)
+    if not name:
+        return _decided(broker, request, context)
+    here = broker.transactions_of(name)
+    is_taken = broker.turns.is_taken(name)
+    if isinstance(here, ErrorCode):
+        if is_taken or any(openings(broker, request, context, name)):
+            return _verified_elsewhere(broker, request, context, name)
+        return _decided(broker, request, context)
+    barrier = coordinator_barrier(broker, request, context, name, here)
+    if barrier is not None or is_taken:
+        return _in_turn(broker, request, context, name, barrier)
     return _decided(broker, request, context)
 
 
@@ -119,80 +142,47 @@ async def _in_turn(
 ) -> ProduceResponse | None:
     turn = await broker.turns.wait(name, barrier)
     try:
-        again = _coordinator_barrier(broker, request, context, name)
-        if again is not None:
-            await asyncio.wait({again})
+        here = broker.transactions_of(name)
+        if not isinstance(here, ErrorCode):
+            again = coordinator_barrier(broker, request, context, name, here)
+            if again is not None:
+                await asyncio.wait({again})
         answer = _decided(broker, request, context)
     finally:
         turn.set_result(None)
     return await answer if isinstance(answer, Awaitable) else answer
 
 
-def _coordinator_barrier(
+async def _verified_elsewhere(
     broker: Broker, request: ProduceRequest, context: RequestContext, name: str
-) -> asyncio.Future[None] | None:
-    """What must be durable before these batches are decided; None where nothing is waited for.
-
-    The coordinator's lane is another one than the partition's: it must know of the partition first.
-    In one lane, what is decided first is durable first.
-    """
-    here = broker.transactions_of(name)
-    if isinstance(here, ErrorCode):
-        return None
-    ending = here.ending(name)
-    if ending is not None:
-        return ending
-    elsewhere = False
-    for topic in request.topic_data:
-        known = _topic(broker, topic, context)
-        for part in topic.partition_data:
-            led = broker.led(known, part.index)
-            if led is None or led.lane is here.lane:
-                continue
-            header = _header_of(part.records)
-            if header is None or not opens_transaction(led.lane.log_of(led.partition), header):
-                continue
-            elsewhere = True
-            broker.verify_transaction(_append_of(header, led, context, name))
-    return here.barrier(name) if elsewhere else None
-
-
-def _header_of(records: memoryview | bytes | None) -> BatchHeader | None:
-    """None where there is no batch: that is for the checks to say."""
+) -> ProduceResponse | None:
+    """As _in_turn, where another broker coordinates the transaction."""
+    turn = await broker.turns.wait(name, None)
     try:
-        return parse_header(records) if records else None
-    except CorruptObject:
-        return None
-
-
-def _append_of(
-    header: BatchHeader, led: Led, context: RequestContext, name: str | None
-) -> TransactionalAppend:
-    return TransactionalAppend(
-        transactional_id=name,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        partition=led.partition,
-        api_version=context.api_version,
-    )
-
-
-def _topic(broker: Broker, data: TopicProduceData, context: RequestContext) -> Topic | None:
-    if context.api_version >= TOPIC_IDS_SINCE:
-        return broker.state.usable(data.topic_id)
-    return broker.state.topic_named(data.name)
+        found = list(openings(broker, request, context, name))
+        asked = {(each.append.producer_id, each.append.partition) for each in found}
+        with broker.underway.asking(asked) as question:
+            verdicts = Verdicts(broker.underway, question)
+            await ask_for_all(broker, found, verdicts)
+            answer = _decided(broker, request, context, verdicts)
+    finally:
+        turn.set_result(None)
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 def _decided(
-    broker: Broker, request: ProduceRequest, context: RequestContext
+    broker: Broker,
+    request: ProduceRequest,
+    context: RequestContext,
+    verdicts: Verdicts | None = None,
 ) -> ProduceResponse | Awaitable[ProduceResponse] | None:
-    waiting: dict[tuple[LaneId, bool], _Waiting] = {}
+    deciding = _Deciding(verdicts)
+    waiting = deciding.waiting
     responses = [
         TopicProduceResponse(
             name=topic.name,
             topic_id=topic.topic_id,
-            partition_responses=_produce_topic(broker, request, topic, context, waiting),
+            partition_responses=_produce_topic(broker, request, topic, context, deciding),
         )
         for topic in request.topic_data
     ]
@@ -293,15 +283,15 @@ def _produce_topic(
     request: ProduceRequest,
     data: TopicProduceData,
     context: RequestContext,
-    waiting: dict[tuple[LaneId, bool], _Waiting],
+    deciding: _Deciding,
 ) -> list[PartitionProduceResponse]:
-    topic = _topic(broker, data, context)
+    topic = topic_of(broker, data, context)
     if topic is None:
         by_id = context.api_version >= TOPIC_IDS_SINCE
         unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return [_refuse(part.index, unknown) for part in data.partition_data]
     return [
-        _produce_partition(broker, request, topic, part, context, waiting)
+        _produce_partition(broker, request, topic, part, context, deciding)
         for part in data.partition_data
     ]
 
@@ -312,7 +302,7 @@ def _produce_partition(
     topic: Topic,
     data: PartitionProduceData,
     context: RequestContext,
-    waiting: dict[tuple[LaneId, bool], _Waiting],
+    deciding: _Deciding,
 ) -> PartitionProduceResponse:
     if request.acks not in (-1, 0, 1):
         message = f"acks={request.acks}; 0, 1 and all (-1) are possible"
@@ -333,16 +323,16 @@ def _produce_partition(
     if appender.is_overloaded or (flush is not None and appender.is_spool_full(flush)):
         message = f"lane {led.lane.lane}: too many bytes wait for the store; try again"
         return _refuse(data.index, ErrorCode.NOT_ENOUGH_REPLICAS, message)
-    answer = _append(broker, led, data, context, request.transactional_id)
+    answer = _append(broker, led, data, context, request.transactional_id, deciding.verdicts)
     by_disk = led.lane.is_by_disk(led.partition)
-    entry = waiting.get((led.lane.lane, by_disk)) or _Waiting(led.lane, by_disk)
+    entry = deciding.waiting.get((led.lane.lane, by_disk)) or _Waiting(led.lane, by_disk)
     if answer.error_code == 0:
         entry.accepted.append(answer)
     elif answer.error_code in JUDGED_BY_PRODUCER_STATE:
         entry.refused.append(answer)
     else:
         return answer
-    waiting[led.lane.lane, by_disk] = entry
+    deciding.waiting[led.lane.lane, by_disk] = entry
     return answer
 
 
@@ -352,6 +342,7 @@ def _append(
     data: PartitionProduceData,
     context: RequestContext,
     transactional_id: str | None,
+    verdicts: Verdicts | None,
 ) -> PartitionProduceResponse:
     settings = broker.settings_of(led.topic)
     records = data.records
@@ -375,7 +366,12 @@ def _append(
     now_ms = broker.environment.now_ms()
     decision = decide_append(partition_log, header, settings.append, now_ms)
     if isinstance(decision, Accepted) and opens_transaction(partition_log, header):
-        unverified = broker.verify_transaction(_append_of(header, led, context, transactional_id))
+        opening = opening_of(header, led, context, transactional_id)
+        unverified = (
+            verdicts.of(opening)
+            if verdicts is not None
+            else broker.verify_transaction(opening.append)
+        )
         decision = unverified if unverified is not None else decision
     match decision:
         case Refused(error, message):

@@ -10,7 +10,8 @@ transaction fail, which it can abort, the other its producer, for good.
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.groups import LaneGroups
-from holdfast.broker.leadership import coordinator_error
+from holdfast.broker.joining import group_problem
+from holdfast.broker.leadership import coordinator_error, coordinator_problem
 from holdfast.groups.commits import NOT_OWNED, Asked
 from holdfast.groups.coordinator import Committer
 from holdfast.identifiers import PartitionId
@@ -69,12 +70,15 @@ async def _verified(
         return ErrorCode.INVALID_REQUEST
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
-    here = broker.transactions_of(request.transactional_id)
-    if isinstance(here, ErrorCode):
-        return here
     name = request.transactional_id
-    await here.wait_for_end(name)
     producer = Producer(request.producer_id, request.producer_epoch)
+    here = broker.transactions_of(name)
+    if isinstance(here, ErrorCode):
+        verify_only = version < ADDS_GROUP_SINCE
+        return await group_problem(
+            broker, name, producer, request.group_id, verify_only=verify_only
+        )
+    await here.wait_for_end(name)
     if version >= ADDS_GROUP_SINCE:
         problem = here.extend(name, producer, groups=[request.group_id])
     else:
@@ -84,7 +88,7 @@ async def _verified(
     groups = broker.groups_of(request.group_id)
     if isinstance(groups, LaneGroups) and groups.lane is here.lane:
         return None  # in one lane, what is decided first is durable first
-    problem = await here.settled(name)
+    problem = await here.settled(name) or await coordinator_problem(here.lane)
     if problem is not None:
         return problem
     # Meanwhile it may have been ended, and nobody would end what came after that.

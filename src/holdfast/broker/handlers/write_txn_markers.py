@@ -3,16 +3,18 @@
 As Admin.abortTransaction and kafka-transactions.sh ask for it. Markers of coordinators never come
 this way: they are facts in the lanes. Deviations: a transaction that its coordinator still has open
 is aborted everywhere, and its producer fenced, instead of on one partition; one that is ending is
-CONCURRENT_TRANSACTIONS; commits are refused with INVALID_REQUEST.
+CONCURRENT_TRANSACTIONS; commits are refused with INVALID_REQUEST. The coordinator may be any
+broker: all of them are asked, and while one does not answer it is COORDINATOR_NOT_AVAILABLE.
 """
 
+from holdfast.broker.aborting import abort_anywhere
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
 from holdfast.broker.directory import Led
 from holdfast.broker.leadership import offline_problem, prove_claim
 from holdfast.broker.markers import add_marker
 from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, durable
-from holdfast.broker.transactions import LaneTransactions
+from holdfast.log.transactions import OpenTransaction
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -23,8 +25,6 @@ from holdfast.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from holdfast.transactions.decide import Producer
-from holdfast.transactions.hanging import AbortOf, judge_abort, transaction_of
-from holdfast.transactions.state import Transaction
 
 
 async def handle(
@@ -57,45 +57,33 @@ async def handle(
 async def _abort(broker: Broker, marker: WritableTxnMarker, topic: str, number: int) -> int:
     if marker.transaction_result:
         return ErrorCode.INVALID_REQUEST
-    led = broker.led(broker.state.topic_named(topic), number)
+    known = broker.state.topic_named(topic)
+    led = broker.led(known, number)
     if led is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return broker.not_led(known, number)
     offline = offline_problem(led.lane, led.partition)
     if offline is not None:
         return offline
-    for lane in list(broker.lanes.values()):
-        unproven = await prove_claim(lane)  # else a newer coordinator may have it open
-        if unproven is not None:
-            return unproven
-    found = _coordinator_of(broker, led, marker.producer_id)
-    known = found[1] if found is not None else None
-    judged = judge_abort(known, Producer(marker.producer_id, marker.producer_epoch))
-    if isinstance(judged, ErrorCode):
-        return judged
-    if judged is AbortOf.WHOLE_TRANSACTION and found is not None:
-        here, transaction = found
-        name = transaction.transactional_id
-        if not await here.abort_open(name, marker.producer_epoch):
-            return ErrorCode.CONCURRENT_TRANSACTIONS
-        problem = await here.settled(name)
-        await here.wait_for_end(name)
-        return problem or ErrorCode.NONE
-    return await _end_alone(broker, led, marker)
+    unproven = await prove_claim(led.lane)
+    if unproven is not None:
+        return unproven
+    # What opens later is not what the administrator saw, nor what coordinators are asked about.
+    hanging = led.lane.log_of(led.partition).transactions.open.get(marker.producer_id)
+    producer = Producer(marker.producer_id, marker.producer_epoch)
+    outcome = await abort_anywhere(broker, producer, led.partition)
+    return outcome if outcome is not None else await _end_alone(broker, led, marker, hanging)
 
 
-def _coordinator_of(
-    broker: Broker, led: Led, producer_id: int
-) -> tuple[LaneTransactions, Transaction] | None:
-    for here in broker.transactions.values():
-        known = transaction_of(here.all(), producer_id, led.partition)
-        if known is not None:
-            return here, known
-    return None
-
-
-async def _end_alone(broker: Broker, led: Led, marker: WritableTxnMarker) -> int:
-    log = led.lane.log_of(led.partition)
-    if marker.producer_id in log.transactions.open:
+async def _end_alone(
+    broker: Broker, led: Led, marker: WritableTxnMarker, hanging: OpenTransaction | None
+) -> int:
+    if not led.lane.appender.is_open:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    found = led.lane.log_of(led.partition).transactions.open.get(marker.producer_id)
+    if found != hanging:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    if found is not None:
+        broker.underway.ended(marker.producer_id, led.partition)
         refused = add_marker(
             led.lane,
             led.partition,
