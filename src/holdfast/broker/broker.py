@@ -116,6 +116,7 @@ class Broker(Directory):
             self.view.when_published = self.membership.news
         self.producer_ids = ProducerIds(self.view, self.ask_leader)
         self._is_controller = False
+        self._takes_control = False
         self._background: set[asyncio.Task[None]] = set()
 
     @property
@@ -170,6 +171,7 @@ class Broker(Directory):
             control_number=self.view.number,
             lanes=lanes,
             cleared=dict(self.cleared),
+            coming=frozenset(self.coming),
             awaits={
                 lane: awaited
                 for lane, awaited in self.disk_acks.awaits.items()
@@ -195,9 +197,18 @@ class Broker(Directory):
         if lane != CONTROL_LANE:
             await self.served.take([lane])
             return
-        control = await self._claim_control()
-        await self._claimer.wait_out(control.claimed_lane)
-        self._is_controller = True
+        self._takes_control = True
+        try:
+            control = await self._claim_control()
+            await self._claimer.wait_out(control.claimed_lane)
+            self._is_controller = True
+        finally:
+            self._takes_control = False
+
+    @property
+    def coming(self) -> set[LaneId]:
+        """Lanes that are being taken over."""
+        return {*self.served.coming, *([CONTROL_LANE] if self._takes_control else [])}
 
     async def hand_over(self, lane: LaneId, leader_epoch: int, to: BrokerId) -> bool:
         """Release a lane to another broker; whether it was ours to release."""

@@ -259,11 +259,7 @@ class Membership:
         if self._is_cut_off(alive):
             return
         candidates = [each for each, report in alive.items() if not report.is_draining]
-        owners = {
-            lane: leader.broker_id
-            for lane in map(LaneId, range(self._member.state.lanes + 1))
-            if (leader := self.peers.leader_of(lane, self.now())) is not None
-        }
+        owners = self.peers.owners(self.now())
         placed = {LaneId(lane): BrokerId(wish) for lane, wish in self._member.state.placed.items()}
         placed |= self.peers.awaited(self.now())
         wanted = desired_owners([CONTROL_LANE], candidates, owners=owners, preferred=placed)
@@ -271,6 +267,9 @@ class Membership:
             lanes = [LaneId(lane) for lane in range(1, self._member.state.lanes + 1)]
             wanted |= desired_owners(lanes, candidates, owners=owners, preferred=placed)
         for lane, owner in wanted.items():
+            is_coming = lane in owners and self.peers.leader_of(lane, self.now()) is None
+            if is_coming and owners[lane] != me.broker_id:
+                continue  # who is taking it will have it, and may then be asked for it
             if owner == me.broker_id and lane not in me.lanes and self._may_try(lane):
                 self._taking[lane] = asyncio.get_running_loop().create_task(self._take(lane))
 

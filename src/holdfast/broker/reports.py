@@ -4,6 +4,9 @@ from holdfast.cluster.peers import PeerReport
 from holdfast.identifiers import BrokerId, LaneId
 from holdfast.protocol.messages.peer_ping import PeerLane, PeerReportFields
 
+NOT_YET = -1
+"""The leader epoch of a lane that is not claimed yet."""
+
 
 def encoded(report: PeerReport) -> PeerReportFields:
     return PeerReportFields(
@@ -22,11 +25,16 @@ def encoded(report: PeerReport) -> PeerReportFields:
                 awaited_broker_id=report.awaits.get(lane, -1),
             )
             for lane, epoch in sorted(report.lanes.items())
+        ]
+        + [
+            PeerLane(lane=lane, leader_epoch=NOT_YET, is_coming=True)
+            for lane in sorted(report.coming)
         ],
     )
 
 
 def decoded(fields: PeerReportFields) -> PeerReport:
+    served = [each for each in fields.lanes if not each.is_coming]
     return PeerReport(
         broker_id=BrokerId(fields.broker_id),
         incarnation=fields.incarnation,
@@ -35,11 +43,12 @@ def decoded(fields: PeerReportFields) -> PeerReport:
         rack=fields.rack,
         is_draining=fields.is_draining,
         control_number=fields.control_number,
-        lanes={LaneId(each.lane): each.leader_epoch for each in fields.lanes},
-        cleared={LaneId(each.lane): each.cleared_number for each in fields.lanes},
+        lanes={LaneId(each.lane): each.leader_epoch for each in served},
+        cleared={LaneId(each.lane): each.cleared_number for each in served},
+        coming=frozenset(LaneId(each.lane) for each in fields.lanes if each.is_coming),
         awaits={
             LaneId(each.lane): BrokerId(each.awaited_broker_id)
-            for each in fields.lanes
+            for each in served
             if each.awaited_broker_id >= 0
         },
     )

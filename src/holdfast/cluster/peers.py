@@ -6,7 +6,7 @@ Must never let an older leader epoch take the place of a newer one.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from holdfast.identifiers import BrokerId, LaneId
@@ -35,6 +35,8 @@ class PeerReport:
     in them any more."""
     awaits: Mapping[LaneId, BrokerId] = dataclasses.field(default_factory=dict[LaneId, BrokerId])
     """Whose disk holds what is missing in a lane of these."""
+    coming: Collection[LaneId] = ()
+    """Lanes that it is taking over, and will serve when their last owner was waited for."""
 
 
 class Leader(NamedTuple):
@@ -104,6 +106,17 @@ class Peers:
         leader = self._leaders.get(lane)
         if leader is None or leader.leader_epoch < to.leader_epoch:
             self._leaders[lane] = to
+
+    def owners(self, now: float) -> dict[LaneId, BrokerId]:
+        """Who has which lane, or is about to."""
+        alive = self.alive(now)
+        coming = {lane: each for each, report in alive.items() for lane in report.coming}
+        led = {
+            lane: leader.broker_id
+            for lane in self._leaders
+            if (leader := self.leader_of(lane, now)) is not None
+        }
+        return coming | led
 
     def awaited(self, now: float) -> dict[LaneId, BrokerId]:
         """Which broker each lane waits for, where one does."""

@@ -22,6 +22,7 @@ class PeerLane(Struct):
     leader_epoch: int = int32()
     cleared_number: int = int64(default=-1)
     awaited_broker_id: int = int32(default=-1)
+    is_coming: bool = boolean()
 
 
 class PeerReportFields(Struct):
