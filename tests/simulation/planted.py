@@ -10,6 +10,7 @@ from typing import Any
 from tests.simulation.planted_coordinators import COORDINATORS
 
 from holdfast.broker.broker import Broker
+from holdfast.broker.claiming import Claimer
 from holdfast.errors import StoreUnavailable
 from holdfast.identifiers import CONTROL_LANE, PartitionId
 from holdfast.lane.appender import Appender
@@ -42,7 +43,7 @@ def lanes(sabotage: Callable[[DataLane], None]) -> type[BrokerProcess]:
     class Process(BrokerProcess):
         def make_broker(self) -> Broker:
             broker = super().make_broker()
-            broker.lanes = HookedLanes(sabotage)
+            broker.served.lanes = HookedLanes(sabotage)
             return broker
 
     return Process
@@ -69,15 +70,12 @@ def state(bad: type[LogState]) -> type[BrokerProcess]:
     return lanes(sabotage)
 
 
-def broker(bad: type[Broker]) -> type[BrokerProcess]:
+def claimer(bad: type[Claimer]) -> type[BrokerProcess]:
     class Process(BrokerProcess):
         def make_broker(self) -> Broker:
-            return bad(
-                store=self.store,
-                environment=self.environment,
-                settings=self.settings,
-                liveness=self.liveness,
-            )
+            broker = super().make_broker()
+            broker._claimer.__class__ = bad
+            return broker
 
     return Process
 
@@ -150,23 +148,23 @@ class NeverValidates(Appender):
         return self.failure is None and not self._released
 
 
-class DoesNotWaitForTheOwner(Broker):
-    async def _wait_out_owners(self, *lanes):
+class DoesNotWaitForTheOwner(Claimer):
+    async def wait_out(self, lane):
         return None
 
 
-class ForgetsProducers(Broker):
-    async def _claim(self, lane, kind):
-        claimed = await super()._claim(lane, kind)
+class ForgetsProducers(Claimer):
+    async def claim(self, lane, kind):
+        claimed = await super().claim(lane, kind)
         if lane != CONTROL_LANE:
             for log in claimed.state.partitions.values():
                 log.producers.clear()
         return claimed
 
 
-class ForgetsTheLastObject(Broker):
-    async def _claim(self, lane, kind):
-        claimed = await super()._claim(lane, kind)
+class ForgetsTheLastObject(Claimer):
+    async def claim(self, lane, kind):
+        claimed = await super().claim(lane, kind)
         if lane != CONTROL_LANE:
             for log in claimed.state.partitions.values():
                 forget_last_run(log)
@@ -274,9 +272,9 @@ RECORDS: dict[str, type[BrokerProcess]] = {
     "unknown-is-success": store(UnknownIsSuccess),
     "offsets-not-stamped": appender(OffsetsNotStamped),
     "never-validates": appender(NeverValidates),
-    "does-not-wait-for-the-owner": broker(DoesNotWaitForTheOwner),
-    "forgets-producers": broker(ForgetsProducers),
-    "forgets-the-last-object": broker(ForgetsTheLastObject),
+    "does-not-wait-for-the-owner": claimer(DoesNotWaitForTheOwner),
+    "forgets-producers": claimer(ForgetsProducers),
+    "forgets-the-last-object": claimer(ForgetsTheLastObject),
     "takes-retries-for-new": state(TakesRetriesForNew),
     "watermark-runs-ahead": state(WatermarkRunsAhead),
     "log-start-runs-ahead": state(LogStartRunsAhead),

@@ -34,6 +34,7 @@ from holdfast.verify.history import (
     Produced,
     Which,
 )
+from holdfast.verify.locating import Sought
 from holdfast.verify.reading import Reading, read_batches
 
 
@@ -252,7 +253,7 @@ class Administrator(Client):
 
     async def create(self, topic: str, partitions: int, configs: dict[str, str]) -> None:
         while not self.clients.is_over:
-            broker = await self.guess(topic)
+            broker = await self.guess(topic, Sought.CONTROLLER)
             port = self.clients.ports.port(broker)
             call, answer = await self.call(
                 topic,
@@ -270,7 +271,7 @@ class Administrator(Client):
     async def delete(self, topic: str, after_s: float) -> None:
         await asyncio.sleep(after_s)
         self.clients.doomed.add(topic)
-        broker = await self.guess(topic)
+        broker = await self.guess(topic, Sought.CONTROLLER)
         port = self.clients.ports.port(broker)
         call, answer = await self.call(
             topic, broker, DeleteTopic(topic), lambda: port.delete_topic(topic)
@@ -292,8 +293,7 @@ async def list_offsets(
     clients = client.clients
     broker = broker or await client.guess(partition)
     if clients.chance.random() < strays:
-        names = clients.ports.names()
-        broker = names[int(clients.chance.random() * len(names))]
+        broker = client.stray(partition) or broker
     port = clients.ports.port(broker)
     call, answer = await client.call(
         partition,
