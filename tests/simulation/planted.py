@@ -7,6 +7,7 @@ wrong; PLANTED names them all, for the tests and for `--planted`.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tests.simulation.planted_clusters import CLUSTERS, HARMLESS
 from tests.simulation.planted_coordinators import COORDINATORS
 
 from holdfast.broker.broker import Broker
@@ -285,4 +286,7 @@ RECORDS: dict[str, type[BrokerProcess]] = {
     "load-loses-the-last-batch": lanes(bad_reader),
     "sweeps-claims": data_lane(SweepsClaims),
 }
-PLANTED = RECORDS | COORDINATORS
+PLANTED = RECORDS | COORDINATORS | CLUSTERS
+"""What breaks a promise."""
+
+__all__ = ["HARMLESS", "PLANTED"]

@@ -178,7 +178,7 @@ class Client:
         self._guess: dict[Partition, str] = {}
         self._former: dict[Partition, list[str]] = {}
         """Who has ever answered for a key."""
-        self._is_stale = clients.process_at is not None and clients.chance.random() < STALE_CLIENTS
+        self.is_stale = clients.process_at is not None and clients.chance.random() < STALE_CLIENTS
 
     async def guess(self, key: str, sought: Sought = Sought.PARTITION) -> str:
         """A broker to try: the one that answered last, now and then another."""
@@ -233,7 +233,7 @@ class Client:
         return connection
 
     def forget(self, key: str) -> None:
-        if not self._is_stale or self.clients.chance.random() < 0.5:
+        if not self.is_stale or self.clients.chance.random() < 0.5:
             self._guess.pop(key, None)
 
     async def call(

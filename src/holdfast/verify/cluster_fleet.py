@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.client.address import Address
 from holdfast.verify.fleet import BROKER_IDS, Fleet
+from holdfast.verify.observed_store import process_name
 from holdfast.verify.wires import PeerWay, Wires
 
 PORT = 9092
@@ -36,7 +37,7 @@ class ClusterFleet(Fleet):
             absent = [each for each in range(BROKER_IDS) if not self._of(each)]
             broker_id = absent[0] if absent else int(self._chance.random() * BROKER_IDS)
         number = len(self.processes) + 1
-        name = f"broker-{broker_id}.{number}"
+        name = process_name(broker_id, number)
         address = Address(f"broker-{broker_id}", PORT)
         if self._of(broker_id):
             # The other process has the port, also while it stands still.

@@ -24,7 +24,7 @@ class TopicPlan(NamedTuple):
         return [f"{self.name}/{number}" for number in range(self.partitions)]
 
 
-def draw_topics(draw: Draw, workload: Workload) -> list[TopicPlan]:
+def draw_topics(draw: Draw, workload: Workload, doomed: float) -> list[TopicPlan]:
     """The topics of a seed."""
     if workload is not Workload.RECORDS:
         counts = {"input": 2 + int(draw() * 2), "output": 2}
@@ -37,7 +37,7 @@ def draw_topics(draw: Draw, workload: Workload) -> list[TopicPlan]:
             f"topic-{number}",
             1 + int(draw() * 2),
             retention=draw() < 0.3,
-            is_doomed=number > 0 and draw() < 0.3,
+            is_doomed=number > 0 and draw() < doomed,
         )
         for number in range(1 + int(draw() * 2))
     ]

@@ -17,6 +17,7 @@ from holdfast.verify.broker_process import BrokerProcess, Machines, SimulatedLiv
 from holdfast.verify.client import BrokerPort
 from holdfast.verify.cut_store import CutStore
 from holdfast.verify.history import MarkerKind, Recorder
+from holdfast.verify.observed_store import process_name
 from holdfast.verify.skewed_environment import SkewedEnvironment
 from holdfast.verify.virtual_loop import VirtualLoop
 
@@ -66,7 +67,7 @@ class Fleet:
         """A new process, which claims all lanes."""
         number = len(self.processes) + 1
         broker_id = number % BROKER_IDS
-        name = f"broker-{broker_id}.{number}"
+        name = process_name(broker_id, number)
         self._spawn(name, number, broker_id, ALONE, None)
         return name
 

@@ -180,6 +180,11 @@ class Landing(Fact, frozen=True):
     hash: str
     appends: tuple[Append, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    at: float = -1.0
+    process: str = ""
+    """Of a claim: whose it is."""
+    valid_s: float = -1.0
+    """Of a claim: how long its owner may answer without a new look at it."""
 
 
 class ColdLog(Fact, frozen=True):
@@ -281,6 +286,9 @@ class Recorder:
         digest: str,
         appends: tuple[Append, ...] = (),
         decisions: tuple[Decision, ...] = (),
+        at: float = -1.0,
+        process: str = "",
+        valid_s: float = -1.0,
     ) -> None:
         self.history.landings.append(
             Landing(
@@ -294,6 +302,9 @@ class Recorder:
                 digest,
                 appends,
                 decisions,
+                at,
+                process,
+                valid_s,
             )
         )
 

@@ -119,11 +119,14 @@ class Simulation:
         )
         self.liveness: list[str] = []
         self._process_type = process_type
-        self._topics = draw_topics(self._chance.random, self.workload)
+        self._topics = draw_topics(self._chance.random, self.workload, 0.6 if is_cluster else 0.3)
         self._settings = draw_settings(self._chance.random, self.lanes)
         world = SkewedEnvironment(seed=seed + 1, loop=self.loop)
         self.truth = ObservedStore(
-            environment=world, recorder=self.recorder, values_of=self._values_of
+            environment=world,
+            recorder=self.recorder,
+            values_of=self._values_of,
+            now=self.loop.time,
         )
         self.store = FaultyStore(
             self.truth, plan=self.plan.store, chance=self._child_environment().random()

@@ -63,6 +63,9 @@ class Producer(Client):
         self._moved = asyncio.Event()
         self._is_first_acked = producer_id < 0
         self._has_failed = False
+        self._refused = 0
+        self._refused_max = 12 if self.is_stale else 0
+        """How often it tries a topic again that is said to be gone: not every broker may know."""
 
     async def run(self, batches: int, pause_s: float) -> None:
         """Send so many batches, each until it is acked or refused for good."""
@@ -136,7 +139,9 @@ class Producer(Client):
                 return True
             case Refused(error) if error == UNKNOWN_TOPIC:
                 # A broker that lost its lanes may not know a new topic; a deleted one stays so.
-                self._has_failed = self.partition.rpartition("/")[0] in self.clients.doomed
+                is_doomed = self.partition.rpartition("/")[0] in self.clients.doomed
+                self._refused += is_doomed
+                self._has_failed = is_doomed and self._refused > self._refused_max
                 return self._has_failed
             case Refused(error) if error == OUT_OF_ORDER and was_behind:
                 return False
