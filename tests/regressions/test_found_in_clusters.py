@@ -3,11 +3,13 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.cluster import pass_time
+from tests.unit.broker.cluster import Cluster, lane_of, log_of, pass_time, produce, topic
+from tests.unit.broker.cluster import simulate as simulate_alone
 from tests.unit.broker.several import Several, simulate
 
 from holdfast.client.address import Address
 from holdfast.errors import Fenced
+from holdfast.log.facts import LogStartMoved
 from holdfast.verify.skewed_environment import SkewedEnvironment
 
 
@@ -69,3 +71,23 @@ def test_a_broker_that_is_pinged_before_it_knows_its_incarnation_is_not_replaced
         assert again.lanes
 
     simulate(test)
+
+
+def test_a_stale_owner_that_knows_a_retry_does_not_tell_an_old_log_start():
+    """Found when it was checked who may answer for a lane: seeds 1058 and 1084 of groups."""
+
+    async def test(world: Cluster) -> None:
+        old = await world.broker(1)
+        await topic(old)
+        for sequence in range(3):
+            await produce(old, timestamp=1, producer=(9, 0, sequence))
+        new = await world.broker(2)
+        lane_of(new).appender.add(LogStartMoved(log_of(new).partition, 2))
+        await lane_of(new).appender.flush()
+        again = await produce(old, timestamp=1, producer=(9, 0, 2))
+        assert (again.error_code, again.base_offset) == (0, 2)
+        assert again.log_start_offset == -1
+        here = await produce(new, timestamp=1, producer=(9, 0, 2))
+        assert (here.base_offset, here.log_start_offset) == (2, 2)
+
+    simulate_alone(test)

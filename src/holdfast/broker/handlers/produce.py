@@ -37,6 +37,7 @@ from holdfast.records.stamp import stamp, stamp_log_append_time
 
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 7
+NO_LOG_START = -1
 JUDGED_BY_PRODUCER_STATE = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -294,11 +295,14 @@ def _append(
     if isinstance(decision, Accepted) and opens_transaction(partition_log, header):
         unverified = broker.verify_transaction(_append_of(header, led, context, transactional_id))
         decision = unverified if unverified is not None else decision
+    log_start_offset = partition_log.log_start_offset
     match decision:
         case Refused(error, message):
             return _refuse(data.index, ErrorCode(error_code(error)), message)
         case Duplicate(original):
             base_offset, appended_ms = original.base_offset, original.appended_ms
+            if not led.lane.appender.is_valid():
+                log_start_offset = NO_LOG_START  # a newer owner may have moved it
         case Accepted(fact):
             base_offset, appended_ms = fact.base_offset, now_ms
             if settings.append.log_append_time:
@@ -309,7 +313,7 @@ def _append(
         index=data.index,
         base_offset=base_offset,
         log_append_time_ms=appended_ms if settings.append.log_append_time else -1,
-        log_start_offset=partition_log.log_start_offset,
+        log_start_offset=log_start_offset,
     )
 
 
