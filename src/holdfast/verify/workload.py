@@ -64,8 +64,8 @@ class Producer(Client):
         self._is_first_acked = producer_id < 0
         self._has_failed = False
         self._refused = 0
-        self._refused_max = 12 if self.is_stale else 0
-        """How often it tries a topic again that is said to be gone: not every broker may know."""
+        self._refused_max = 12 if clients.process_at is not None else 0
+        """How often it tries a topic again that is said to be gone: brokers may not know it yet."""
 
     async def run(self, batches: int, pause_s: float) -> None:
         """Send so many batches, each until it is acked or refused for good."""

@@ -2,7 +2,8 @@
 
 Pure. An answer is judged by when its question was asked, so one that was under way is never blamed.
 These rules do not wait for a wrong number: who answers without a right to is wrong, though nothing
-has changed meanwhile.
+has changed meanwhile. Acks of records are not among them: anybody may say of a retry that it is in
+the log, and what is not there is found by others.
 """
 
 import bisect
@@ -21,7 +22,6 @@ from holdfast.verify.history import (
     Landing,
     ListOffsets,
     Outcome,
-    Produce,
 )
 from holdfast.verify.vocabulary import CommitOffsets, FetchOffsets
 
@@ -97,15 +97,12 @@ def stale_answer(knowledge: Knowledge) -> list[Violation]:
 
 
 def owners_overlap(knowledge: Knowledge) -> list[Violation]:
-    """A process that answers for a lane when one with a newer claim has already answered.
-
-    An ack of a record that was there before is no claim to the lane, so produces are left out.
-    """
+    """A process that answers for a lane when one with a newer claim has already answered."""
     spoken: dict[int, list[tuple[int, int, Call]]] = {}
     lanes: dict[int, _Lane] = {}
     for _, lane, call in _answers(knowledge):
         place = lane.own_claim(call.broker, call.completed)
-        if place >= 0 and not isinstance(call.operation, Produce):
+        if place >= 0:
             lanes[id(lane)] = lane
             spoken.setdefault(id(lane), []).append((call.completed, place, call))
     found: list[Violation] = []
@@ -157,7 +154,7 @@ def _answers(knowledge: Knowledge) -> Iterator[tuple[str, _Lane, Call]]:
         match call.operation:
             case Fetch() if isinstance(call.result, Fetched) and call.result.high_watermark < 0:
                 continue
-            case Produce() | Fetch() | ListOffsets() | DeleteRecords():
+            case Fetch() | ListOffsets() | DeleteRecords():
                 key = call.operation.partition
             case FetchOffsets() | CommitOffsets():
                 key = f"group {call.operation.group}"
