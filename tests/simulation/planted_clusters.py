@@ -10,7 +10,6 @@ from tests.simulation.planted_coordinators import Hooked
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.claiming import Claimer
-from holdfast.broker.cluster_view import ClusterView
 from holdfast.broker.membership import Membership
 from holdfast.broker.served_lanes import ServedLanes
 from holdfast.cluster.peers import Leader, Peers
@@ -29,32 +28,6 @@ class ServesTooEarly(BrokerProcess):
     def make_broker(self) -> Broker:
         broker = super().make_broker()
         broker._claimer.__class__ = DoesNotWait
-        return broker
-
-
-SELDOM_S = 8.0
-
-
-class SeldomView(ClusterView):
-    """What was deleted while this broker did not look is an empty topic to it."""
-
-    looked_at = float("-inf")
-
-    async def look(self) -> None:
-        now = self._environment.monotonic()
-        if self._lane is None and now - self.looked_at < SELDOM_S:
-            return
-        await super().look()
-        self.looked_at = now
-
-
-class DoesNotLookBeforeItServes(BrokerProcess):
-    """One of the three does not look; the others drop what is deleted while it does not know."""
-
-    def make_broker(self) -> Broker:
-        broker = super().make_broker()
-        if self.settings.broker_id == 1:
-            broker.view.__class__ = SeldomView
         return broker
 
 
@@ -96,6 +69,49 @@ class TrustsItsClaim(BrokerProcess):
         lane.appender.__class__ = NeverValidates
 
 
+class AnswersBeforeTheRelease(Broker):
+    """Who is given a lane finds no release in it, and waits as for one who says nothing."""
+
+    async def hand_over(self, lane, leader_epoch, to):
+        is_ours = lane in self.report().lanes
+        self._spawn(self._hand_over_later(lane, leader_epoch, to))
+        await asyncio.sleep(0)
+        return is_ours
+
+    async def _hand_over_later(self, lane, leader_epoch, to) -> None:
+        await asyncio.sleep(2.0)
+        await super().hand_over(lane, leader_epoch, to)
+
+
+class TrustingMembership(Membership):
+    async def _is_free(self, lane):
+        was_led = self.peers.leader_of(lane, self.now()) is not None
+        is_free = await super()._is_free(lane)
+        if is_free and was_led:
+            self._member._claimer.given.add(lane)
+        return is_free
+
+
+class TrustingClaimer(Claimer):
+    """Who was told that a lane is free does not wait, whatever the lane says."""
+
+    async def wait_out(self, lane):
+        if lane.cursor.lane not in self.given:
+            await super().wait_out(lane)
+
+
+class TrustsAnEarlyHandOver(BrokerProcess):
+    broker_type = AnswersBeforeTheRelease
+
+    def make_broker(self) -> Broker:
+        broker = super().make_broker()
+        broker._claimer.__class__ = TrustingClaimer
+        broker._claimer.given = set()
+        if broker.membership is not None:
+            broker.membership.__class__ = TrustingMembership
+        return broker
+
+
 # What must do no harm.
 
 
@@ -119,20 +135,6 @@ class PrefersOlderEpochs(BrokerProcess):
         return broker
 
 
-class AnswersBeforeTheRelease(Broker):
-    """Who is given a lane finds no release in it, and waits as for one who says nothing."""
-
-    async def hand_over(self, lane, leader_epoch, to):
-        is_ours = lane in self.report().lanes
-        self._spawn(self._hand_over_later(lane, leader_epoch, to))
-        await asyncio.sleep(0)
-        return is_ours
-
-    async def _hand_over_later(self, lane, leader_epoch, to) -> None:
-        await asyncio.sleep(0.05)
-        await super().hand_over(lane, leader_epoch, to)
-
-
 class HandsOverTooEarly(BrokerProcess):
     broker_type = AnswersBeforeTheRelease
 
@@ -154,9 +156,9 @@ class TakesWithoutAsking(BrokerProcess):
 
 CLUSTERS: dict[str, type[BrokerProcess]] = {
     "serves-too-early": ServesTooEarly,
-    "does-not-look-before-it-serves": DoesNotLookBeforeItServes,
     "answers-for-what-it-gave": AnswersForWhatItGave,
     "trusts-its-claim": TrustsItsClaim,
+    "trusts-an-early-hand-over": TrustsAnEarlyHandOver,
 }
 HARMLESS: dict[str, type[BrokerProcess]] = {
     "prefers-older-epochs": PrefersOlderEpochs,

@@ -61,10 +61,10 @@ OF_STREAMS: dict[str, set[Kind]] = {
     "pending-is-stable": {Kind.OUTPUT_DOUBLED},
 }
 OF_CLUSTERS: dict[str, set[Kind]] = {
-    "serves-too-early": {Kind.OWNERS_OVERLAP, Kind.WATERMARK_BACK, Kind.HIDDEN},
-    "does-not-look-before-it-serves": {Kind.TWO_VALUES, Kind.LOST_WRITE, Kind.FENCED_ACK},
+    "serves-too-early": {Kind.OWNERS_OVERLAP},
     "answers-for-what-it-gave": {Kind.ANSWER_AFTER_RELEASE},
     "trusts-its-claim": {Kind.STALE_ANSWER},
+    "trusts-an-early-hand-over": {Kind.OWNERS_OVERLAP},
 }
 CASES = [
     pytest.param(workload, mode, name, kinds, id=name)

@@ -203,7 +203,8 @@ class Client:
     def stray(self, key: str) -> str | None:
         """A broker that has answered for a key before, or any: old metadata names such a one."""
         names = self.clients.ports.names()
-        former = [name for name in self._former.get(key, ()) if name in names]
+        known = self._guess.get(key)
+        former = [name for name in self._former.get(key, ()) if name in names and name != known]
         return _one_of(former or names, self.clients.chance.random) if names else None
 
     async def _look_up(self, key: str, sought: Sought) -> str | None:
