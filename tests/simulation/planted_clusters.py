@@ -79,7 +79,7 @@ class AnswersBeforeTheRelease(Broker):
         return is_ours
 
     async def _hand_over_later(self, lane, leader_epoch, to) -> None:
-        await asyncio.sleep(2.0)
+        await asyncio.sleep(0.3)
         await super().hand_over(lane, leader_epoch, to)
 
 

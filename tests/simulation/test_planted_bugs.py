@@ -23,7 +23,7 @@ EXPECTED: dict[str, set[Kind]] = {
     "unknown-is-success": {Kind.CHAIN_BROKEN, Kind.LANE_HOLE, Kind.ACK_NOT_DURABLE},
     "offsets-not-stamped": {Kind.TWO_VALUES, Kind.GAP, Kind.CRASH},
     "never-validates": {Kind.STALE_ANSWER, Kind.WATERMARK_BACK, Kind.HIDDEN},
-    "does-not-wait-for-the-owner": {Kind.WATERMARK_BACK, Kind.HIDDEN},
+    "does-not-wait-for-the-owner": {Kind.SERVED_TOO_EARLY, Kind.WATERMARK_BACK, Kind.HIDDEN},
     "forgets-producers": {Kind.DOUBLED, Kind.SEQUENCE_REFUSED, Kind.ORDER},
     "forgets-the-last-object": {Kind.TWO_VALUES, Kind.LOST_WRITE},
     "takes-retries-for-new": {Kind.DOUBLED, Kind.ORDER},
@@ -61,10 +61,10 @@ OF_STREAMS: dict[str, set[Kind]] = {
     "pending-is-stable": {Kind.OUTPUT_DOUBLED},
 }
 OF_CLUSTERS: dict[str, set[Kind]] = {
-    "serves-too-early": {Kind.OWNERS_OVERLAP},
+    "serves-too-early": {Kind.SERVED_TOO_EARLY},
     "answers-for-what-it-gave": {Kind.ANSWER_AFTER_RELEASE},
     "trusts-its-claim": {Kind.STALE_ANSWER},
-    "trusts-an-early-hand-over": {Kind.OWNERS_OVERLAP},
+    "trusts-an-early-hand-over": {Kind.SERVED_TOO_EARLY},
 }
 CASES = [
     pytest.param(workload, mode, name, kinds, id=name)

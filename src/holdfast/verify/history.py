@@ -185,6 +185,8 @@ class Landing(Fact, frozen=True):
     """Of a claim: whose it is."""
     valid_s: float = -1.0
     """Of a claim: how long its owner may answer without a new look at it."""
+    owed_s: float = 0.0
+    """Of a claim: how long the owner before may still answer, by what the claim itself says."""
 
 
 class ColdLog(Fact, frozen=True):
@@ -289,6 +291,7 @@ class Recorder:
         at: float = -1.0,
         process: str = "",
         valid_s: float = -1.0,
+        owed_s: float = 0.0,
     ) -> None:
         self.history.landings.append(
             Landing(
@@ -305,6 +308,7 @@ class Recorder:
                 at,
                 process,
                 valid_s,
+                owed_s,
             )
         )
 

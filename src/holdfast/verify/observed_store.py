@@ -66,10 +66,11 @@ class ObservedStore(MemoryStore):
         header = parse_header(body, key=key)
         number = number_in(key)
         facts = self._facts(header, body, key)
-        process, valid_s = "", -1.0
+        process, valid_s, owed_s = "", -1.0, 0.0
         if header.kind is EntryKind.CLAIM:
             claim = decode_claim(facts_of(header, body, key=key))
-            process, valid_s = process_name(claim.broker_id, claim.process), claim.valid_ms / 1000
+            process = process_name(claim.broker_id, claim.process)
+            valid_s, owed_s = claim.valid_ms / 1000, claim.owed_ms / 1000
         self._recorder.landed(
             lane=header.lane,
             number=-1 if number is None else number,
@@ -87,6 +88,7 @@ class ObservedStore(MemoryStore):
             at=self._now(),
             process=process,
             valid_s=valid_s,
+            owed_s=owed_s,
         )
 
     def _facts(self, header: EntryHeader, body: bytes, key: str) -> Sequence[DataFact]:

@@ -20,6 +20,7 @@ OWNERS = {
     Kind.ANSWER_WITHOUT_CLAIM,
     Kind.ANSWER_AFTER_RELEASE,
     Kind.STALE_ANSWER,
+    Kind.SERVED_TOO_EARLY,
     Kind.OWNERS_OVERLAP,
 }
 
@@ -32,7 +33,7 @@ class Script(Recorder):
         self._number = -1
         self._claim = 0
 
-    def _land(self, kind: LandedKind, process: str, at: float) -> None:
+    def _land(self, kind: LandedKind, process: str, at: float, owed_s: float = 0.0) -> None:
         self._number += 1
         if kind is LandedKind.CLAIM:
             self._claim = self._number
@@ -48,10 +49,11 @@ class Script(Recorder):
             at=at,
             process=process if kind is LandedKind.CLAIM else "",
             valid_s=VALID_S if kind is LandedKind.CLAIM else -1.0,
+            owed_s=owed_s,
         )
 
-    def claim(self, process: str, at: float) -> None:
-        self._land(LandedKind.CLAIM, process, at)
+    def claim(self, process: str, at: float, owed_s: float = 0.0) -> None:
+        self._land(LandedKind.CLAIM, process, at, owed_s)
 
     def data(self, process: str, at: float) -> None:
         self._land(LandedKind.DATA, process, at)
@@ -130,6 +132,17 @@ def test_once_the_newer_owner_has_answered_the_older_one_may_not():
     script.latest("b", 1.1)
     script.latest("a", 1.2)
     assert kinds(script.history) == {Kind.OWNERS_OVERLAP}
+
+
+def test_a_new_owner_may_not_answer_before_it_has_waited_as_its_claim_says():
+    script = begun()
+    script.claim("b", 1.0, owed_s=VALID_S)
+    script.latest("b", 2.05)
+    assert kinds(script.history) == set()
+    script = begun()
+    script.claim("b", 1.0, owed_s=VALID_S)
+    script.latest("b", 1.9)
+    assert kinds(script.history) == {Kind.SERVED_TOO_EARLY}
 
 
 def test_answers_that_overlap_in_time_may_be_of_two_owners():

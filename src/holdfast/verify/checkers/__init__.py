@@ -58,6 +58,7 @@ CHECKERS: Sequence[Checker] = (
     owners.answered_without_claim,
     owners.answered_after_release,
     owners.stale_answer,
+    owners.served_too_early,
     owners.owners_overlap,
     watermarks.stable_back,
     watermarks.stable_stuck,

@@ -96,6 +96,23 @@ def stale_answer(knowledge: Knowledge) -> list[Violation]:
     return _judged(knowledge, Kind.STALE_ANSWER, judge)
 
 
+def served_too_early(knowledge: Knowledge) -> list[Violation]:
+    """A process that answers before it has waited as long as its own claim says that it must."""
+
+    def judge(call: Call, lane: _Lane) -> str | None:
+        place = lane.own_claim(call.broker, call.completed)
+        claim = lane.claims[place] if place >= 0 else None
+        if claim is None or call.completed_at >= claim.at + claim.owed_s:
+            return None
+        has_older = lane.own_claim(call.broker, claim.sequence) >= 0
+        if has_older:
+            return None  # it may have answered under that one, and is judged by the other rules
+        waited_s = call.completed_at - claim.at
+        return f"it owed {claim.owed_s} s to the owner before, and waited {waited_s:.3f} s"
+
+    return _judged(knowledge, Kind.SERVED_TOO_EARLY, judge)
+
+
 def owners_overlap(knowledge: Knowledge) -> list[Violation]:
     """A process that answers for a lane when one with a newer claim has already answered."""
     spoken: dict[int, list[tuple[int, int, Call]]] = {}

@@ -33,6 +33,7 @@ class Kind(enum.Enum):
     ANSWER_WITHOUT_CLAIM = "answered for a lane that was never claimed"
     ANSWER_AFTER_RELEASE = "answered for a lane that was released"
     STALE_ANSWER = "answered under a claim that was out of date"
+    SERVED_TOO_EARLY = "answered before the owner before was out of date"
     OWNERS_OVERLAP = "two brokers answered for one lane"
     NOT_OWNER_COMMIT = "commit by a member that does not own the partition"
     OWNER_REFUSED = "commit refused though nobody else owns the partition"
