@@ -2,6 +2,7 @@
 
 Deviations: acks=1 and acks=all are the same, an answer after the records are in the store. A retry
 whose sequence is known but whose bytes differ is refused instead of being taken for a duplicate.
+The answer to a retry names no log start (-1) unless the claim is known to be the newest.
 
 The decision is made at once, in the order of arrival; only the answer waits.
 """
