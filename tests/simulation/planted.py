@@ -7,10 +7,12 @@ wrong; PLANTED names them all, for the tests and for `--planted`.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tests.simulation.planted_clusters import CLUSTERS, HARMLESS
 from tests.simulation.planted_coordinators import COORDINATORS
 from tests.simulation.planted_disks import DISKS
 
 from holdfast.broker.broker import Broker
+from holdfast.broker.claiming import Claimer
 from holdfast.errors import StoreUnavailable
 from holdfast.identifiers import CONTROL_LANE, PartitionId
 from holdfast.lane.appender import Appender
@@ -43,7 +45,7 @@ def lanes(sabotage: Callable[[DataLane], None]) -> type[BrokerProcess]:
     class Process(BrokerProcess):
         def make_broker(self) -> Broker:
             broker = super().make_broker()
-            broker.lanes = HookedLanes(sabotage)
+            broker.served.lanes = HookedLanes(sabotage)
             return broker
 
     return Process
@@ -70,16 +72,12 @@ def state(bad: type[LogState]) -> type[BrokerProcess]:
     return lanes(sabotage)
 
 
-def broker(bad: type[Broker]) -> type[BrokerProcess]:
+def claimer(bad: type[Claimer]) -> type[BrokerProcess]:
     class Process(BrokerProcess):
         def make_broker(self) -> Broker:
-            return bad(
-                store=self.store,
-                environment=self.environment,
-                settings=self.settings,
-                liveness=self.liveness,
-                disk=self.disk,
-            )
+            broker = super().make_broker()
+            broker._claimer.__class__ = bad
+            return broker
 
     return Process
 
@@ -152,23 +150,23 @@ class NeverValidates(Appender):
         return self.failure is None and not self._released
 
 
-class DoesNotWaitForTheOwner(Broker):
-    async def _wait_out_owners(self, *lanes):
+class DoesNotWaitForTheOwner(Claimer):
+    async def wait_out(self, lane):
         return None
 
 
-class ForgetsProducers(Broker):
-    async def _claim(self, lane, kind):
-        claimed = await super()._claim(lane, kind)
+class ForgetsProducers(Claimer):
+    async def claim(self, lane, kind):
+        claimed = await super().claim(lane, kind)
         if lane != CONTROL_LANE:
             for log in claimed.state.partitions.values():
                 log.producers.clear()
         return claimed
 
 
-class ForgetsTheLastObject(Broker):
-    async def _claim(self, lane, kind):
-        claimed = await super()._claim(lane, kind)
+class ForgetsTheLastObject(Claimer):
+    async def claim(self, lane, kind):
+        claimed = await super().claim(lane, kind)
         if lane != CONTROL_LANE:
             for log in claimed.state.partitions.values():
                 forget_last_run(log)
@@ -276,9 +274,9 @@ RECORDS: dict[str, type[BrokerProcess]] = {
     "unknown-is-success": store(UnknownIsSuccess),
     "offsets-not-stamped": appender(OffsetsNotStamped),
     "never-validates": appender(NeverValidates),
-    "does-not-wait-for-the-owner": broker(DoesNotWaitForTheOwner),
-    "forgets-producers": broker(ForgetsProducers),
-    "forgets-the-last-object": broker(ForgetsTheLastObject),
+    "does-not-wait-for-the-owner": claimer(DoesNotWaitForTheOwner),
+    "forgets-producers": claimer(ForgetsProducers),
+    "forgets-the-last-object": claimer(ForgetsTheLastObject),
     "takes-retries-for-new": state(TakesRetriesForNew),
     "watermark-runs-ahead": state(WatermarkRunsAhead),
     "log-start-runs-ahead": state(LogStartRunsAhead),
@@ -289,4 +287,7 @@ RECORDS: dict[str, type[BrokerProcess]] = {
     "load-loses-the-last-batch": lanes(bad_reader),
     "sweeps-claims": data_lane(SweepsClaims),
 }
-PLANTED = RECORDS | COORDINATORS | DISKS
+PLANTED = RECORDS | COORDINATORS | DISKS | CLUSTERS
+"""What breaks a promise."""
+
+__all__ = ["HARMLESS", "PLANTED"]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.broker.broker import Broker
+from holdfast.broker.claiming import Claimer
 from holdfast.broker.groups import LaneGroups
 from holdfast.broker.transactions import LaneTransactions
 from holdfast.groups.consumer import ConsumerGroup
@@ -44,7 +45,7 @@ def hooked(attribute: str, sabotage: Callable[[Any], None]) -> type[BrokerProces
     class Process(BrokerProcess):
         def make_broker(self) -> Broker:
             broker = super().make_broker()
-            setattr(broker, attribute, Hooked(sabotage))
+            setattr(broker.served, attribute, Hooked(sabotage))
             return broker
 
     return Process
@@ -104,22 +105,18 @@ def groups_state(bad: type[GroupsState]) -> type[BrokerProcess]:
 def claimed(change: Callable[[LogState], None]) -> type[BrokerProcess]:
     """A process that gets something wrong in what it took over."""
 
-    class Claimed(Broker):
-        async def _claim(self, lane, kind):
-            found = await super()._claim(lane, kind)
+    class Claimed(Claimer):
+        async def claim(self, lane, kind):
+            found = await super().claim(lane, kind)
             if lane != CONTROL_LANE:
                 change(found.state)
             return found
 
     class Process(BrokerProcess):
         def make_broker(self) -> Broker:
-            return Claimed(
-                store=self.store,
-                environment=self.environment,
-                settings=self.settings,
-                liveness=self.liveness,
-                disk=self.disk,
-            )
+            broker = super().make_broker()
+            broker._claimer.__class__ = Claimed
+            return broker
 
     return Process
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.verify.checkers import Kind
-from holdfast.verify.coordination import Workload
+from holdfast.verify.coordination import Mode, Workload
 from holdfast.verify.simulation import simulate
 
 _spec = importlib.util.spec_from_file_location("planted", Path(__file__).parent / "planted.py")
@@ -15,14 +15,15 @@ planted = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(planted)
 
 SEEDS_MAX = 300
+HARMLESS_SEEDS = 12
 EXPECTED: dict[str, set[Kind]] = {
     "ack-before-put": {Kind.ACK_NOT_DURABLE},
     "fenced-writer-acks": {Kind.ACK_NOT_DURABLE, Kind.FENCED_ACK},
     "foreign-exists-is-ours": {Kind.LOST_WRITE, Kind.CHAIN_BROKEN, Kind.CLAIM_BACK},
     "unknown-is-success": {Kind.CHAIN_BROKEN, Kind.LANE_HOLE, Kind.ACK_NOT_DURABLE},
     "offsets-not-stamped": {Kind.TWO_VALUES, Kind.GAP, Kind.CRASH},
-    "never-validates": {Kind.WATERMARK_BACK, Kind.HIDDEN},
-    "does-not-wait-for-the-owner": {Kind.WATERMARK_BACK, Kind.HIDDEN},
+    "never-validates": {Kind.STALE_ANSWER, Kind.WATERMARK_BACK, Kind.HIDDEN},
+    "does-not-wait-for-the-owner": {Kind.SERVED_TOO_EARLY, Kind.WATERMARK_BACK, Kind.HIDDEN},
     "forgets-producers": {Kind.DOUBLED, Kind.SEQUENCE_REFUSED, Kind.ORDER},
     "forgets-the-last-object": {Kind.TWO_VALUES, Kind.LOST_WRITE},
     "takes-retries-for-new": {Kind.DOUBLED, Kind.ORDER},
@@ -53,7 +54,7 @@ OF_GROUPS: dict[str, set[Kind]] = {
     "gives-what-is-owned": {Kind.OWNERSHIP_OVERLAP},
     "tells-the-target": {Kind.TOLD_ANOTHERS},
     "forgets-committed-offsets": {Kind.COMMITTED_BACK},
-    "coordinator-never-validates": {Kind.COMMITTED_BACK},
+    "coordinator-never-validates": {Kind.STALE_ANSWER, Kind.COMMITTED_BACK},
 }
 OF_TRANSACTIONS: dict[str, set[Kind]] = {
     "nothing-was-aborted": {Kind.ABORTED_READ},
@@ -69,14 +70,21 @@ OF_STREAMS: dict[str, set[Kind]] = {
     "offsets-are-dropped": {Kind.OUTPUT_DOUBLED},
     "pending-is-stable": {Kind.OUTPUT_DOUBLED},
 }
+OF_CLUSTERS: dict[str, set[Kind]] = {
+    "serves-too-early": {Kind.SERVED_TOO_EARLY},
+    "answers-for-what-it-gave": {Kind.ANSWER_AFTER_RELEASE},
+    "trusts-its-claim": {Kind.STALE_ANSWER},
+    "trusts-an-early-hand-over": {Kind.SERVED_TOO_EARLY},
+}
 CASES = [
-    pytest.param(workload, name, kinds, id=name)
-    for workload, expected in (
-        (Workload.RECORDS, EXPECTED),
-        (Workload.RECORDS, OF_DISKS),
-        (Workload.GROUPS, OF_GROUPS),
-        (Workload.TRANSACTIONS, OF_TRANSACTIONS),
-        (Workload.STREAMS, OF_STREAMS),
+    pytest.param(workload, mode, name, kinds, id=name)
+    for workload, mode, expected in (
+        (Workload.RECORDS, Mode.ALONE, EXPECTED),
+        (Workload.RECORDS, Mode.ALONE, OF_DISKS),
+        (Workload.GROUPS, Mode.ALONE, OF_GROUPS),
+        (Workload.TRANSACTIONS, Mode.ALONE, OF_TRANSACTIONS),
+        (Workload.STREAMS, Mode.ALONE, OF_STREAMS),
+        (Workload.RECORDS, Mode.CLUSTER, OF_CLUSTERS),
     )
     for name, kinds in sorted(expected.items())
 ]
@@ -86,13 +94,25 @@ def test_every_planted_bug_is_expected_somewhere():
     assert {case.id for case in CASES} == set(planted.PLANTED)
 
 
-@pytest.mark.parametrize(("workload", "name", "kinds"), CASES)
+@pytest.mark.parametrize(("workload", "mode", "name", "kinds"), CASES)
 def test_a_planted_bug_is_caught_on_a_seed_that_is_clean_without_it(
-    workload: Workload, name: str, kinds: set[Kind]
+    workload: Workload, mode: Mode, name: str, kinds: set[Kind]
 ):
     for seed in range(SEEDS_MAX):
-        outcome = simulate(seed, process_type=planted.PLANTED[name], workload=workload)
+        outcome = simulate(seed, process_type=planted.PLANTED[name], workload=workload, mode=mode)
         if {violation.kind for violation in outcome.violations} & kinds:
-            assert not simulate(seed, workload=workload).violations
+            assert not simulate(seed, workload=workload, mode=mode).violations
             return
     pytest.fail(f"{name} was not caught in {SEEDS_MAX} seeds")
+
+
+@pytest.mark.parametrize("name", planted.HARMLESS)
+def test_who_is_wrong_about_who_leads_loses_time_and_breaks_no_promise(name: str):
+    for seed in range(HARMLESS_SEEDS):
+        outcome = simulate(
+            seed,
+            process_type=planted.HARMLESS[name],
+            workload=Workload.RECORDS,
+            mode=Mode.CLUSTER,
+        )
+        assert not [str(v) for v in outcome.violations], (name, seed)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from holdfast.verify.broker_process import BrokerProcess
-from holdfast.verify.coordination import Workload
+from holdfast.verify.coordination import Mode, Workload
 from holdfast.verify.history import Call, LandedKind, MarkerKind, Operation, Outcome, Produce
 from holdfast.verify.simulation import Outcome as Simulated
 from holdfast.verify.simulation import Simulation, simulate
@@ -31,16 +31,21 @@ COORDINATED = [workload for workload in Workload if workload is not Workload.REC
 
 @pytest.fixture(scope="module")
 def outcomes() -> list[Simulated]:
-    return [simulate(seed, workload=Workload.RECORDS) for seed in CLEAN_SEEDS]
+    return [simulate(seed, workload=Workload.RECORDS, mode=Mode.ALONE) for seed in CLEAN_SEEDS]
 
 
 @pytest.fixture(scope="module")
 def coordinated() -> dict[Workload, list[Simulated]]:
-    return {w: [simulate(seed, workload=w) for seed in COORDINATED_SEEDS] for w in COORDINATED}
+    return {
+        w: [simulate(seed, workload=w, mode=Mode.ALONE) for seed in COORDINATED_SEEDS]
+        for w in COORDINATED
+    }
 
 
 def replay(outcome: Simulated) -> str:
-    options = f"--seed {outcome.seed} --workload {outcome.workload.value}"
+    options = (
+        f"--seed {outcome.seed} --workload {outcome.workload.value} --mode {outcome.mode.value}"
+    )
     return f"replay with: python -m holdfast.verify.run {options}"
 
 
@@ -175,13 +180,20 @@ def test_idempotent_and_plain_producers_take_part(outcomes: list[Simulated]):
 
 
 def test_a_seed_has_one_history_in_this_interpreter_and_in_another():
-    here = [simulate(3, workload=workload).history.digest() for workload in Workload]
-    assert here == [simulate(3, workload=workload).history.digest() for workload in Workload]
+    kinds = [
+        *((workload, Mode.ALONE) for workload in Workload),
+        (Workload.RECORDS, Mode.CLUSTER),
+        (Workload.GROUPS, Mode.CLUSTER),
+    ]
+    here = [simulate(3, workload=w, mode=m).history.digest() for w, m in kinds]
+    assert here == [simulate(3, workload=w, mode=m).history.digest() for w, m in kinds]
     assert len(set(here)) == len(here)
     code = (
-        "from holdfast.verify.coordination import Workload; "
+        "from holdfast.verify.coordination import Mode, Workload; "
         "from holdfast.verify.simulation import simulate; "
-        "print([simulate(3, workload=workload).history.digest() for workload in Workload])"
+        f"kinds = {[(w.value, m.value) for w, m in kinds]}; "
+        "print([simulate(3, workload=Workload(w), mode=Mode(m)).history.digest()"
+        " for w, m in kinds])"
     )
     there = subprocess.run(
         [sys.executable, "-c", code],

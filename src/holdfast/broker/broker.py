@@ -89,6 +89,8 @@ class Broker(Directory):
         self.lost: asyncio.Future[HoldfastError] = asyncio.get_running_loop().create_future()
         self.is_draining = False
         self._incarnation = environment.now_ms()
+        self._has_incarnation = False
+        """Until the registered one is known, ours may be lower, and says nothing."""
         self._claimer = Claimer(
             store=store,
             environment=environment,
@@ -138,12 +140,24 @@ class Broker(Directory):
             known = self.state.brokers.get(self.settings.broker_id)
             if known is not None:
                 self._incarnation = max(self._incarnation, known.incarnation + 1)
-            await self.membership.join()
+            self._has_incarnation = True
+            await self._unless_lost(self.membership.join())
             return
         control = await self._claim_control()
         await self.served.take([LaneId(i + 1) for i in range(self.state.lanes)])
         await self._claimer.wait_out(control.claimed_lane)
         self._is_controller = True
+
+    async def _unless_lost(self, work: Coroutine[Any, Any, None]) -> None:
+        """Who is replaced while it still joins would else ask to be let in for ever."""
+        joining = asyncio.get_running_loop().create_task(work)
+        try:
+            await asyncio.wait((joining, self.lost), return_when=asyncio.FIRST_COMPLETED)
+            if self.lost.done() and not joining.done():
+                raise self.lost.result()
+        finally:
+            joining.cancel()
+        await joining
 
     async def _claim_control(self) -> ControlLane:
         control = await self.view.claim(self._claimer)
@@ -185,8 +199,9 @@ class Broker(Directory):
             report.broker_id, report.host, report.port, report.rack, report.incarnation
         )
         known = self.state.brokers.get(report.broker_id)
-        is_newer = known is None or known.incarnation <= report.incarnation
-        if self.control.appender.is_open and known != registered and is_newer:
+        # Of two with one incarnation the first stays: else they would take turns here for ever.
+        is_newer = known is None or known.incarnation < report.incarnation
+        if self.control.appender.is_open and is_newer:
             self.control.appender.add(registered)
 
     async def look(self) -> None:
@@ -270,6 +285,8 @@ class Broker(Directory):
                 log.info("lane_doubted lane=%d error=%s", lane, error)
 
     def replaced(self, host: str, port: int) -> None:
+        if not self._has_incarnation:
+            return
         self._end(
             Fenced(
                 f"another process with the id {self.settings.broker_id} has started, at"

@@ -204,7 +204,12 @@ class Membership:
     def _notice_replacement(self) -> None:
         me = self._member.report()
         known = self._member.state.brokers.get(me.broker_id)
-        if known is not None and known.incarnation > me.incarnation:
+        if known is None:
+            return
+        is_another = (known.host, known.port) != (me.host, me.port)
+        if known.incarnation > me.incarnation or (
+            known.incarnation == me.incarnation and is_another
+        ):
             self._member.replaced(known.host, known.port)
 
     async def _ping_all(self) -> None:

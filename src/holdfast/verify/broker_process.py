@@ -9,15 +9,16 @@ from typing import Any
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
-from holdfast.broker.dispatch import answer
+from holdfast.broker.dispatch import BETWEEN_BROKERS, answer
 from holdfast.broker.maintenance import Maintenance
+from holdfast.broker.peer_network import PEER_CLIENT_ID, PeerNetwork
 from holdfast.broker.settings import BrokerSettings
 from holdfast.environment import Environment
 from holdfast.errors import HoldfastError, RetryError, StopError
 from holdfast.lane.entry import Claim
 from holdfast.lane.liveness import ProcessIdentity
 from holdfast.lane.spool.disk import Disk
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.message import Message
 from holdfast.protocol.messages import (
     create_topics,
@@ -27,6 +28,8 @@ from holdfast.protocol.messages import (
     list_offsets,
     produce,
 )
+from holdfast.protocol.messages.offset_commit import OffsetCommitRequest
+from holdfast.protocol.messages.offset_fetch import OffsetFetchRequest
 from holdfast.store.interface import Store
 from holdfast.verify.client import FETCH_WAIT_MS, FetchedBatches, Refused
 from holdfast.verify.history import Deleted, Done, Listed, Partition, Produced, Which
@@ -40,6 +43,8 @@ CREATE_TOPICS_VERSION = 7
 DELETE_TOPICS_VERSION = 5
 FETCH_BYTES_MAX = 400
 REQUEST_TIMEOUT_MS = 3_000
+DRAIN_SECONDS_MAX = 30.0
+NONE: frozenset[int] = frozenset()
 TIMESTAMPS = {Which.LATEST: -1, Which.EARLIEST: -2}
 
 
@@ -80,6 +85,8 @@ class SimulatedLiveness:
 class BrokerProcess:
     """One broker process, from its start to its end."""
 
+    broker_type: type[Broker] = Broker
+
     def __init__(
         self,
         *,
@@ -88,27 +95,33 @@ class BrokerProcess:
         settings: BrokerSettings,
         liveness: SimulatedLiveness,
         disk: Disk | None = None,
+        peers: PeerNetwork | None = None,
     ) -> None:
         self.store = store
         self.disk = disk
         self.environment = environment
         self.settings = settings
         self.liveness = liveness
+        self.peers = peers
         self.crashes: list[str] = []
         self.is_ready = False
         self.has_ended = False
+        self.is_listening = False
+        """For other brokers: it hears them before it is ready for clients."""
         self._broker: Broker | None = None
         self._stopping = asyncio.Event()
+        self._opened = asyncio.Event()
 
     # Its life, as in `holdfast serve`.
 
     def make_broker(self) -> Broker:
-        return Broker(
+        return self.broker_type(
             store=self.store,
             environment=self.environment,
             settings=self.settings,
             liveness=self.liveness,
             disk=self.disk,
+            network=self.peers,
         )
 
     def make_maintenance(self, broker: Broker) -> Maintenance:
@@ -123,11 +136,12 @@ class BrokerProcess:
         except HoldfastError:
             pass  # it could not start, or was overtaken while it did: the process ends
         finally:
-            self.is_ready = False
+            self.is_ready = self.is_listening = False
             self.has_ended = True
 
     async def _serve(self) -> None:
         broker = self._broker = self.make_broker()
+        self.is_listening = True
         starting = asyncio.ensure_future(broker.start())
         await self._first(starting)
         if not starting.done():
@@ -137,9 +151,12 @@ class BrokerProcess:
         maintenance = self.make_maintenance(broker)
         maintenance.start()
         self.is_ready = True
+        self._opened.set()
         await self._first(broker.lost)
-        self.is_ready = False
         lost = broker.lost.result() if broker.lost.done() else None
+        if lost is None:
+            await broker.drain(DRAIN_SECONDS_MAX)
+        self.is_ready = self.is_listening = False
         if isinstance(lost, StopError):
             self.crashes.append(f"broker {self.settings.broker_id}: {lost!r}")
         await maintenance.stop()
@@ -162,12 +179,28 @@ class BrokerProcess:
         """As SIGTERM."""
         self._stopping.set()
 
+    def owned(self) -> frozenset[int]:
+        """The lanes that it serves as their owner."""
+        return frozenset(self._broker.report().lanes) if self._broker and self.is_ready else NONE
+
+    # What other brokers ask.
+
+    async def answer_peer(self, message: Message, version: int) -> Any:
+        if self._broker is None:
+            raise NotUp("connection refused")
+        if ApiKey(message.API_KEY) not in BETWEEN_BROKERS:
+            await self._opened.wait()
+        context = RequestContext(api_version=version, client_id=PEER_CLIENT_ID, client_host="peer")
+        return await answer(self._broker, message, context)
+
     # What clients ask.
 
     async def ask(self, message: Message, version: int) -> Any:
         if self._broker is None or not self.is_ready:
             raise NotUp("connection refused")
-        context = RequestContext(api_version=version, client_id="simulated", client_host="client")
+        context = RequestContext(
+            api_version=version, client_id=_client_of(message), client_host="client"
+        )
         return await answer(self._broker, message, context)
 
     async def produce(self, partition: Partition, batch: bytes) -> Produced | Refused:
@@ -263,6 +296,13 @@ class BrokerProcess:
             request, DELETE_TOPICS_VERSION
         )
         return _refusal(response.responses[0].error_code) or Done()
+
+
+def _client_of(message: Message) -> str:
+    """Commits and fetches of offsets come as from another broker, and so are not sent on to one:
+    the history says who was asked, and the checkers judge whether it was its place to answer."""
+    is_about_offsets = isinstance(message, OffsetCommitRequest | OffsetFetchRequest)
+    return PEER_CLIENT_ID if is_about_offsets else "simulated"
 
 
 def _split(partition: Partition) -> tuple[str, int]:

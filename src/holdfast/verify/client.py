@@ -6,9 +6,11 @@ is what it was answered.
 """
 
 import asyncio
+import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, Protocol
 
+from holdfast.client.address import Address
 from holdfast.environment import Environment
 from holdfast.errors import RetryError
 from holdfast.protocol.message import Message
@@ -25,6 +27,7 @@ from holdfast.verify.history import (
     Result,
     Which,
 )
+from holdfast.verify.locating import Sought, place, question
 from holdfast.verify.network import Connection, Network
 from holdfast.verify.reading import Aborted
 
@@ -51,6 +54,9 @@ UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 CALL_TIMEOUT_S = 4.0
 FETCH_WAIT_MS = 300
+LOOKUPS_MAX = 6
+STALE_CLIENTS = 0.25
+"""How many clients go on asking whom they know, after a refusal too."""
 
 
 class Refused(NamedTuple):
@@ -107,6 +113,9 @@ class Ports(Protocol):
     def port(self, process: str) -> BrokerPort: ...
 
 
+ProcessAt = Callable[[Address], str | None]
+
+
 class Clients:
     """What all clients of one simulation share."""
 
@@ -117,7 +126,10 @@ class Clients:
         environment: Environment,
         recorder: Recorder,
         ports: Ports,
+        process_at: ProcessAt | None = None,
     ) -> None:
+        self.process_at = process_at
+        """Who listens at an address; None where brokers share nothing, so that any may lead."""
         self.network = network
         self.loop = network.loop
         self.chance = environment.random()
@@ -166,18 +178,66 @@ class Client:
         self.name = name
         self._connections: dict[str, Connection] = {}
         self._guess: dict[Partition, str] = {}
+        self._former: dict[Partition, list[str]] = {}
+        """Who has ever answered for a key."""
+        self.is_stale = clients.process_at is not None and clients.chance.random() < STALE_CLIENTS
 
-    async def guess(self, partition: Partition) -> str:
+    async def guess(self, key: str, sought: Sought = Sought.PARTITION) -> str:
         """A broker to try: the one that answered last, now and then another."""
         while not (names := self.clients.ports.names()):
             await self.pause(0.05, 0.5)
-        known = self._guess.get(partition)
-        if known in names and self.clients.chance.random() < 0.97:
+        known = self._guess.get(key)
+        draw = self.clients.chance.random
+        if self.clients.process_at is None:
+            if known in names and draw() < 0.97:
+                return known
+            return _one_of(names, draw)
+        if sought is Sought.CONTROLLER and draw() < 0.5:
+            return _one_of(names, draw)  # which sends it on
+        if known not in names:
+            found = await self._look_up(key, sought) or self.stray(key)
+            return found or await self.guess(key, sought)
+        luck = draw()
+        if luck < 0.95:
             return known
-        return names[int(self.clients.chance.random() * len(names))]
+        return (self.stray(key) if luck < 0.99 else _one_of(names, draw)) or known
 
-    def forget(self, partition: Partition) -> None:
-        self._guess.pop(partition, None)
+    def stray(self, key: str) -> str | None:
+        """A broker that has answered for a key before, or any: old metadata names such a one."""
+        names = self.clients.ports.names()
+        known = self._guess.get(key)
+        former = [name for name in self._former.get(key, ()) if name in names and name != known]
+        return _one_of(former or names, self.clients.chance.random) if names else None
+
+    async def _look_up(self, key: str, sought: Sought) -> str | None:
+        """Ask any broker where to go, until one of them knows."""
+        clients = self.clients
+        message, version = question(sought, key)
+        for _ in range(LOOKUPS_MAX):
+            names = clients.ports.names()
+            if names and clients.process_at is not None:
+                port = clients.ports.port(broker := _one_of(names, clients.chance.random))
+                ask = functools.partial(port.ask, message, version)
+                try:
+                    answer = await self._connection(broker).call(ask, CALL_TIMEOUT_S)
+                except RetryError:
+                    answer = None
+                address = place(sought, key, answer) if answer is not None else None
+                process = clients.process_at(address) if address is not None else None
+                if process is not None:
+                    return process
+            await self.pause(0.02, 0.4)
+        return None
+
+    def _connection(self, broker: str) -> Connection:
+        connection = self._connections.get(broker)
+        if connection is None:
+            connection = self._connections[broker] = self.clients.network.connect(broker)
+        return connection
+
+    def forget(self, key: str) -> None:
+        if not self.is_stale or self.clients.chance.random() < 0.5:
+            self._guess.pop(key, None)
 
     async def call(
         self,
@@ -189,9 +249,7 @@ class Client:
         """Ask one broker; the call is in the history, complete but for an ok result."""
         clients = self.clients
         recorder, loop = clients.recorder, clients.loop
-        connection = self._connections.get(broker)
-        if connection is None:
-            connection = self._connections[broker] = clients.network.connect(broker)
+        connection = self._connection(broker)
         call = recorder.invoke(self.name, broker, operation, loop.time())
         try:
             answer = await connection.call(handler, CALL_TIMEOUT_S)
@@ -207,6 +265,8 @@ class Client:
             if answer.error != OUT_OF_ORDER:
                 self.forget(partition)
             return call, answer
+        if clients.process_at is not None and self._guess.get(partition) != broker:
+            self._former.setdefault(partition, []).append(broker)
         self._guess[partition] = broker
         return call, answer
 
@@ -219,7 +279,9 @@ class Client:
         understand: Callable[[Any], Any],
     ) -> tuple[Call, Any]:
         """As `call`, with any request of Kafka's protocol; `key` is what the guess is kept for."""
-        broker = await self.guess(key)
+        is_transactional = key in self.clients.transactional_ids
+        sought = Sought.TRANSACTIONAL_ID if is_transactional else Sought.GROUP
+        broker = await self.guess(key, sought)
         port = self.clients.ports.port(broker)
 
         async def handler() -> Any:
@@ -237,3 +299,7 @@ class Client:
 def new_records(clients: Clients, values: tuple[int, ...]) -> list[Record]:
     now_ms = clients.environment.now_ms()
     return [Record(0, now_ms, None, b"%d" % value) for value in values]
+
+
+def _one_of(names: list[str], draw: Callable[[], float]) -> str:
+    return names[int(draw() * len(names))]

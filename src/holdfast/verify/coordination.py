@@ -47,10 +47,32 @@ class Workload(enum.Enum):
     """Consume, transform, produce."""
 
 
+class Mode(enum.Enum):
+    """How the brokers of a seed stand to each other."""
+
+    ALONE = "alone"
+    """Each takes all lanes, and ends when it loses one."""
+    CLUSTER = "cluster"
+    """Three share the lanes, and hear each other."""
+
+
+def draw_mode(draw: Draw, workload: Workload) -> Mode:
+    """One seed in four has brokers that know nothing of each other."""
+    is_alone = draw() < 0.25
+    if workload in TRANSACTIONAL and not TRANSACTIONS_OVER_SEVERAL:
+        return Mode.ALONE
+    return Mode.ALONE if is_alone else Mode.CLUSTER
+
+
 def draw_workload(draw: Draw) -> Workload:
     """Of which kind a seed is."""
     kinds = (Workload.RECORDS, *Workload)
     return kinds[int(draw() * len(kinds))]
+
+
+TRANSACTIONAL = (Workload.TRANSACTIONS, Workload.STREAMS)
+TRANSACTIONS_OVER_SEVERAL = False
+"""Whether a transaction can end whose parts are on several brokers."""
 
 
 class Ground(NamedTuple):

@@ -52,10 +52,10 @@ class DiskPlan:
     """What a seed has of disks; drawn through a door of its own, so that seeds without any stay
     what they were."""
 
-    def __init__(self, seed: int, seconds: float, *, may_lose: bool) -> None:
+    def __init__(self, seed: int, seconds: float, *, may_lose: bool, may_use: bool = True) -> None:
         environment = SeededEnvironment(seed=seed + 4, clock=VirtualClock())
         self.draw = environment.random().random
-        self.is_used = self.draw() < USED_SHARE
+        self.is_used = self.draw() < USED_SHARE and may_use
         self._flush_ms = (200, 2_000, DAY_MS)[int(self.draw() * 3)]
         self._flush_bytes = (300, 2_000, 1 << 26)[int(self.draw() * 3)]
         self.switches = self.draw() < 0.3

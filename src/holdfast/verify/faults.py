@@ -6,7 +6,7 @@ all of them at once would mostly wait. Must never decide anything from what the 
 
 import asyncio
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.environment import Environment
@@ -35,6 +35,12 @@ class Act(enum.Enum):
     """A rival starts and stands still somewhere on its way to the claim; the owner goes on."""
     CUT = "cut"
     """The process loses the store for a while."""
+    PART = "part"
+    """Brokers do not hear each other for a while; they have the store still."""
+
+
+ALONE = tuple(act for act in Act if act is not Act.PART)
+"""What can be done to brokers that do not speak to each other."""
 
 
 class Strike(NamedTuple):
@@ -55,7 +61,7 @@ class Plan(NamedTuple):
     strikes: tuple[Strike, ...]
 
 
-def draw_plan(environment: Environment, seconds: float) -> Plan:
+def draw_plan(environment: Environment, seconds: float, kinds: Sequence[Act] = ALONE) -> Plan:
     """A seed's own mixture of faults."""
     chance = environment.random()
     chances = {
@@ -80,7 +86,7 @@ def draw_plan(environment: Environment, seconds: float) -> Plan:
         request_lost=losses[int(chance.random() * len(losses))],
         reply_lost=losses[int(chance.random() * len(losses))],
     )
-    acts = [act for act in Act if chance.random() < 0.6] or [Act.KILL]
+    acts = [act for act in kinds if chance.random() < 0.6] or [Act.KILL]
     strikes = tuple(
         sorted(
             Strike(
@@ -114,6 +120,10 @@ class Victims(Protocol):
 
     def cut(self, process: str, seconds: float) -> None:
         """Keep a process from the store for a while."""
+        ...
+
+    def part(self, process: str, seconds: float) -> None:
+        """Keep a process from other brokers for a while."""
         ...
 
 
@@ -155,3 +165,6 @@ async def strike_all(
             case Act.CUT:
                 recorder.mark(MarkerKind.FAULT, process, at, f"cut {strike.seconds:.3f} s")
                 victims.cut(process, strike.seconds)
+            case Act.PART:
+                recorder.mark(MarkerKind.FAULT, process, at, f"parted {strike.seconds:.3f} s")
+                victims.part(process, strike.seconds)

@@ -1,27 +1,45 @@
 """The broker processes of a simulation: who lives, who serves, who is started next.
 
+Brokers of this kind know nothing of each other: each takes all lanes, and ends when it loses one.
 Owns starting, replacing and stopping processes. It decides who *tries* to own the lanes, which
 affects speed and never safety. Must never touch what a broker answers.
 """
 
 import asyncio
 from collections.abc import Callable
+from typing import NamedTuple
 
+from holdfast.broker.peer_network import PeerNetwork
+from holdfast.client.address import Address
 from holdfast.environment import Environment
 from holdfast.store.interface import Store
 from holdfast.verify.broker_process import BrokerProcess, Machines, SimulatedLiveness
 from holdfast.verify.client import BrokerPort
 from holdfast.verify.cut_store import CutStore
 from holdfast.verify.history import MarkerKind, Recorder
+from holdfast.verify.observed_store import process_name
 from holdfast.verify.skewed_environment import SkewedEnvironment
 from holdfast.verify.virtual_loop import VirtualLoop
 
-MakeProcess = Callable[[int, Store, Environment, SimulatedLiveness], BrokerProcess]
+
+class Parts(NamedTuple):
+    """What a process is made of, beside the settings that all share."""
+
+    broker_id: int
+    store: Store
+    environment: Environment
+    liveness: SimulatedLiveness
+    address: Address
+    peers: PeerNetwork | None
+
+
+MakeProcess = Callable[[Parts], BrokerProcess]
 WALL_SKEW_MS_MAX = 600_000
 DRIFT_MAX = 0.02
 BROKER_IDS = 3
 MACHINES = 2
 MACHINE_NAMES = tuple(f"machine-{number}" for number in range(MACHINES))
+ALONE = Address("127.0.0.1", 9092)
 
 
 class Fleet:
@@ -51,7 +69,19 @@ class Fleet:
         """A new process, which claims all lanes, on some machine or a chosen one."""
         number = len(self.processes) + 1
         broker_id = number % BROKER_IDS
-        name = f"broker-{broker_id}.{number}"
+        name = process_name(broker_id, number)
+        self._spawn(name, number, broker_id, ALONE, None, machine)
+        return name
+
+    def _spawn(
+        self,
+        name: str,
+        number: int,
+        broker_id: int,
+        address: Address,
+        peers: PeerNetwork | None,
+        machine: str | None = None,
+    ) -> BrokerProcess:
         environment = SkewedEnvironment(
             seed=int(self._chance.random() * (1 << 48)),
             loop=self._loop,
@@ -62,13 +92,12 @@ class Fleet:
         drawn = f"machine-{int(self._chance.random() * MACHINES)}"
         machine = machine or drawn
         store = self._stores[name] = CutStore(self._store)
-        process = self._make_process(
-            broker_id, store, environment, SimulatedLiveness(self._machines, machine, name, number)
-        )
+        liveness = SimulatedLiveness(self._machines, machine, name, number)
+        process = self._make_process(Parts(broker_id, store, environment, liveness, address, peers))
         self.processes[name] = process
         self._recorder.mark(MarkerKind.START, name, self._loop.time(), machine)
         self._loop.spawn(name, process.run())
-        return name
+        return process
 
     def names(self) -> list[str]:
         return [name for name in self.alive() if self.processes[name].is_ready]
@@ -96,6 +125,9 @@ class Fleet:
         store = self._stores[process]
         store.is_cut = True
         self._loop.call_later(seconds, store.heal)
+
+    def part(self, process: str, seconds: float) -> None:
+        """Brokers that do not know of each other lose nothing."""
 
     def heal(self) -> None:
         for store in self._stores.values():

@@ -202,6 +202,13 @@ class Landing(Fact, frozen=True):
     appends: tuple[Append, ...] = ()
     decisions: tuple[Decision, ...] = ()
     given_up: tuple[GivenUp, ...] = ()
+    at: float = -1.0
+    process: str = ""
+    """Of a claim: whose it is."""
+    valid_s: float = -1.0
+    """Of a claim: how long its owner may answer without a new look at it."""
+    owed_s: float = 0.0
+    """Of a claim: how long the owner before may still answer, by what the claim itself says."""
 
 
 class SpooledFrame(Fact, frozen=True):
@@ -318,6 +325,10 @@ class Recorder:
         appends: tuple[Append, ...] = (),
         decisions: tuple[Decision, ...] = (),
         given_up: tuple[GivenUp, ...] = (),
+        at: float = -1.0,
+        process: str = "",
+        valid_s: float = -1.0,
+        owed_s: float = 0.0,
     ) -> None:
         self.history.landings.append(
             Landing(
@@ -332,6 +343,10 @@ class Recorder:
                 appends,
                 decisions,
                 given_up,
+                at,
+                process,
+                valid_s,
+                owed_s,
             )
         )
 

@@ -89,7 +89,7 @@ class Connection:
 def _fail_later(network: "Network", request: _Request, error: Exception) -> None:
     loop = network.loop
     when = loop.time() + network.plan.reset_after_seconds
-    loop.call_at(when, _settle, request.reply, None, error, context=network.context)
+    loop.call_at(when, settle, request.reply, None, error, context=network.context)
 
 
 class Network:
@@ -116,11 +116,16 @@ class Network:
     def send_back(self, reply: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
         if not self.is_healed and self._chance.random() < self.plan.reply_lost:
             return
+        self.deliver(reply, result, error)
+
+    def deliver(self, reply: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
+        """An answer that is not lost."""
         when = self.loop.time() + self.delay()
-        self.loop.call_at(when, _settle, reply, result, error, context=self.context)
+        self.loop.call_at(when, settle, reply, result, error, context=self.context)
 
 
-def _settle(reply: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
+def settle(reply: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
+    """Let whoever waits go on; an answer that comes too late is for nobody."""
     if reply.done():
         return
     if error is not None:

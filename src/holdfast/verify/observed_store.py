@@ -11,7 +11,7 @@ from holdfast.cluster.facts import TopicCreated
 from holdfast.cluster.facts import decode_facts as decode_control_facts
 from holdfast.environment import Environment
 from holdfast.identifiers import CONTROL_LANE, PartitionId
-from holdfast.lane.entry import EntryHeader, EntryKind, facts_of, parse_header
+from holdfast.lane.entry import EntryHeader, EntryKind, decode_claim, facts_of, parse_header
 from holdfast.lane.keys import number_in
 from holdfast.log.facts import Appended, DataFact, RecordsMissing, decode_facts
 from holdfast.store.interface import Buffers, CreateAnswer
@@ -28,13 +28,24 @@ KINDS = {
 ValuesOf = Callable[[Appended], tuple[int, ...]]
 
 
+def process_name(broker_id: int, number: int) -> str:
+    """What a process is called in a history."""
+    return f"broker-{broker_id}.{number}"
+
+
 class ObservedStore(MemoryStore):
     """The one true store of a simulation."""
 
     def __init__(
-        self, *, environment: Environment, recorder: Recorder, values_of: ValuesOf
+        self,
+        *,
+        environment: Environment,
+        recorder: Recorder,
+        values_of: ValuesOf,
+        now: Callable[[], float],
     ) -> None:
         super().__init__(environment=environment)
+        self._now = now
         self._recorder = recorder
         self._values_of = values_of
         self.topics: dict[UUID, TopicCreated] = {}
@@ -61,6 +72,11 @@ class ObservedStore(MemoryStore):
             if isinstance(fact, RecordsMissing)
         )
         holes = {(hole.partition, hole.base_offset) for hole in given_up}
+        process, valid_s, owed_s = "", -1.0, 0.0
+        if header.kind is EntryKind.CLAIM:
+            claim = decode_claim(facts_of(header, body, key=key))
+            process = process_name(claim.broker_id, claim.process)
+            valid_s, owed_s = claim.valid_ms / 1000, claim.owed_ms / 1000
         self._recorder.landed(
             lane=header.lane,
             number=-1 if number is None else number,
@@ -77,6 +93,10 @@ class ObservedStore(MemoryStore):
             ),
             decisions=decisions_of(facts, self.name_of),
             given_up=given_up,
+            at=self._now(),
+            process=process,
+            valid_s=valid_s,
+            owed_s=owed_s,
         )
 
     def _facts(self, header: EntryHeader, body: bytes, key: str) -> Sequence[DataFact]:

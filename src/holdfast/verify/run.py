@@ -23,7 +23,7 @@ import click
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError
 from holdfast.verify.broker_process import BrokerProcess
-from holdfast.verify.coordination import Workload
+from holdfast.verify.coordination import Mode, Workload
 from holdfast.verify.history import MarkerKind
 from holdfast.verify.simulation import ProcessType, simulate
 
@@ -40,6 +40,7 @@ class Summary:
 
     seed: int
     workload: str
+    mode: str
     violations: tuple[str, ...]
     kinds: frozenset[str]
     void: str | None
@@ -69,7 +70,7 @@ class Totals:
 
     def add(self, summary: Summary) -> None:
         self.seeds += 1
-        self.workloads[summary.workload] += 1
+        self.workloads[f"{summary.workload} {summary.mode}"] += 1
         self.calls += summary.calls
         self.acked += summary.acked
         self.hand_offs += summary.hand_offs
@@ -98,7 +99,7 @@ def load_planted(name: str) -> ProcessType:
         raise ConfigurationError(f"{PLANTED_FILE} is not here: run this from the repository's root")
     module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    planted: dict[str, ProcessType] = module.PLANTED
+    planted: dict[str, ProcessType] = {**module.PLANTED, **module.HARMLESS}
     if name not in planted:
         raise ConfigurationError(f"no planted bug {name!r}; there are {', '.join(sorted(planted))}")
     return planted[name]
@@ -124,17 +125,20 @@ def hang_detector(processor_seconds: float = HUNG_AFTER_SECONDS) -> Generator[No
         signal.signal(signal.SIGVTALRM, before)
 
 
-def run_seed(seed: int, process_type: ProcessType, workload: Workload | None = None) -> Summary:
+def run_seed(
+    seed: int, process_type: ProcessType, workload: Workload | None = None, mode: Mode | None = None
+) -> Summary:
     """One seed, reduced to what the report needs."""
     try:
         with hang_detector():
-            outcome = simulate(seed, process_type=process_type, workload=workload)
+            outcome = simulate(seed, process_type=process_type, workload=workload, mode=mode)
     except Hung as hung:
         frames = traceback.extract_tb(hung.__traceback__)[-4:]
         where = " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
         return Summary(
             seed=seed,
             workload="hung",
+            mode="hung",
             violations=(f"hang: a step did not end, in {where}",),
             kinds=frozenset(["hang"]),
             void=None,
@@ -149,6 +153,7 @@ def run_seed(seed: int, process_type: ProcessType, workload: Workload | None = N
     return Summary(
         seed=seed,
         workload=outcome.workload.value,
+        mode=outcome.mode.value,
         violations=tuple(str(violation) for violation in outcome.violations),
         kinds=frozenset(violation.kind.value for violation in outcome.violations),
         void=outcome.void,
@@ -162,21 +167,26 @@ def run_seed(seed: int, process_type: ProcessType, workload: Workload | None = N
 
 
 def run_seeds(
-    seeds: Iterable[int], planted: str | None, workload: Workload | None
+    seeds: Iterable[int], planted: str | None, workload: Workload | None, mode: Mode | None
 ) -> list[Summary]:
     """Some seeds in this process."""
     process_type: ProcessType = load_planted(planted) if planted else BrokerProcess
     gc.disable()
     found: list[Summary] = []
     for seed in seeds:
-        found.append(run_seed(seed, process_type, workload))
+        found.append(run_seed(seed, process_type, workload, mode))
     gc.enable()
     gc.collect()
     return found
 
 
 def run_all(
-    first: int, count: int, jobs: int, planted: str | None, workload: Workload | None
+    first: int,
+    count: int,
+    jobs: int,
+    planted: str | None,
+    workload: Workload | None,
+    mode: Mode | None,
 ) -> Iterator[Summary]:
     """All seeds, over so many processes, in their order."""
     chunks = [
@@ -185,24 +195,29 @@ def run_all(
     ]
     if jobs == 1:
         for chunk in chunks:
-            yield from run_seeds(chunk, planted, workload)
+            yield from run_seeds(chunk, planted, workload, mode)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        all_alike = [planted] * len(chunks), [workload] * len(chunks)
+        all_alike = [planted] * len(chunks), [workload] * len(chunks), [mode] * len(chunks)
         for summaries in pool.map(run_seeds, chunks, *all_alike):
             yield from summaries
 
 
 def replay(
-    seed: int, process_type: ProcessType, workload: Workload | None, *, shows_history: bool
+    seed: int,
+    process_type: ProcessType,
+    workload: Workload | None,
+    mode: Mode | None,
+    *,
+    shows_history: bool,
 ) -> int:
     """One seed in full."""
-    outcome = simulate(seed, process_type=process_type, workload=workload)
+    outcome = simulate(seed, process_type=process_type, workload=workload, mode=mode)
     if shows_history:
         for sequence, line in outcome.history.events():
             click.echo(f"{sequence:6d} {line}")
     click.echo(
-        f"seed {seed}, {outcome.workload.value}: {outcome.steps} steps, "
+        f"seed {seed}, {outcome.workload.value}, {outcome.mode.value}: {outcome.steps} steps, "
         f"{outcome.virtual_seconds:.1f} virtual seconds"
     )
     click.echo(f"history {outcome.history.digest()}")
@@ -213,10 +228,13 @@ def replay(
     return 1 if outcome.violations else 0
 
 
-def replay_command(seed: int, planted: str | None, workload: Workload | None) -> str:
+def replay_command(
+    seed: int, planted: str | None, workload: Workload | None, mode: Mode | None
+) -> str:
     return (
         f"python -m holdfast.verify.run --seed {seed}"
         + (f" --workload {workload.value}" if workload else "")
+        + (f" --mode {mode.value}" if mode else "")
         + (f" --planted {planted}" if planted else "")
     )
 
@@ -232,6 +250,11 @@ def replay_command(seed: int, planted: str | None, workload: Workload | None) ->
     type=click.Choice([workload.value for workload in Workload]),
     help="One kind for all seeds; else it follows from the seed.",
 )
+@click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in Mode]),
+    help="Brokers that share the lanes, or that know nothing of each other; else as the seed says.",
+)
 @click.option("--planted", help="A bug of tests/simulation/planted.py to run with.")
 def command(
     seeds: int,
@@ -240,22 +263,29 @@ def command(
     seed: int | None,
     quiet: bool,
     workload: str | None,
+    mode: str | None,
     planted: str | None,
 ) -> None:
     """Run the simulation of the whole broker, and check every history."""
     kind = Workload(workload) if workload else None
+    stand = Mode(mode) if mode else None
     if seed is not None:
         process_type: ProcessType = load_planted(planted) if planted else BrokerProcess
-        sys.exit(replay(seed, process_type, kind, shows_history=not quiet))
+        sys.exit(replay(seed, process_type, kind, stand, shows_history=not quiet))
     clock = SystemEnvironment()
     started = clock.monotonic()
     totals = Totals()
-    for summary in run_all(first, seeds, jobs, planted, kind):
+    for summary in run_all(first, seeds, jobs, planted, kind, stand):
         totals.add(summary)
         if summary.violations and len(totals.failed) <= SHOWN_VIOLATIONS_MAX:
-            click.echo(f"seed {summary.seed} FAILED; {replay_command(summary.seed, planted, kind)}")
+            click.echo(
+                f"seed {summary.seed} FAILED; {replay_command(summary.seed, planted, kind, stand)}"
+            )
             for violation in summary.violations[:SHOWN_VIOLATIONS_MAX]:
                 click.echo(f"  {violation}")
+        if summary.liveness:
+            command = replay_command(summary.seed, planted, kind, stand)
+            click.echo(f"seed {summary.seed} did not finish: {summary.liveness[0]}; {command}")
         if totals.seeds % 200 == 0:
             seconds = clock.monotonic() - started
             click.echo(f"{totals.seeds} seeds, {totals.seeds / seconds:.1f} a second", err=True)

@@ -319,7 +319,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def _make_ready(self, handle: VirtualHandle) -> None:
         if self._is_closed:
             return
-        process = self._process(handle.run_context.get(PROCESS, WORLD))
+        name = handle.run_context.get(PROCESS, WORLD)
+        process = self._processes.get(name) or self._process(name)
         if process.is_dead:
             return
         if not process.handles and not process.is_paused:

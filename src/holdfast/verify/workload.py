@@ -34,6 +34,7 @@ from holdfast.verify.history import (
     Produced,
     Which,
 )
+from holdfast.verify.locating import Sought
 from holdfast.verify.reading import Reading, read_batches
 
 
@@ -62,6 +63,9 @@ class Producer(Client):
         self._moved = asyncio.Event()
         self._is_first_acked = producer_id < 0
         self._has_failed = False
+        self._refused = 0
+        self._refused_max = 12 if clients.process_at is not None else 0
+        """How often it tries a topic again that is said to be gone: brokers may not know it yet."""
 
     async def run(self, batches: int, pause_s: float) -> None:
         """Send so many batches, each until it is acked or refused for good."""
@@ -135,7 +139,9 @@ class Producer(Client):
                 return True
             case Refused(error) if error == UNKNOWN_TOPIC:
                 # A broker that lost its lanes may not know a new topic; a deleted one stays so.
-                self._has_failed = self.partition.rpartition("/")[0] in self.clients.doomed
+                is_doomed = self.partition.rpartition("/")[0] in self.clients.doomed
+                self._refused += is_doomed
+                self._has_failed = is_doomed and self._refused > self._refused_max
                 return self._has_failed
             case Refused(error) if error == OUT_OF_ORDER and was_behind:
                 return False
@@ -253,7 +259,7 @@ class Administrator(Client):
 
     async def create(self, topic: str, partitions: int, configs: dict[str, str]) -> None:
         while not self.clients.is_over:
-            broker = await self.guess(topic)
+            broker = await self.guess(topic, Sought.CONTROLLER)
             port = self.clients.ports.port(broker)
             call, answer = await self.call(
                 topic,
@@ -271,7 +277,7 @@ class Administrator(Client):
     async def delete(self, topic: str, after_s: float) -> None:
         await asyncio.sleep(after_s)
         self.clients.doomed.add(topic)
-        broker = await self.guess(topic)
+        broker = await self.guess(topic, Sought.CONTROLLER)
         port = self.clients.ports.port(broker)
         call, answer = await self.call(
             topic, broker, DeleteTopic(topic), lambda: port.delete_topic(topic)
@@ -293,8 +299,7 @@ async def list_offsets(
     clients = client.clients
     broker = broker or await client.guess(partition)
     if clients.chance.random() < strays:
-        names = clients.ports.names()
-        broker = names[int(clients.chance.random() * len(names))]
+        broker = client.stray(partition) or broker
     port = clients.ports.port(broker)
     call, answer = await client.call(
         partition,

@@ -15,6 +15,7 @@ from holdfast.broker.peer_network import PEER_CLIENT_ID
 from holdfast.broker.settings import BrokerSettings
 from holdfast.client.address import Address
 from holdfast.client.refusals import BrokerUnavailable, NobodyListens
+from holdfast.environment import Environment
 from holdfast.identifiers import BrokerId
 from holdfast.lane.appender import GroupSettings
 from holdfast.protocol.message import Message
@@ -85,20 +86,33 @@ class Several(Cluster):
         self.wires = Wires()
         self._looked_after: dict[Broker, Maintenance] = {}
 
-    async def join(self, broker_id: int, *, store: Store | None = None, **settings: Any) -> Broker:
-        """Start one more broker of the cluster."""
-        address = Address(f"broker-{broker_id}", 9092)
+    def make(
+        self,
+        broker_id: int,
+        *,
+        store: Store | None = None,
+        port: int = 9092,
+        environment: Environment | None = None,
+        **settings: Any,
+    ) -> Broker:
+        """A broker that others can ask, and that has not started."""
+        address = Address(f"broker-{broker_id}", port)
         settings.setdefault("group", GroupSettings(claim_valid_ms=VALID_MS))
         settings.setdefault("lanes", 4)
         broker = Broker(
             store=store or self.store,
-            environment=self.environment(),
+            environment=environment or self.environment(),
             settings=BrokerSettings(
                 broker_id=BrokerId(broker_id), host=address.host, port=address.port, **settings
             ),
             network=Direct(self.wires, address),
         )
         self.wires.listening[address] = broker
+        return broker
+
+    async def join(self, broker_id: int, **options: Any) -> Broker:
+        """Start one more broker of the cluster."""
+        broker = self.make(broker_id, **options)
         await broker.start()
         maintenance = self._looked_after[broker] = Maintenance(broker)
         maintenance.start()

@@ -2,7 +2,8 @@
 
 Deviations: acks=1 and acks=all are the same, an answer after the records are in the store, or, with
 holdfast.ack=disk, on the disk. A retry whose sequence is known but whose bytes differ is refused
-instead of being taken for a duplicate.
+instead of being taken for a duplicate. The answer to a retry names no log start (-1) unless the
+claim is known to be the newest.
 
 The decision is made at once, in the order of arrival; only the answer waits.
 """
@@ -47,6 +48,7 @@ from holdfast.records.stamp import stamp, stamp_log_append_time
 
 LEADERS_SINCE = 10
 ZSTD_SINCE = 7
+NO_LOG_START = -1
 JUDGED_BY_PRODUCER_STATE = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -373,11 +375,14 @@ def _append(
             else broker.verify_transaction(opening.append)
         )
         decision = unverified if unverified is not None else decision
+    log_start_offset = partition_log.log_start_offset
     match decision:
         case Refused(error, message):
             return _refuse(data.index, ErrorCode(error_code(error)), message)
         case Duplicate(original):
             base_offset, appended_ms = original.base_offset, original.appended_ms
+            if not led.lane.appender.is_valid():
+                log_start_offset = NO_LOG_START  # a newer owner may have moved it
         case Accepted(fact):
             base_offset, appended_ms = fact.base_offset, now_ms
             if settings.append.log_append_time:
@@ -389,7 +394,7 @@ def _append(
         index=data.index,
         base_offset=base_offset,
         log_append_time_ms=appended_ms if settings.append.log_append_time else -1,
-        log_start_offset=partition_log.log_start_offset,
+        log_start_offset=log_start_offset,
     )
 
 

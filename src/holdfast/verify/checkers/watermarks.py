@@ -68,6 +68,12 @@ def log_start_back(knowledge: Knowledge) -> list[Violation]:
         answers = [
             (call, value) for call in known.queries if (value := _log_start_in(call)) is not None
         ]
+        answers += [
+            (ack.call, ack.produced.log_start)
+            for batch in known.batches
+            for ack in batch.acks
+            if ack.produced.log_start >= 0 and ack.call.completed < known.deleted_at
+        ]
         cold = knowledge.history.cold.get(known.partition)
         end = cold.log_start if cold and not known.is_deleted else None
         found += _goes_back(known, answers, end, Kind.LOG_START_BACK)

@@ -1,0 +1,181 @@
+"""Who may answer for a lane: its owner, until it lets go, or until its last look is out of date.
+
+Pure. An answer is judged by when its question was asked, so one that was under way is never blamed.
+These rules do not wait for a wrong number: who answers without a right to is wrong, though nothing
+has changed meanwhile. Acks of records are not among them: anybody may say of a retry that it is in
+the log, and what is not there is found by others.
+"""
+
+import bisect
+import itertools
+from collections.abc import Callable, Iterator
+
+from holdfast.verify.checkers.knowledge import Knowledge
+from holdfast.verify.checkers.lanes import chains
+from holdfast.verify.checkers.violation import Kind, Violation
+from holdfast.verify.history import (
+    Call,
+    DeleteRecords,
+    Fetch,
+    Fetched,
+    LandedKind,
+    Landing,
+    ListOffsets,
+    Outcome,
+)
+from holdfast.verify.vocabulary import CommitOffsets, FetchOffsets
+
+CLOCKS = 1.06
+"""How much longer than its validity an owner may answer, by the clock of the history: its own may
+run slower."""
+
+
+class _Lane:
+    """A lane's claims and releases, in their order."""
+
+    def __init__(self, chain: dict[int, Landing]) -> None:
+        self.claims: list[Landing] = []
+        self.released: dict[str, Landing] = {}
+        """By the writer of the claim."""
+        for number in sorted(chain):
+            landing = chain[number]
+            if landing.kind is LandedKind.CLAIM and landing.process:
+                self.claims.append(landing)
+            elif landing.kind is LandedKind.RELEASE:
+                self.released[landing.writer] = landing
+        self._events = [claim.sequence for claim in self.claims]
+
+    def own_claim(self, process: str, before_event: int) -> int:
+        """The place of a process's newest claim before an event; -1 where it had none."""
+        for place in range(bisect.bisect_left(self._events, before_event) - 1, -1, -1):
+            if self.claims[place].process == process:
+                return place
+        return -1
+
+    def next_claim(self, place: int) -> Landing | None:
+        return self.claims[place + 1] if place + 1 < len(self.claims) else None
+
+
+def answered_without_claim(knowledge: Knowledge) -> list[Violation]:
+    """A process that answers for a lane which it has never claimed."""
+
+    def judge(call: Call, lane: _Lane) -> str | None:
+        has_claimed = lane.own_claim(call.broker, call.completed) >= 0
+        return None if has_claimed else "it has never claimed the lane"
+
+    return _judged(knowledge, Kind.ANSWER_WITHOUT_CLAIM, judge)
+
+
+def answered_after_release(knowledge: Knowledge) -> list[Violation]:
+    """A process that is asked after it has let go of a lane, and answers for it."""
+
+    def judge(call: Call, lane: _Lane) -> str | None:
+        place = lane.own_claim(call.broker, call.completed)
+        released = lane.released.get(lane.claims[place].writer) if place >= 0 else None
+        if released is None or released.sequence > call.invoked:
+            return None
+        return f"it had released the lane at {released.sequence}"
+
+    return _judged(knowledge, Kind.ANSWER_AFTER_RELEASE, judge)
+
+
+def stale_answer(knowledge: Knowledge) -> list[Violation]:
+    """A process that is asked when its claim is no longer the newest, and its last look at it is
+    out of date; and answers."""
+
+    def judge(call: Call, lane: _Lane) -> str | None:
+        place = lane.own_claim(call.broker, call.completed)
+        newer = lane.next_claim(place) if place >= 0 else None
+        if newer is None:
+            return None
+        over_at = newer.at + CLOCKS * lane.claims[place].valid_s
+        if call.invoked_at <= over_at:
+            return None
+        return f"{newer.process} had claimed the lane {call.invoked_at - newer.at:.3f} s before"
+
+    return _judged(knowledge, Kind.STALE_ANSWER, judge)
+
+
+def served_too_early(knowledge: Knowledge) -> list[Violation]:
+    """A process that answers before it has waited as long as its own claim says that it must."""
+
+    def judge(call: Call, lane: _Lane) -> str | None:
+        place = lane.own_claim(call.broker, call.completed)
+        claim = lane.claims[place] if place >= 0 else None
+        if claim is None or call.completed_at >= claim.at + claim.owed_s:
+            return None
+        has_older = lane.own_claim(call.broker, claim.sequence) >= 0
+        if has_older:
+            return None  # it may have answered under that one, and is judged by the other rules
+        waited_s = call.completed_at - claim.at
+        return f"it owed {claim.owed_s} s to the owner before, and waited {waited_s:.3f} s"
+
+    return _judged(knowledge, Kind.SERVED_TOO_EARLY, judge)
+
+
+def owners_overlap(knowledge: Knowledge) -> list[Violation]:
+    """A process that answers for a lane when one with a newer claim has already answered."""
+    spoken: dict[int, list[tuple[int, int, Call]]] = {}
+    lanes: dict[int, _Lane] = {}
+    for _, lane, call in _answers(knowledge):
+        place = lane.own_claim(call.broker, call.completed)
+        if place >= 0:
+            lanes[id(lane)] = lane
+            spoken.setdefault(id(lane), []).append((call.completed, place, call))
+    found: list[Violation] = []
+    for key, answers in spoken.items():
+        answers.sort(key=lambda answer: answer[0])
+        events = [event for event, _, _ in answers]
+        newest = list(itertools.accumulate((place for _, place, _ in answers), max))
+        for _, place, call in answers:
+            before = bisect.bisect_left(events, call.invoked) - 1
+            if before >= 0 and newest[before] > place:
+                newer = lanes[key].claims[newest[before]]
+                text = (
+                    f"{call.broker} answered {call.operation}, asked after {newer.process} had"
+                    f" answered under its newer claim {newer.number} of lane {newer.lane}"
+                )
+                found.append(Violation(Kind.OWNERS_OVERLAP, text, (call.invoked, call.completed)))
+    return found
+
+
+def _judged(
+    knowledge: Knowledge, kind: Kind, judge: Callable[[Call, _Lane], str | None]
+) -> list[Violation]:
+    found: list[Violation] = []
+    for key, lane, call in _answers(knowledge):
+        problem = judge(call, lane)
+        if problem is not None:
+            text = f"{key}: {call.broker} answered {call.operation}, though {problem}"
+            found.append(Violation(kind, text, (call.invoked, call.completed)))
+    return found
+
+
+def _answers(knowledge: Knowledge) -> Iterator[tuple[str, _Lane, Call]]:
+    """What only the owner of a lane may say; histories without claims have nothing of it."""
+    history = knowledge.history
+    lanes = {lane: _Lane(chain) for lane, chain in chains(history).items()}
+    if not any(lane.claims for lane in lanes.values()):
+        return
+    lane_of: dict[str, int] = {}
+    for landing in history.landings:
+        for append in landing.appends:
+            lane_of[append.partition] = landing.lane
+        for decision in landing.decisions:
+            group = getattr(decision, "group", None)
+            if group is not None:
+                lane_of[f"group {group}"] = landing.lane
+    for call in history.calls:
+        if call.outcome is not Outcome.OK:
+            continue
+        match call.operation:
+            case Fetch() if isinstance(call.result, Fetched) and call.result.high_watermark < 0:
+                continue
+            case Fetch() | ListOffsets() | DeleteRecords():
+                key = call.operation.partition
+            case FetchOffsets() | CommitOffsets():
+                key = f"group {call.operation.group}"
+            case _:
+                continue
+        if key in lane_of:
+            yield key, lanes[lane_of[key]], call

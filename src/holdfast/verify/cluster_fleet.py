@@ -1,0 +1,105 @@
+"""Three broker ids on one store, whose processes hear each other, and now and then a zombie.
+
+Owns which id a process gets, where it listens, and when one that died or stands still is started
+again. What it does affects who tries to own a lane, never who may. Must never touch what a broker
+answers.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from holdfast.client.address import Address
+from holdfast.verify.fleet import BROKER_IDS, Fleet
+from holdfast.verify.observed_store import process_name
+from holdfast.verify.wires import PeerWay, Wires
+
+PORT = 9092
+RESTARTED = 0.3
+"""How likely a dead broker is started again whenever somebody looks."""
+REPLACED = 0.06
+"""And one that stands still, by another process with its id."""
+NOTICED = 0.8
+"""How likely those who wait for a process that died hear of it before their time is up."""
+
+
+class ClusterFleet(Fleet):
+    """Brokers that share the lanes."""
+
+    def __init__(self, wires: Wires, **parts: Any) -> None:
+        super().__init__(**parts)
+        self.wires = wires
+        self._buried: set[str] = set()
+
+    def start(self, machine: str | None = None, *, broker_id: int = -1) -> str:
+        """A process of a broker that has none; else one more of any."""
+        if broker_id < 0:
+            absent = [each for each in range(BROKER_IDS) if not self._of(each)]
+            broker_id = absent[0] if absent else int(self._chance.random() * BROKER_IDS)
+        number = len(self.processes) + 1
+        name = process_name(broker_id, number)
+        address = Address(f"broker-{broker_id}", PORT)
+        if self._of(broker_id):
+            # The other process has the port, also while it stands still.
+            address = Address(f"broker-{broker_id}", PORT + number)
+        process = self._spawn(name, number, broker_id, address, PeerWay(self.wires, name), machine)
+        self.wires.listen(address, name, process)
+        return name
+
+    def race(self) -> None:
+        """A second process of a broker that lives."""
+        self.start(broker_id=int(self._chance.random() * BROKER_IDS))
+
+    def part(self, process: str, seconds: float) -> None:
+        """Cut a process off from the others, or one way between two of them."""
+        others = [name for name in self.alive() if name != process]
+        draw = self._chance.random()
+        if others and draw < 0.5:
+            other = others[int(self._chance.random() * len(others))]
+            ways = {(process, other)} if draw < 0.25 else {(process, other), (other, process)}
+        else:
+            ways = {(process, other) for other in others}
+            ways |= {(other, process) for other in others}
+        self.wires.cut(ways, seconds)
+
+    def heal(self) -> None:
+        super().heal()
+        self.wires.heal()
+
+    def _of(self, broker_id: int) -> list[str]:
+        return [n for n in self.alive() if self.processes[n].settings.broker_id == broker_id]
+
+    async def supervise(self, is_over: Callable[[], bool]) -> None:
+        """Start each broker that has no process, and sometimes one whose process stands still."""
+        while not is_over():
+            for name in self.processes:
+                if name not in self._buried and not self._loop.is_alive(name):
+                    self._buried.add(name)
+                    if self._chance.random() < NOTICED:
+                        self.wires.hang_up(name)
+            for broker_id in range(BROKER_IDS):
+                alive = self._of(broker_id)
+                stands = all(self._loop.is_paused(name) for name in alive)
+                if stands and self._chance.random() < (REPLACED if alive else RESTARTED):
+                    self.start(broker_id=broker_id)
+            await asyncio.sleep(0.02 + self._chance.random() * 0.6)
+
+    def owners(self) -> dict[str, frozenset[int]]:
+        """What each process that is ready says that it owns."""
+        return {name: self.processes[name].owned() for name in self.names()}
+
+
+def unsettled(owners: Mapping[str, Collection[int]], lanes: int) -> list[str]:
+    """What is wrong with a cluster that was left in peace: a lane without an owner, or with two; a
+    broker with more than one data lane more than another. Pure."""
+    found: list[str] = []
+    for lane in range(lanes + 1):
+        holders = sorted(name for name, owned in owners.items() if lane in owned)
+        if len(holders) != 1:
+            found.append(f"lane {lane} is owned by {holders or 'nobody'}")
+    shares = {name: len([lane for lane in owned if lane]) for name, owned in owners.items()}
+    if len(shares) != BROKER_IDS:
+        found.append(f"{len(shares)} of {BROKER_IDS} brokers serve")
+    elif max(shares.values()) - min(shares.values()) > 1:
+        found.append(f"the lanes are not shared evenly: {shares}")
+    return found

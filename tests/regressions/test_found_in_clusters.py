@@ -1,0 +1,93 @@
+"""What the simulation found in brokers that share the lanes, played step by step."""
+
+import asyncio
+
+import pytest
+from tests.unit.broker.cluster import Cluster, lane_of, log_of, pass_time, produce, topic
+from tests.unit.broker.cluster import simulate as simulate_alone
+from tests.unit.broker.several import Several, simulate
+
+from holdfast.client.address import Address
+from holdfast.errors import Fenced
+from holdfast.log.facts import LogStartMoved
+from holdfast.verify.skewed_environment import SkewedEnvironment
+
+
+def test_a_broker_that_is_replaced_while_it_joins_ends():
+    """Seeds 41, 152 and 159 of groups, 213 of records: it asked to be let in for ever."""
+
+    async def test(world: Several) -> None:
+        await world.join(1)
+        await world.join(3)
+        world.wires.silent.add(Address("broker-2", 9092))
+        unheard = asyncio.create_task(world.join(2))
+        await pass_time(2)
+        second = await world.join(2, port=9093)
+        await pass_time(10)
+        assert unheard.done()
+        with pytest.raises(Fenced, match="another process with the id 2"):
+            unheard.result()
+        assert not second.lost.done()
+
+    simulate(test)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_two_processes_with_one_incarnation_one_stays(seed: int):
+    """Seed 85 of groups: they took turns in the control lane, and with the lanes, for ever."""
+
+    async def test(world: Several) -> None:
+        first = await world.join(1)
+        twins = [world.make(2, port=port) for port in (9092, 9093)]
+        starting = [asyncio.create_task(twin.start()) for twin in twins]
+        await pass_time(10)
+        assert twins[0].report().incarnation == twins[1].report().incarnation
+        assert [twin.lost.done() for twin in twins].count(True) == 1
+        assert all(each.done() for each in starting)
+        assert [each.exception() is not None for each in starting].count(True) <= 1
+        number = first.view.number
+        await pass_time(10)
+        assert first.view.number == number
+
+    simulate(test, seed)
+
+
+def test_a_broker_that_is_pinged_before_it_knows_its_incarnation_is_not_replaced_by_its_past():
+    """Seed 47 of records: its clock was behind that of the process before it."""
+
+    async def test(world: Several) -> None:
+        first = await world.join(1)
+        await world.kill(await world.join(2))
+        behind = SkewedEnvironment(seed=7, loop=world.loop, wall_offset_ms=1_600_000_000_000)
+        again = world.make(2, environment=behind)
+        assert again.membership is not None
+        again.membership.heard(first.report())
+        await pass_time(1)
+        assert again.state.brokers[2].incarnation > again.report().incarnation
+        assert not again.lost.done()
+        await again.start()
+        await pass_time(2)
+        assert not again.lost.done()
+        assert again.lanes
+
+    simulate(test)
+
+
+def test_a_stale_owner_that_knows_a_retry_does_not_tell_an_old_log_start():
+    """Found when it was checked who may answer for a lane: seeds 1058 and 1084 of groups."""
+
+    async def test(world: Cluster) -> None:
+        old = await world.broker(1)
+        await topic(old)
+        for sequence in range(3):
+            await produce(old, timestamp=1, producer=(9, 0, sequence))
+        new = await world.broker(2)
+        lane_of(new).appender.add(LogStartMoved(log_of(new).partition, 2))
+        await lane_of(new).appender.flush()
+        again = await produce(old, timestamp=1, producer=(9, 0, 2))
+        assert (again.error_code, again.base_offset) == (0, 2)
+        assert again.log_start_offset == -1
+        here = await produce(new, timestamp=1, producer=(9, 0, 2))
+        assert (here.base_offset, here.log_start_offset) == (2, 2)
+
+    simulate_alone(test)

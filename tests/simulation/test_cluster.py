@@ -1,0 +1,70 @@
+"""Three brokers that share the lanes and hear each other, under seeded faults."""
+
+import pytest
+
+from holdfast.verify.broker_process import BrokerProcess
+from holdfast.verify.coordination import TRANSACTIONAL, Mode, Workload
+from holdfast.verify.history import LandedKind, MarkerKind, Outcome, Produce
+from holdfast.verify.simulation import Outcome as Simulated
+from holdfast.verify.simulation import Simulation, simulate
+from holdfast.verify.vocabulary import FetchOffsets
+
+SEEDS = range(16)
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> list[Simulated]:
+    return [
+        simulate(seed, workload=workload, mode=Mode.CLUSTER)
+        for workload in (Workload.RECORDS, Workload.GROUPS)
+        for seed in SEEDS
+    ]
+
+
+def test_no_seed_breaks_a_promise_and_every_lane_finds_an_owner_again(outcomes: list[Simulated]):
+    for outcome in outcomes:
+        where = f"--seed {outcome.seed} --workload {outcome.workload.value} --mode cluster"
+        assert not [str(v) for v in outcome.violations], where
+        assert not outcome.liveness, where
+
+
+def test_most_seeds_prove_something(outcomes: list[Simulated]):
+    assert sum(outcome.void is not None for outcome in outcomes) < len(outcomes) / 4
+
+
+def test_lanes_are_shared_by_three_brokers_and_handed_over(outcomes: list[Simulated]):
+    for outcome in outcomes:
+        owners = {
+            landing.process.partition(".")[0]
+            for landing in outcome.history.landings
+            if landing.kind is LandedKind.CLAIM
+        }
+        assert len(owners) >= 2, outcome.seed
+    landings = [landing for outcome in outcomes for landing in outcome.history.landings]
+    assert sum(landing.kind is LandedKind.RELEASE for landing in landings) > len(outcomes)
+    assert sum(outcome.hand_offs for outcome in outcomes) > 5 * len(outcomes)
+
+
+def test_brokers_are_killed_parted_and_doubled(outcomes: list[Simulated]):
+    markers = [marker for outcome in outcomes for marker in outcome.history.markers]
+    assert sum(marker.kind is MarkerKind.KILL for marker in markers) > 5
+    assert sum(marker.detail.startswith("parted") for marker in markers) > 5
+    assert sum(marker.detail.startswith("cut") for marker in markers) > 5
+
+
+def test_old_leaders_are_asked_and_refuse(outcomes: list[Simulated]):
+    calls = [call for outcome in outcomes for call in outcome.history.calls]
+    errors = [call.error for call in calls]
+    assert errors.count("NOT_LEADER_OR_FOLLOWER") > 50
+    assert errors.count("NOT_COORDINATOR") > 5
+    for kind in (Produce, FetchOffsets):
+        done = [c for c in calls if isinstance(c.operation, kind) and c.outcome is Outcome.OK]
+        assert len({call.broker.partition(".")[0] for call in done}) == 3, kind
+
+
+def test_a_seed_draws_how_its_brokers_stand_to_each_other():
+    drawn = [Simulation(seed, BrokerProcess) for seed in range(60)]
+    assert {each.mode for each in drawn} == set(Mode)
+    records = [each.mode for each in drawn if each.workload is Workload.RECORDS]
+    assert records.count(Mode.CLUSTER) > records.count(Mode.ALONE) > 0
+    assert {each.mode for each in drawn if each.workload in TRANSACTIONAL} == {Mode.ALONE}

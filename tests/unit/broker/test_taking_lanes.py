@@ -1,0 +1,87 @@
+"""A broker that takes a lane knows the topics at least as well as the owner before did."""
+
+import pytest
+from tests.unit.broker.cluster import pass_time, produce, topic
+from tests.unit.broker.several import Several, simulate
+from tests.unit.lane.world import HookedStore
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.broker.dispatch import answer
+from holdfast.broker.served_lanes import ServedLanes
+from holdfast.errors import StoreUnavailable
+from holdfast.identifiers import CONTROL_LANE, LaneId
+from holdfast.lane.keys import entry_prefix, floor_prefix
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.delete_topics import DeleteTopicsRequest
+
+CONTROL_KEYS = (entry_prefix(CONTROL_LANE), floor_prefix(CONTROL_LANE))
+
+
+async def no_control_lane(operation: str, key: str) -> None:
+    del operation
+    if key.startswith(CONTROL_KEYS):
+        raise StoreUnavailable("injected: the control lane is out of reach")
+
+
+class DoesNotLook(ServedLanes):
+    """The bug that this is about: it serves a lane with the topics that it happens to know."""
+
+    async def take(self, lanes) -> None:
+        self._know_topics = nothing
+        await super().take(lanes)
+
+
+async def nothing() -> None:
+    return None
+
+
+async def ignorant_successor(world: Several, bad: type[ServedLanes] | None) -> tuple[Broker, int]:
+    """Broker 2 has not heard that a topic was deleted, and is to take a lane from which the owner
+    before has dropped it; and a partition of the topic in that lane."""
+    first = await world.join(1, maintenance_interval_s=0.2)
+    store = HookedStore(world.memory)
+    second = await world.join(2, store=store, maintenance_interval_s=0.2)
+    if bad is not None:
+        second.served.__class__ = bad
+    await topic(first, partitions=8)
+    await pass_time(4)
+    known = first.state.topic_named("t")
+    assert known is not None
+    partition = next(i for i in range(8) if known.lane_of(i) in first.lanes)
+    assert (await produce(first, partition=partition)).base_offset == 0
+    assert second.membership is not None
+    await second.membership._look()
+    store.before.append(no_control_lane)
+    deleting = DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000)
+    await answer(first, deleting, RequestContext(api_version=4))
+    await pass_time(1.5)
+    assert all(lane.state.partitions == {} for lane in first.lanes.values())
+    await world.kill(first)
+    await pass_time(30)
+    assert second.state.topic_named("t") is not None
+    if bad is None:
+        assert len(second.lanes) < 4
+        store.before.clear()
+    return second, partition
+
+
+def test_a_lane_is_not_served_before_what_was_deleted_is_known():
+    async def test(world: Several) -> None:
+        second, partition = await ignorant_successor(world, None)
+        await pass_time(30)
+        assert sorted(second.lanes) == [LaneId(lane) for lane in (1, 2, 3, 4)]
+        done = await produce(second, partition=partition)
+        assert done.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    simulate(test)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_who_does_not_look_gives_the_offsets_of_a_deleted_topic_out_again(seed: int):
+    async def test(world: Several) -> None:
+        second, partition = await ignorant_successor(world, DoesNotLook)
+        assert sorted(second.lanes) == [LaneId(lane) for lane in (1, 2, 3, 4)]
+        assert (await produce(second, partition=partition)).base_offset == 0
+
+    simulate(test, seed)
