@@ -182,6 +182,7 @@ class Broker(Directory):
             port=self.settings.port,
             rack=self.settings.rack,
             is_draining=self.is_draining,
+            is_store_away=self.membership is not None and self.membership.is_store_away,
             control_number=self.view.number,
             lanes=lanes,
             cleared=dict(self.cleared),

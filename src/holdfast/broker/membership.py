@@ -31,6 +31,8 @@ PING_WAIT_S = 0.2
 HAND_OVER_TIMEOUT_S = 30.0
 LOOK_INTERVAL_S = 5.0
 """How often the control lane is looked at where no ping says that there is more of it."""
+STORE_AWAY_S = 15.0
+"""A broker that has not reached the store for so long should not have lanes."""
 MINORITY_PATIENCE_S = 30.0
 """How long a broker that does not hear most of the others leaves their lanes alone."""
 FENCED_PAUSE_S = 5.0
@@ -82,6 +84,7 @@ class Membership:
         self._wake = asyncio.Event()
         self._started_at = environment.monotonic()
         self._looked_at = environment.monotonic()
+        self._is_looking = False
         self._settled: set[BrokerId] = set()
         """Brokers that were heard, or are known to be gone, since this one has started."""
         self._gone: set[BrokerId] = set()
@@ -177,8 +180,8 @@ class Membership:
             await self._pause(PING_INTERVAL_S)
             try:
                 await self._ping_all()
-                if self.now() - self._looked_at > LOOK_INTERVAL_S:
-                    await self._look()
+                if self.now() - self._looked_at > LOOK_INTERVAL_S and not self._is_looking:
+                    self._spawn(self._look())  # a store that is away must not keep us silent
                 self._act()
             except Exception:
                 log.exception("membership_failed")
@@ -191,7 +194,13 @@ class Membership:
             pass
         self._wake.clear()
 
+    @property
+    def is_store_away(self) -> bool:
+        """Whether this broker has not reached the store for a while."""
+        return self.now() - self._looked_at > STORE_AWAY_S
+
     async def _look(self) -> None:
+        self._is_looking = True
         try:
             await self._member.look()
             self._looked_at = self.now()
@@ -200,6 +209,8 @@ class Membership:
             raise
         except HoldfastError as error:
             log.warning("control_lane_not_read error=%s", error)
+        finally:
+            self._is_looking = False
 
     def _notice_replacement(self) -> None:
         me = self._member.report()
@@ -263,7 +274,11 @@ class Membership:
         alive = self.peers.alive(self.now())
         if self._is_cut_off(alive):
             return
-        candidates = [each for each, report in alive.items() if not report.is_draining]
+        candidates = [
+            each
+            for each, report in alive.items()
+            if not report.is_draining and not report.is_store_away
+        ]
         owners = self.peers.owners(self.now())
         placed = {LaneId(lane): BrokerId(wish) for lane, wish in self._member.state.placed.items()}
         placed |= self.peers.awaited(self.now())
@@ -323,7 +338,7 @@ class Membership:
         leader = self.peers.leader_of(lane, self.now())
         report = self.peers.report_of(leader.broker_id) if leader is not None else None
         me = self._member.report().broker_id
-        if leader is None or report is None or leader.broker_id == me:
+        if leader is None or report is None or leader.broker_id == me or report.is_store_away:
             return True
         request = LaneHandOverRequest(lane=lane, leader_epoch=leader.leader_epoch, to_broker_id=me)
         try:

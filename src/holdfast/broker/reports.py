@@ -16,6 +16,7 @@ def encoded(report: PeerReport) -> PeerReportFields:
         port=report.port,
         rack=report.rack,
         is_draining=report.is_draining,
+        is_store_away=report.is_store_away,
         control_number=report.control_number,
         lanes=[
             PeerLane(
@@ -42,6 +43,7 @@ def decoded(fields: PeerReportFields) -> PeerReport:
         port=fields.port,
         rack=fields.rack,
         is_draining=fields.is_draining,
+        is_store_away=fields.is_store_away,
         control_number=fields.control_number,
         lanes={LaneId(each.lane): each.leader_epoch for each in served},
         cleared={LaneId(each.lane): each.cleared_number for each in served},

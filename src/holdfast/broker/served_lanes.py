@@ -6,7 +6,6 @@ own, nor one before all that is owed to its last owner.
 """
 
 import asyncio
-import functools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -75,9 +74,7 @@ class ServedLanes:
         claimed = await asyncio.gather(*(self._claimer.claim(lane, kind) for lane in lanes))
         taken: list[DataLane] = []
         for lane in claimed:
-            lost = functools.partial(self._lost, lane.cursor.lane)
-            data_lane = self._claimed[lane.cursor.lane] = self._make_lane(lane, lost)
-            taken.append(data_lane)
+            taken.append(self._own(lane))
         # Else a topic may have been deleted, and its partitions dropped from the lane by the owner
         # before: we would take it for an empty topic, and hand out its offsets again.
         await self._know_topics()
@@ -87,6 +84,16 @@ class ServedLanes:
             if lane.appender.failure is not None:
                 raise lane.appender.failure
         self._serve(taken)
+
+    def _own(self, claimed: ClaimedLane[LogState]) -> DataLane:
+        lane_id = claimed.cursor.lane
+
+        def lost(error: HoldfastError) -> None:
+            if self._claimed.get(lane_id) is lane:  # or it has been claimed anew meanwhile
+                self._on_lost(lane_id, error)
+
+        lane = self._claimed[lane_id] = self._make_lane(claimed, lost)
+        return lane
 
     def _serve(self, taken: Sequence[DataLane]) -> None:
         for lane in taken:
@@ -125,9 +132,6 @@ class ServedLanes:
         if lane is not None:
             for told in self.when_left:
                 told(lane)
-
-    def _lost(self, lane_id: LaneId, error: HoldfastError) -> None:
-        self._on_lost(lane_id, error)
 
     async def forget(self, lane_id: LaneId) -> None:
         """A lane that another broker has taken: nothing of it is served here any more."""

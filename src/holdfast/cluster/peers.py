@@ -26,6 +26,8 @@ class PeerReport:
     port: int
     rack: str | None = None
     is_draining: bool = False
+    is_store_away: bool = False
+    """It has not reached the store for a while: others that do should have its lanes."""
     control_number: int = 0
     """How far it has followed the control lane."""
     lanes: Mapping[LaneId, int] = dataclasses.field(default_factory=dict[LaneId, int])
@@ -110,11 +112,17 @@ class Peers:
     def owners(self, now: float) -> dict[LaneId, BrokerId]:
         """Who has which lane, or is about to."""
         alive = self.alive(now)
-        coming = {lane: each for each, report in alive.items() for lane in report.coming}
+        coming = {
+            lane: each
+            for each, report in alive.items()
+            for lane in report.coming
+            if not report.is_store_away
+        }
         led = {
             lane: leader.broker_id
             for lane in self._leaders
             if (leader := self.leader_of(lane, now)) is not None
+            and not alive[leader.broker_id].is_store_away
         }
         return coming | led
 

@@ -71,7 +71,7 @@ def draw_workload(draw: Draw) -> Workload:
 
 
 TRANSACTIONAL = (Workload.TRANSACTIONS, Workload.STREAMS)
-TRANSACTIONS_OVER_SEVERAL = False
+TRANSACTIONS_OVER_SEVERAL = True
 """Whether a transaction can end whose parts are on several brokers."""
 
 

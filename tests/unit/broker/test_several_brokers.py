@@ -8,6 +8,7 @@ from tests.unit.broker.several import Several, simulate
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
+from holdfast.errors import StoreUnavailable
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from holdfast.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -212,5 +213,27 @@ def test_a_second_process_with_the_same_id_ends_the_first():
         await pass_time(SETTLED_S)
         assert first.lost.done()
         assert "has started" in str(first.lost.result())
+
+    simulate(test)
+
+
+def test_the_lanes_of_a_broker_that_has_lost_the_store_go_to_those_that_have_it():
+    async def test(world: Several) -> None:
+        store = world.store_of_its_own()
+        without = await world.join(1, store=store)
+        others = [await world.join(i) for i in (2, 3)]
+        assert await create(others[0]) == ErrorCode.NONE
+        await pass_time(SETTLED_S)
+        held = set(without.lanes)
+        assert held
+
+        async def fail(operation: str, key: str) -> None:
+            raise StoreUnavailable(f"{operation} {key}: the cable is out")
+
+        store.before.append(fail)
+        await pass_time(60)
+        assert held <= {lane for broker in others for lane in broker.lanes}
+        told = await leaders(others[0])
+        assert set(told.values()) <= {2, 3}
 
     simulate(test)

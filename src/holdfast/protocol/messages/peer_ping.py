@@ -32,6 +32,7 @@ class PeerReportFields(Struct):
     port: int = int32()
     rack: str | None = nullable_string()
     is_draining: bool = boolean()
+    is_store_away: bool = boolean()
     control_number: int = int64()
     lanes: list[PeerLane] = array(PeerLane)
 
