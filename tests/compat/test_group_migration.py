@@ -103,12 +103,17 @@ class Member:
                 "group.id": self._flow.group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "error_cb": lambda error: self._failed.append(error) if error.fatal() else None,
+                "error_cb": self._note,
                 **self._settings,
             }
         )
         consumer.subscribe([self._flow.topic])
         return consumer
+
+    def _note(self, error: KafkaError) -> None:
+        """librdkafka tells a fatal error by a callback, or in place of a record."""
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            self._failed.append(error)
 
     def poll(self) -> None:
         if self._failed:
@@ -121,7 +126,7 @@ class Member:
         for message in self._consumer.consume(50, timeout=0.02):
             error = message.error()
             if error is not None:
-                assert not error.fatal() or self._flow.restarts_members, error
+                self._note(error)
                 continue
             self._flow.read[int(message.value())] += 1
             self._consumer.commit(message=message, asynchronous=True)

@@ -53,7 +53,7 @@ class DiskPlan:
     what they were."""
 
     def __init__(self, seed: int, seconds: float, *, may_lose: bool, may_use: bool = True) -> None:
-        environment = SeededEnvironment(seed=seed + 4, clock=VirtualClock())
+        environment = SeededEnvironment(seed=seed + 6, clock=VirtualClock())
         self.draw = environment.random().random
         self.is_used = self.draw() < USED_SHARE and may_use
         self._flush_ms = (200, 2_000, DAY_MS)[int(self.draw() * 3)]

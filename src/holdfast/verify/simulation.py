@@ -138,19 +138,7 @@ class Simulation:
         self.store = FaultyStore(
             self.truth, plan=self.plan.store, chance=self._child_environment().random()
         )
-        self.disks = Disks(
-            plan=DiskPlan(
-                seed,
-                WORK_SECONDS,
-                may_lose=self.workload is Workload.RECORDS,
-                may_use=DISKS_OVER_SEVERAL or not is_cluster,
-            ),
-            loop=self.loop,
-            recorder=self.recorder,
-            environment=lambda: SkewedEnvironment(seed=seed + 5, loop=self.loop),
-            name_of=self.truth.name_of,
-            values_of=self._values_of,
-        )
+        self.disks = self._make_disks()
         self.network = Network(self.loop, self._child_environment(), self.plan.network)
         parts: dict[str, Any] = {
             "loop": self.loop,
@@ -167,6 +155,21 @@ class Simulation:
             recorder=self.recorder,
             ports=self.fleet,
             process_at=wires.process_at if is_cluster else None,
+        )
+
+    def _make_disks(self) -> Disks:
+        return Disks(
+            plan=DiskPlan(
+                self.seed,
+                WORK_SECONDS,
+                may_lose=self.workload is Workload.RECORDS,
+                may_use=DISKS_OVER_SEVERAL or self.mode is not Mode.CLUSTER,
+            ),
+            loop=self.loop,
+            recorder=self.recorder,
+            environment=lambda: SkewedEnvironment(seed=self.seed + 5, loop=self.loop),
+            name_of=self.truth.name_of,
+            values_of=self._values_of,
         )
 
     def run(self) -> Outcome:
