@@ -235,8 +235,13 @@ def bad_transactions(bad: type[Transactions]) -> type[BrokerProcess]:
 
 class NoMarkersElsewhere(LaneTransactions):
     def finish(self, transaction) -> None:
-        here = self._parts(transaction).get(self.lane.lane)
-        if here is not None and transaction.marker is not None:
+        parts = self._parts(transaction)
+        here = parts._replace(
+            partitions=[each for each in parts.partitions if each[0] is self.lane],
+            groups=[each for each in parts.groups if each[0].lane is self.lane],
+            elsewhere=[],
+        )
+        if transaction.marker is not None:
             self._write(here, transaction.marker)
         self.decide(TransactionEnded(transaction.transactional_id, self.now_ms()))
 

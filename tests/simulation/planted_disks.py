@@ -29,7 +29,7 @@ def lanes(sabotage: Callable[[DataLane], None]) -> type[BrokerProcess]:
     class Process(BrokerProcess):
         def make_broker(self) -> Broker:
             broker = super().make_broker()
-            broker.lanes = HookedLanes(sabotage)
+            broker.served.lanes = HookedLanes(sabotage)
             return broker
 
     return Process

@@ -59,7 +59,7 @@ OF_GROUPS: dict[str, set[Kind]] = {
 OF_TRANSACTIONS: dict[str, set[Kind]] = {
     "nothing-was-aborted": {Kind.ABORTED_READ},
     "stable-is-the-high-watermark": {Kind.ABORTED_READ},
-    "stable-before-the-marker": {Kind.STABLE_BACK},
+    "stable-before-the-marker": {Kind.STABLE_BACK, Kind.TORN_TRANSACTION},
     "no-markers-elsewhere": {Kind.STABLE_STUCK},
     "zombies-write": {Kind.ZOMBIE},
     "aborts-what-was-committed": {Kind.COMMITTED_LOST},

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.unit.cli.stores import StoreBuilder
 
-from holdfast.broker.broker import Led
+from holdfast.broker.directory import Led
 from holdfast.broker.markers import add_marker
 from holdfast.log.append import Accepted, AppendRules, decide_append
 from holdfast.log.facts import PartitionRemoved
