@@ -151,8 +151,8 @@ class Run:
         if self._is_aborted():
             assert self._query is not None
             said = self._query.log_text()
-            moved = re.search(r"Partition \S+ offset was changed from \d+ to \d+", said)
-            figures.aborted = moved[0] if moved is not None else said[-3000:]
+            lost = re.search(r"[^\n]*some data may have been (missed|lost)", said, re.IGNORECASE)
+            figures.aborted = lost[0] if lost is not None else said[-3000:]
             figures.problems.append("the query was aborted")
         if figures.doubled:
             figures.problems.append(f"{figures.doubled} records are doubled")
