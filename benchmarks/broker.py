@@ -15,7 +15,7 @@ from benchmarks import report
 from benchmarks.machine import ROOT, describe_machine
 from benchmarks.rows import FULL, QUICK, Workload, start_up
 from benchmarks.session import Row, Session
-from benchmarks.variants import VARIANTS, Broker, Variant, variants_named
+from benchmarks.variants import VARIANTS, Broker, Variant, add_options, variants_named
 
 PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
 RESULTS = ROOT / "benchmarks" / "results"
@@ -67,17 +67,8 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.broker", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes, one repeat: a smoke")
-    parser.add_argument("--repeats", type=int, help="default 3, or 1 with --quick")
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="variants whose name begins with this: " + ", ".join(v.name for v in VARIANTS),
-    )
+    add_options(parser)
     parser.add_argument("--rows", default="", help="rows whose name contains this, or start-up")
-    parser.add_argument("--folder", help="where the brokers' folders go; default: the temp folder")
     parser.add_argument("--write", action="store_true", help="write the page of a partial run too")
     return parser
 

@@ -16,7 +16,7 @@ from benchmarks import report
 from benchmarks.coordinator_rows import FULL, QUICK, Workload
 from benchmarks.machine import ROOT, describe_machine
 from benchmarks.session import Session
-from benchmarks.variants import VARIANTS, variants_named
+from benchmarks.variants import VARIANTS, add_options, variants_named
 
 PAGE = ROOT / "docs" / "reference" / "benchmarks-coordinators.md"
 RESULTS = ROOT / "benchmarks" / "results"
@@ -57,17 +57,8 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.coordinators", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes, one repeat: a smoke")
-    parser.add_argument("--repeats", type=int, help="default 3, or 1 with --quick")
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="variants whose name begins with this: " + ", ".join(v.name for v in VARIANTS),
-    )
+    add_options(parser)
     parser.add_argument("--rows", default="", help="rows whose name contains this")
-    parser.add_argument("--folder", help="where the brokers' folders go; default: the temp folder")
     return parser
 
 

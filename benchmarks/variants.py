@@ -1,5 +1,6 @@
 """The brokers that are compared: each is started alone, in a fresh folder, and measured."""
 
+import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,3 +75,17 @@ def variants_named(prefixes: list[str]) -> list[Variant]:
         if not prefixes
         or any(v.name == p if p in names else v.name.startswith(p) for p in prefixes)
     ]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What can be said of the brokers, and of how often each is measured."""
+    parser.add_argument("--quick", action="store_true", help="small sizes, one repeat: a smoke")
+    parser.add_argument("--repeats", type=int, help="default 3, or 1 with --quick")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="variants whose name begins with this: " + ", ".join(v.name for v in VARIANTS),
+    )
+    parser.add_argument("--folder", help="where the brokers' folders go; default: the temp folder")

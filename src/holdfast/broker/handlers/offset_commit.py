@@ -7,13 +7,15 @@ STALE_MEMBER_EPOCH, alone, whatever the member's generation; Kafka accepts it. S
 move the offset of a partition that its consumer has lost.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
 from uuid import UUID
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.groups import LaneGroups
 from holdfast.broker.leadership import coordinator_error
+from holdfast.cluster.state import Topic
 from holdfast.groups.commits import NOT_OWNED, Asked, Judged
 from holdfast.groups.committers import Committer
 from holdfast.identifiers import PartitionId
@@ -71,7 +73,26 @@ async def _refused(
 def _asked(broker: Broker, topic: OffsetCommitRequestTopic, *, by_id: bool) -> list[Asked]:
     state = broker.state
     known = state.usable(topic.topic_id) if by_id else state.topic_named(topic.name)
-    name = known.name if known is not None else topic.name
+    return asked_offsets(known, known.name if known is not None else topic.name, topic.partitions)
+
+
+class OffsetOfPartition(Protocol):
+    """What a request says of one partition, OffsetCommit or TxnOffsetCommit."""
+
+    @property
+    def partition_index(self) -> int: ...
+    @property
+    def committed_offset(self) -> int: ...
+    @property
+    def committed_leader_epoch(self) -> int: ...
+    @property
+    def committed_metadata(self) -> str | None: ...
+
+
+def asked_offsets(
+    known: Topic | None, name: str, partitions: Sequence[OffsetOfPartition]
+) -> list[Asked]:
+    """The offsets of a topic as the coordinator is asked for them; `known` where it can be used."""
     return [
         Asked(
             TopicPartition(name, part.partition_index),
@@ -82,7 +103,7 @@ def _asked(broker: Broker, topic: OffsetCommitRequestTopic, *, by_id: bool) -> l
             part.committed_leader_epoch,
             part.committed_metadata,
         )
-        for part in topic.partitions
+        for part in partitions
     ]
 
 

@@ -10,16 +10,14 @@ transaction fail, which it can abort, the other its producer, for good.
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.groups import LaneGroups
+from holdfast.broker.handlers.offset_commit import asked_offsets
 from holdfast.broker.joining import group_problem
 from holdfast.broker.leadership import coordinator_error, coordinator_problem
-from holdfast.groups.commits import NOT_OWNED, Asked
+from holdfast.groups.commits import NOT_OWNED
 from holdfast.groups.coordinator import Committer
-from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
-from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -49,7 +47,13 @@ async def handle(
                 request.producer_id,
                 request.producer_epoch,
             ),
-            [item for topic in request.topics for item in _asked(broker, topic)],
+            [
+                item
+                for topic in request.topics
+                for item in asked_offsets(
+                    broker.state.topic_named(topic.name), topic.name, topic.partitions
+                )
+            ],
             groups.now(),
         )
         if isinstance(judged, ErrorCode):
@@ -94,22 +98,6 @@ async def _verified(
     # Meanwhile it may have been ended, and nobody would end what came after that.
     problem = here.problem() or verify_group(here.known(name), producer, request.group_id)
     return await coordinator_error(here.lane, problem) if problem is not None else None
-
-
-def _asked(broker: Broker, topic: TxnOffsetCommitRequestTopic) -> list[Asked]:
-    known = broker.state.topic_named(topic.name)
-    return [
-        Asked(
-            TopicPartition(topic.name, part.partition_index),
-            PartitionId(known.topic_id, part.partition_index)
-            if known is not None and known.lane_of(part.partition_index) is not None
-            else None,
-            part.committed_offset,
-            part.committed_leader_epoch,
-            part.committed_metadata,
-        )
-        for part in topic.partitions
-    ]
 
 
 def _response(
