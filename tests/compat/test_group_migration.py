@@ -31,9 +31,8 @@ NEW = {"group.protocol": "consumer"}
 class Flow:
     """A topic that never stops growing, and all that its group has read and committed."""
 
-    def __init__(self, bootstrap: str, topic: str, *, restarts_members: bool) -> None:
+    def __init__(self, bootstrap: str, topic: str) -> None:
         self.bootstrap = bootstrap
-        self.restarts_members = restarts_members
         self.topic = topic
         self.group = f"group-of-{topic}"
         self.members: list[Member] = []
@@ -92,23 +91,18 @@ class Member:
 
     def __init__(self, flow: Flow, settings: dict[str, str]) -> None:
         self._flow = flow
-        self._settings = settings
         self._failed: list[KafkaError] = []
-        self._consumer = self._started()
-
-    def _started(self) -> Consumer:
-        consumer = Consumer(
+        self._consumer = Consumer(
             {
-                "bootstrap.servers": self._flow.bootstrap,
-                "group.id": self._flow.group,
+                "bootstrap.servers": flow.bootstrap,
+                "group.id": flow.group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "error_cb": self._note,
-                **self._settings,
+                **settings,
             }
         )
-        consumer.subscribe([self._flow.topic])
-        return consumer
+        self._consumer.subscribe([flow.topic])
 
     def _note(self, error: KafkaError) -> None:
         """librdkafka tells a fatal error by a callback, or in place of a record."""
@@ -116,13 +110,7 @@ class Member:
             self._failed.append(error)
 
     def poll(self) -> None:
-        if self._failed:
-            # Apache Kafka may not know a group for a moment while it changes its protocol, and
-            # librdkafka gives up for good: its program would start it again.
-            assert self._flow.restarts_members, self._failed
-            self._consumer.close()
-            self._failed.clear()
-            self._consumer = self._started()
+        assert not self._failed, self._failed
         for message in self._consumer.consume(50, timeout=0.02):
             error = message.error()
             if error is not None:
@@ -146,7 +134,7 @@ class Member:
 def flow(cluster: KafkaBroker | HoldfastBroker, topic_name: str) -> Iterator[Flow]:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(topic_name, PARTITIONS, 1)])[topic_name].result(20)
-    flow = Flow(cluster.bootstrap, topic_name, restarts_members=isinstance(cluster, KafkaBroker))
+    flow = Flow(cluster.bootstrap, topic_name)
     yield flow
     flow.close()
 
@@ -167,8 +155,13 @@ def kind(
 @pytest.mark.slow
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 def test_a_running_group_moves_to_the_new_protocol_and_back_and_skips_nothing(
-    flow: Flow, kind: Callable[[], ConsumerGroupType | None], assignor: str
+    cluster: KafkaBroker | HoldfastBroker,
+    flow: Flow,
+    kind: Callable[[], ConsumerGroupType | None],
+    assignor: str,
 ):
+    if isinstance(cluster, KafkaBroker) and assignor == "cooperative-sticky":
+        pytest.skip("Apache Kafka does not move a group with user data in its assignment")
     classic = CLASSIC | {"partition.assignment.strategy": assignor}
     old = [flow.join(classic), flow.join(classic)]
     flow.until_shared("two classic members share the topic")
@@ -220,7 +213,7 @@ def test_a_broker_that_is_killed_while_the_group_moves_goes_on_with_it(
     try:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic(topic_name, PARTITIONS, 1)])[topic_name].result(20)
-        flow = Flow(broker.bootstrap, topic_name, restarts_members=False)
+        flow = Flow(broker.bootstrap, topic_name)
         old = [flow.join(CLASSIC), flow.join(CLASSIC)]
         flow.until_shared("two classic members share the topic")
         new = flow.join(NEW)
