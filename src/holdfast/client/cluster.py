@@ -63,6 +63,7 @@ class Cluster:
     ) -> None:
         self.environment = environment
         self.request_timeout_ms = request_timeout_ms
+        self._bootstrap_list = bootstrap
         self._bootstrap = parse_bootstrap(bootstrap)
         self._client_id = client_id
         self._deadline_ms = deadline_ms
@@ -72,6 +73,21 @@ class Cluster:
         self._topics: dict[str, TopicDescription] = {}
         self._connections: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Lock] = {}
+
+    def sibling(self) -> "Cluster":
+        """The same cluster over connections of its own.
+
+        A broker answers the requests of a connection in order, so whatever must not wait behind a
+        long poll needs another connection.
+        """
+        return Cluster(
+            self._bootstrap_list,
+            environment=self.environment,
+            client_id=self._client_id,
+            request_timeout_ms=self.request_timeout_ms,
+            deadline_ms=self._deadline_ms,
+            tls=self._tls,
+        )
 
     async def __aenter__(self) -> "Cluster":
         return self
