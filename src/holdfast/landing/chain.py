@@ -132,6 +132,17 @@ class Chain:
             position = facts.next_offset
         return position
 
+    async def begin(self, offset: int) -> int:
+        """Where the chain ends now; it begins at this offset where it has not begun."""
+        await agree_on_origin(
+            self._store,
+            self._new_origin(offset),
+            environment=self._environment,
+            deadline_seconds=None,
+        )
+        end = await self.next_offset()
+        return offset if end is None else end
+
     async def land(
         self,
         batches: Iterable[RecordBatch],
