@@ -30,7 +30,6 @@ class Recipe:
 
     format: Format
     bounds: BatchBounds
-    record_bytes_max: int
     read_committed: bool
     fails_on_bad_records: bool = False
 
@@ -119,7 +118,7 @@ class Encoder:
         return None if self._open is None else self._seal(to=self.next_offset)
 
     def _decoded(
-        self, fetched: Fetched, end: int, *, columns: frozenset[str] | None
+        self, fetched: Fetched, end: int, *, columns: tuple[str, ...] | None
     ) -> Iterator[RecordBatch]:
         aborted = [(row.producer_id, row.first_offset) for row in fetched.aborted]
         return decode(
@@ -154,9 +153,7 @@ class Encoder:
     def _add(self, piece: RecordBatch, fetched: Fetched, end: int) -> None:
         if self._open is None:
             self._open = _Open(self._recipe.format.writer(), self._sealed_to)
-        fit, unfit = self._recipe.format.sort_out(
-            piece, record_bytes_max=self._recipe.record_bytes_max
-        )
+        fit, unfit = self._recipe.format.sort_out(piece)
         if unfit:
             self._set_aside(unfit, fetched, end)
         if fit.num_rows:

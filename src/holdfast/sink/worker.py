@@ -87,7 +87,6 @@ class Worker:
             recipe=Recipe(
                 format=format,
                 bounds=settings.batch,
-                record_bytes_max=settings.limits.record_bytes,
                 read_committed=settings.read_committed,
                 fails_on_bad_records=settings.output.bad_records == "fail",
             ),
