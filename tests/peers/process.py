@@ -115,6 +115,22 @@ class Process:
                 self.kill()
         self._child.wait()
 
+    def exit_code(self) -> int | None:
+        """None while it runs; minus the signal where one ended it."""
+        return self._child.poll()
+
+    def signal(self, number: int) -> None:
+        """Send a signal, and wait for nothing."""
+        if self.is_running():
+            self._child.send_signal(number)
+
+    def pause(self) -> None:
+        """SIGSTOP: it stands still, and its sockets stay."""
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """SIGKILL: the process has no say in it."""
         if self.is_running():

@@ -118,7 +118,7 @@ class Worker:
             for task in [*parts, membership]:
                 task.cancel()
             await asyncio.gather(*parts, membership, return_exceptions=True)
-            self.lost(list(self._flows))
+            self._let_go(list(self._flows))
             await asyncio.gather(*self._ending, return_exceptions=True)
             if self._failure.done():
                 _ = self._failure.exception()
@@ -154,12 +154,14 @@ class Worker:
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Each begins at once, and apart from the others."""
         self._counters.rebalances += 1
+        self._log("assigned", partitions)
         for where in partitions:
             token = self._ownership.take(where)
             self._flows[where] = self._flow(token)
 
     async def revoked(self, partitions: Collection[TopicPartition], seconds: float) -> None:
         """Land what is open, within the time that is left; then let go."""
+        self._log("revoked", partitions)
         margin = min(self._settings.limits.revoke_margin_ms / 1000, seconds / 2)
         flows = [self._flows[where] for where in partitions if where in self._flows]
         try:
@@ -174,10 +176,14 @@ class Worker:
         except TimeoutError:
             log.warning("sink.revoke.commit_not_answered")
         finally:
-            self.lost(partitions)
+            self._let_go(partitions)
 
     def lost(self, partitions: Collection[TopicPartition]) -> None:
         """They are another's: nothing of them is committed from now on."""
+        self._log("lost", partitions)
+        self._let_go(partitions)
+
+    def _let_go(self, partitions: Collection[TopicPartition]) -> None:
         self._ownership.release(partitions)
         for where in partitions:
             flow = self._flows.pop(where, None)
@@ -187,6 +193,10 @@ class Worker:
                 self._ending.add(ending)
                 ending.add_done_callback(self._ending.discard)
         self._intake.moved()
+
+    def _log(self, what: str, partitions: Collection[TopicPartition]) -> None:
+        names = ",".join(sorted(_name(where) for where in partitions))
+        log.info("sink.%s epoch=%d partitions=%s", what, self.member.description.epoch, names)
 
     def _flow(self, token: Token) -> Flow:
         topic, partition = token.where
