@@ -72,7 +72,8 @@ class Reconciling:
         surplus = self.owned - self._target
         if surplus:
             self.revoking = surplus
-            return Step(revoke=surplus, seconds=max(0.0, self._due_at - now))
+            seconds = min(self._allowed_seconds, max(0.0, self._due_at - now))
+            return Step(revoke=surplus, seconds=seconds)
         missing = self._target - self.owned
         if missing:
             self.owned |= missing
