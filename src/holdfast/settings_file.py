@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
@@ -148,7 +148,8 @@ def convert(table: Table, name: str, kind: type[T], origin: Origin) -> T:
         found = _AT.match(str(wrong))
         if found is None:
             raise origin.error(_spoken(str(wrong)), name) from wrong
-        raise origin.error(_spoken(found[1]), name, _key_in(found[2], keys)) from wrong
+        key = _key_in(found[2], keys)
+        raise origin.error(_spoken(found[1]) + _choices(kind, key), name, key) from wrong
 
 
 def _key_in(path: str, keys: Iterable[str]) -> str:
@@ -156,6 +157,14 @@ def _key_in(path: str, keys: Iterable[str]) -> str:
     path = path.lstrip(".")
     begins = [key for key in keys if re.match(rf"{re.escape(key)}(?![\w-])", path)]
     return max(begins, key=len, default=path)
+
+
+def _choices(kind: type[Any], key: str) -> str:
+    """The words that a key can have, where they are known."""
+    rows = [row for row in msgspec.structs.fields(kind) if row.encode_name == key]
+    parts = [part for row in rows for part in (row.type, *get_args(row.type))]
+    words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
+    return f": use {' or '.join(map(repr, words))}" if words else ""
 
 
 def _spoken(problem: str) -> str:
