@@ -62,10 +62,10 @@ def command(verbose: bool, **given: Any) -> None:
 def _backfill(**given: Any) -> int:
     # These need numpy, pyarrow and pyspark, which `--help` must do without.
     from holdfast.columnar.schema import SCHEMA
+    from holdfast.settings_file import located
     from holdfast.spark.backfill import Backfill
     from holdfast.spark.backfill_plan import SLICE_RECORDS, Asked, parse_time_ms
     from holdfast.spark.job import Output
-    from holdfast.spark.pipeline_file import located
     from holdfast.spark.preflight import check_machine, check_output, check_topics, open_source
     from holdfast.spark.progress import reporter_for
     from holdfast.spark.run_job import job_session

@@ -19,6 +19,7 @@ from holdfast.broker.metrics import BrokerCollector
 from holdfast.broker.peer_network import TcpPeers
 from holdfast.broker.properties import overridden
 from holdfast.broker.settings import BrokerSettings
+from holdfast.client.address import Address, parse_listen
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.identifiers import BrokerId
@@ -281,9 +282,9 @@ def _settings(
     return overridden(settings, options.overrides)
 
 
-def parse_address(text: str, option: str) -> tuple[str, int]:
-    """HOST:PORT, also [::1]:9092."""
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdigit() or int(port) > 65_535:
-        raise ConfigurationError(f"{option} {text!r} is not HOST:PORT, as in 127.0.0.1:9092")
-    return host.strip("[]"), int(port)
+def parse_address(text: str, option: str) -> Address:
+    """HOST:PORT of an option, also [::1]:9092."""
+    try:
+        return parse_listen(text)
+    except ConfigurationError as wrong:
+        raise ConfigurationError(f"{option} {wrong}") from wrong

@@ -1,6 +1,6 @@
 """Where a broker listens, as people write it: host:port, a list of them, IPv6 in brackets.
 
-Pure. Owns the parsing of bootstrap lists and nothing else.
+Pure. Owns the parsing of bootstrap lists and of listeners, and nothing else.
 """
 
 from typing import NamedTuple
@@ -27,6 +27,14 @@ def parse_bootstrap(bootstrap: str) -> list[Address]:
     if not addresses:
         raise ConfigurationError("the bootstrap list is empty; give at least one host:port")
     return addresses
+
+
+def parse_listen(text: str) -> Address:
+    """HOST:PORT to listen on, also [::1]:9092; port 0 lets the system pick one."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > PORT_MAX:
+        raise ConfigurationError(f"{text!r} is not HOST:PORT, as in 127.0.0.1:9092")
+    return Address(host.strip("[]"), int(port))
 
 
 def _parse(text: str) -> Address:

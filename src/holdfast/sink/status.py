@@ -67,5 +67,22 @@ class SinkStatus:
     broker_problem: str | None = None
 
     @property
+    def problems(self) -> list[str]:
+        """What is wrong now, for people."""
+        found = [f"store: {self.store_problem}"] if self.store_problem is not None else []
+        if self.broker_problem is not None:
+            found.append(f"broker: {self.broker_problem}")
+        for where, partition in sorted(self.partitions.items()):
+            if partition.problem is not None:
+                found.append(f"{where.topic}-{where.partition}: {partition.problem}")
+        return found
+
+    @property
     def is_healthy(self) -> bool:
-        return self.store_problem is None and self.broker_problem is None
+        return not self.problems
+
+    @property
+    def lag(self) -> int | None:
+        """Records that have not landed, of the partitions that it is known of."""
+        known = [part.lag for part in self.partitions.values() if part.lag is not None]
+        return sum(known) if known else None

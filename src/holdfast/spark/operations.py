@@ -5,13 +5,13 @@ where they were written.
 """
 
 import difflib
-import re
 from collections.abc import Mapping, Sequence
 
 from holdfast.errors import ConfigurationError
 from holdfast.keyed_state.aggregates import Aggregate, AggregateSettings, Function
 from holdfast.keyed_state.dedup import DedupSettings, LatePolicy
 from holdfast.keyed_state.timers import TimerSettings
+from holdfast.quantities import duration_ms
 from holdfast.spark.job import BUCKETS_DEFAULT, DEADLINE, ENTRY, Aggregation, Dedup, Timers
 
 FUNCTIONS = tuple(function.value for function in Function)
@@ -19,32 +19,6 @@ ONE_STEP = (
     "a pipeline has one stateful step: land the first one's output, and read that with a second"
     " pipeline"
 )
-
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
-_UNITS_MS = {
-    ("ms", "millisecond", "milliseconds"): 1,
-    ("s", "second", "seconds"): 1_000,
-    ("m", "min", "minute", "minutes"): 60_000,
-    ("h", "hour", "hours"): 3_600_000,
-    ("d", "day", "days"): 86_400_000,
-    ("w", "week", "weeks"): 604_800_000,
-}
-
-
-def duration_ms(text: str) -> int:
-    """Milliseconds of "10 minutes", "24h", "1 day 6 hours"; the words are those of Spark."""
-    total = 0.0
-    position = 0
-    lower = text.lower()
-    for found in _DURATION.finditer(lower):
-        unit = next((ms for names, ms in _UNITS_MS.items() if found[2] in names), None)
-        if found.start() != position or unit is None:
-            break
-        total += float(found[1]) * unit
-        position = found.end()
-    if not lower or position != len(lower):
-        raise ConfigurationError(f'{text!r} is no duration: write it as "10 minutes" or "24 hours"')
-    return round(total)
 
 
 def dedup_step(

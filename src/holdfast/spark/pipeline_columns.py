@@ -11,8 +11,8 @@ from typing import Any
 from holdfast.columnar.arrow import pa
 from holdfast.keyed_state.aggregates import Function
 from holdfast.keyed_state.dedup import LatePolicy
+from holdfast.settings_file import Origin
 from holdfast.spark.job import DEADLINE, ENTRY, Aggregation, Dedup, Job, Timers
-from holdfast.spark.pipeline_tables import Origin
 from holdfast.spark.rows import HEADER_MARK, JSON_MARK
 
 HEADERS = "headers"

@@ -4,7 +4,6 @@ Owns the meaning of every key, the defaults, and all that can be found wrong wit
 store, a broker or a Spark. Must never open one of them.
 """
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,25 +13,31 @@ from typing import Any, cast
 from holdfast.columnar.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from holdfast.errors import ConfigurationError
 from holdfast.landing.keys import DEFAULT_TEMPLATE
+from holdfast.quantities import duration_ms
+from holdfast.settings_file import (
+    Origin,
+    Table,
+    check_tables,
+    convert,
+    located,
+    no_file,
+    read_toml,
+    texts_of,
+    with_overrides,
+)
 from holdfast.spark.chain_sink import LAYOUTS, Landing
 from holdfast.spark.job import FORMATS, Dedup, Job, Operation, Output, Timers
 from holdfast.spark.kafka_options import client_options
-from holdfast.spark.operations import columns_of, duration_ms
+from holdfast.spark.operations import columns_of
 from holdfast.spark.options import Rows, SourceOptions, parse_options
 from holdfast.spark.pipeline_columns import check_columns
 from holdfast.spark.pipeline_steps import FOLLOWERS, followers_of, name_of, step_of
 from holdfast.spark.pipeline_tables import (
-    Origin,
+    PIPELINE,
     OutputTable,
     SparkTable,
-    Table,
     TransformTable,
-    check_tables,
-    convert,
-    read_toml,
     source_options,
-    texts_of,
-    with_overrides,
 )
 from holdfast.spark.rows import HEADER_MARK
 from holdfast.spark.tables.follower import TableFollower
@@ -115,7 +120,7 @@ def read_pipeline(
     """Read a .toml or a .py file; ConfigurationError names file, line or key, and the remedy."""
     path = path.expanduser().absolute()
     if not path.is_file():
-        raise ConfigurationError(_no_file(path))
+        raise ConfigurationError(no_file(path, (".toml", ".py")))
     text, tables = "", cast("Mapping[str, Any]", {})
     match path.suffix:
         case ".toml":
@@ -127,7 +132,7 @@ def read_pipeline(
             raise ConfigurationError(
                 f"{path.name}: a pipeline is a .toml file, or a .py file with `def {FUNCTION}`"
             )
-    changed, overridden = with_overrides(tables, overrides)
+    changed, overridden = with_overrides(tables, overrides, PIPELINE)
     for table, key in overridden & set(_PATHS):
         changed[table][key] = located(str(changed[table][key]), Path.cwd())
     if path.suffix == ".py":
@@ -136,14 +141,8 @@ def read_pipeline(
         changed["output"]["trigger"] = "once"
     if master is not None:
         changed["spark"] = {**changed.get("spark", {}), "master": master}
-    origin = Origin(name=path.name, text=text, overridden=overridden)
+    origin = Origin(name=path.name, text=text, overridden=overridden, known=PIPELINE)
     return _built(path, check_tables(changed, origin), origin)
-
-
-def _no_file(path: Path) -> str:
-    there = [p.name for p in path.parent.glob("*") if p.suffix in (".toml", ".py")]
-    near = difflib.get_close_matches(path.name, there, n=1)
-    return f"there is no file {path}" + (f": did you mean {near[0]}?" if near else "")
 
 
 def _built(path: Path, tables: dict[str, Table], origin: Origin) -> PipelineFile:
@@ -230,7 +229,7 @@ def _transform(tables: Mapping[str, Table], path: Path, origin: Origin) -> Trans
     file, _, function = table.python.partition(":")
     code = Path(located(file, path.parent))
     if not code.is_file():
-        raise origin.error(_no_file(code), "transform", "python")
+        raise origin.error(no_file(code, (".toml", ".py")), "transform", "python")
     try:
         return load_transform(code, function or FUNCTION)
     except ConfigurationError as wrong:
@@ -377,13 +376,6 @@ def _conf(spark: SparkTable, origin: Origin) -> dict[str, str]:
                 "conf",
             )
     return flat
-
-
-def located(text: str, folder: Path) -> str:
-    """An address as it is; a path as seen from a folder."""
-    if _SCHEME.match(text):
-        return text
-    return str(Path(folder, Path(text).expanduser()))
 
 
 def is_local_address(text: str) -> bool:

@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from holdfast.errors import CallError, ConfigurationError
+from holdfast.quantities import duration_ms
+from holdfast.settings_file import Origin, Table, convert, texts_of
 from holdfast.spark.job import BUCKETS_DEFAULT, Aggregation, Dedup, Operation, Timers
 from holdfast.spark.operations import (
     ONE_STEP,
     aggregate_step,
     dedup_step,
-    duration_ms,
     timer_step,
 )
 from holdfast.spark.pipeline_tables import (
@@ -22,11 +23,7 @@ from holdfast.spark.pipeline_tables import (
     DedupTable,
     DeltaSection,
     IcebergSection,
-    Origin,
-    Table,
     TimersTable,
-    convert,
-    texts_of,
 )
 from holdfast.spark.tables.delta import DeltaTable
 from holdfast.spark.tables.follower import TableFollower

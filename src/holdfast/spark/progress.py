@@ -3,15 +3,14 @@
 Owns the counts of a run and how they read. Must never ask Spark or a store: it is told.
 """
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TextIO, cast
 
 from holdfast.errors import CorruptObject
+from holdfast.live_text import LiveText, PlainText
 from holdfast.spark import offsets
 
-CLEAR_LINE = "\r\x1b[2K"
 GAUGES = ("state_rows", "state_bytes")
 """Of the newest micro-batch; all other counts add up."""
 
@@ -78,53 +77,18 @@ class Reporter(Protocol):
     def close(self) -> None: ...
 
 
-class LiveLine:
+class LiveLine(LiveText):
     """A terminal: one line that changes."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._shown = ""
-
-    def tell(self, text: str) -> None:
-        self._stream.write(f"{CLEAR_LINE}{text}\n{self._shown}")
-        self._stream.flush()
-
-    def show(self, text: str) -> None:
-        width = shutil.get_terminal_size().columns - 1
-        text = text if len(text) <= width else text[: width - 1] + "…"
-        if text != self._shown:
-            self._shown = text
-            self._stream.write(f"{CLEAR_LINE}{text}")
-            self._stream.flush()
 
     def batch(self, done: BatchDone, totals: Totals) -> None:
         self.show(batch_line(done, totals))
 
-    def close(self) -> None:
-        if self._shown:
-            self._shown = ""
-            self._stream.write("\n")
-            self._stream.flush()
 
-
-class PlainLines:
+class PlainLines(PlainText):
     """A log file or a pipe: a line for each micro-batch."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def tell(self, text: str) -> None:
-        self._stream.write(f"{text}\n")
-        self._stream.flush()
-
-    def show(self, text: str) -> None:
-        """What only changes is for terminals."""
 
     def batch(self, done: BatchDone, totals: Totals) -> None:
         self.tell(batch_line(done, totals))
-
-    def close(self) -> None:
-        self._stream.flush()
 
 
 def reporter_for(stream: TextIO) -> Reporter:

@@ -9,7 +9,7 @@ import pytest
 from holdfast.cli import backfill, run
 from holdfast.spark.operations import FUNCTIONS
 from holdfast.spark.options import NAMES
-from holdfast.spark.pipeline_tables import TABLES, keys_of
+from holdfast.spark.pipeline_tables import PIPELINE
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "pipeline.md"
 NOT_FOR_FILES = {"rows", "where", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"}
@@ -26,9 +26,9 @@ def names_in(section: str) -> set[str]:
     return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
 
 
-@pytest.mark.parametrize("table", [table for table in TABLES if table != "source"])
+@pytest.mark.parametrize("table", [table for table in PIPELINE.tables if table != "source"])
 def test_every_key_is_on_the_page_and_no_other(table: str):
-    assert names_in(sections()[f"`[{table}]`"]) == set(keys_of(table))
+    assert names_in(sections()[f"`[{table}]`"]) == set(PIPELINE.keys_of(table))
 
 
 def test_every_function_of_aggregates_is_on_the_page():

@@ -5,11 +5,11 @@ import io
 import pytest
 
 from holdfast.errors import ConfigurationError, HoldfastError, RetryError, StopError
+from holdfast.live_text import CLEAR_LINE
 from holdfast.spark import offsets
 from holdfast.spark.inputs import DataLoss, TopicPartition
 from holdfast.spark.offsets import SourceOffset
 from holdfast.spark.progress import (
-    CLEAR_LINE,
     BatchDone,
     LiveLine,
     PlainLines,

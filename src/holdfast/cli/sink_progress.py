@@ -1,0 +1,179 @@
+"""What a sink does, for a person: some live lines on a terminal, else a line every ten seconds.
+
+Owns how a status reads, and when it is said again. Must never ask the worker: it is told.
+"""
+
+from collections import deque
+from typing import TextIO
+
+from holdfast.cli.tables import shown_bytes
+from holdfast.environment import Environment
+from holdfast.live_text import LiveText, PlainText
+from holdfast.sink.status import SinkStatus
+
+REDRAW_S = 0.5
+LINE_S = 10.0
+WINDOW_S = 10.0
+"""Rates on a terminal are of the last so many seconds."""
+PROBLEMS_MAX = 3
+MEGA = 1_000_000
+
+
+class SinkProgress:
+    """Takes every status, and says what is due."""
+
+    def __init__(self, stream: TextIO, *, memory_bytes: int, environment: Environment) -> None:
+        self._is_live = stream.isatty()
+        self._text = LiveText(stream) if self._is_live else PlainText(stream)
+        self._memory_bytes = memory_bytes
+        self._environment = environment
+        self._began = environment.monotonic()
+        self._said: float | None = None
+        self._samples: deque[tuple[float, SinkStatus]] = deque()
+        self._problems: set[str] = set()
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return self._environment.monotonic() - self._began
+
+    def tell(self, text: str) -> None:
+        self._text.tell(text)
+
+    def close(self) -> None:
+        self._text.close()
+
+    def report(self, status: SinkStatus) -> None:
+        """A status of now; it is shown where the last one is old enough."""
+        now = self._environment.monotonic()
+        if not self._is_live:
+            self._tell_changes(status)
+        pause = REDRAW_S if self._is_live else LINE_S
+        if self._said is not None and now - self._said < pause:
+            return
+        rates = self._rates(now, status)
+        self._said = now
+        if self._is_live:
+            self._text.show("\n".join(live_lines(status, rates, self._memory_bytes)))
+        else:
+            self._text.tell(plain_line(status, rates, self._memory_bytes))
+
+    def _tell_changes(self, status: SinkStatus) -> None:
+        """A problem is said when it comes and when it goes, by what it is of."""
+        problems = {problem.partition(": ")[0]: problem for problem in status.problems}
+        for part in sorted(problems.keys() - self._problems):
+            self._text.tell(f"problem: {problems[part]}")
+        for part in sorted(self._problems - problems.keys()):
+            self._text.tell(f"well again: {part}")
+        self._problems = set(problems)
+
+    def _rates(self, now: float, status: SinkStatus) -> tuple[float, float]:
+        """Records and bytes fetched in a second, lately."""
+        while len(self._samples) > 1 and now - self._samples[1][0] >= WINDOW_S:
+            self._samples.popleft()
+        self._samples.append((now, status))
+        then, before = self._samples[0]
+        return rates_between(before, status, now - then)
+
+
+def rates_between(before: SinkStatus, after: SinkStatus, seconds: float) -> tuple[float, float]:
+    """Records a second, by the positions of partitions that were owned all the time; and bytes."""
+    if seconds <= 0:
+        return 0.0, 0.0
+    records = sum(
+        max(0, partition.position - before.partitions[where].position)
+        for where, partition in after.partitions.items()
+        if where in before.partitions
+    )
+    return records / seconds, (after.bytes_fetched - before.bytes_fetched) / seconds
+
+
+def live_lines(status: SinkStatus, rates: tuple[float, float], memory_bytes: int) -> list[str]:
+    """For a terminal: what comes in, what is on the way, what has landed, what is wrong."""
+    lines = [
+        f"{status.state}, {_counted(len(status.partitions), 'partition')}: {_flow(status, rates)}",
+        f"{_on_the_way(status)}, memory {_memory(status, memory_bytes)}",
+        f"landed {_landed(status)}",
+    ]
+    if status.last_landed is not None:
+        lines.append(f"newest {status.last_landed}")
+    problems = status.problems
+    lines += [f"PROBLEM {problem}" for problem in problems[:PROBLEMS_MAX]]
+    if len(problems) > PROBLEMS_MAX:
+        lines.append(f"PROBLEM and {len(problems) - PROBLEMS_MAX} more")
+    return lines
+
+
+def plain_line(status: SinkStatus, rates: tuple[float, float], memory_bytes: int) -> str:
+    """All of it in one line, for a log."""
+    parts = [
+        f"{status.state}, {_counted(len(status.partitions), 'partition')}",
+        _flow(status, rates),
+        _on_the_way(status),
+        f"memory {_memory(status, memory_bytes)}",
+        f"landed {_landed(status)}",
+    ]
+    if status.last_landed is not None:
+        parts.append(f"newest {status.last_landed}")
+    problems = status.problems
+    if problems:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        parts.append(f"PROBLEM {problems[0]}{more}")
+    return "; ".join(parts)
+
+
+def _flow(status: SinkStatus, rates: tuple[float, float]) -> str:
+    lag = status.lag
+    shown = "unknown" if lag is None else f"{lag:,} records"
+    return f"{rates[0]:,.0f} records/s, {rates[1] / MEGA:,.1f} MB/s, lag {shown}"
+
+
+def _on_the_way(status: SinkStatus) -> str:
+    parts = status.partitions.values()
+    is_open = sum(part.open_records > 0 for part in parts)
+    size = shown_bytes(sum(part.open_bytes for part in parts))
+    uploads = _counted(sum(part.uploads for part in parts), "upload")
+    return f"{is_open} open {'batch' if is_open == 1 else 'batches'} of {size}, {uploads}"
+
+
+def _memory(status: SinkStatus, memory_bytes: int) -> str:
+    paused = ", fetching pauses" if status.fetch_paused else ""
+    return f"{shown_bytes(status.held_bytes)} of {shown_bytes(memory_bytes)}{paused}"
+
+
+def _landed(status: SinkStatus) -> str:
+    bad = f", {_counted(status.bad_records, 'bad record')}" if status.bad_records else ""
+    objects = _counted(status.objects_landed, "object")
+    return f"{status.records_landed:,} records in {objects}{bad}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def summary(status: SinkStatus, seconds: float) -> list[tuple[str, str]]:
+    """The end of a run, as lines of a name and a text."""
+    rate = status.records_landed / seconds if seconds > 0 else 0.0
+    landed = f"{_landed(status)}, {shown_bytes(status.bytes_landed)}"
+    lines = [
+        ("landed", landed),
+        ("fetched", f"{shown_bytes(status.bytes_fetched)} in {seconds:,.1f} s"),
+        ("rate", f"{rate:,.0f} records/s"),
+        ("commits", f"{status.commits:,} ({status.commits_withheld:,} withheld)"),
+        ("memory", f"at most {shown_bytes(status.held_bytes_peak)} held"),
+    ]
+    if status.objects_found:
+        lines.append(("of others", f"{_counted(status.objects_found, 'object')} followed"))
+    if status.batches_abandoned:
+        lines.append(
+            (
+                "abandoned",
+                f"{status.batches_abandoned:,} batches: the next owner lands those records",
+            )
+        )
+    if status.rebalances:
+        lines.append(("rebalances", f"{status.rebalances:,}"))
+    if status.lag is not None:
+        lines.append(("lag", f"{status.lag:,} records"))
+    lines += [("problem", problem) for problem in status.problems]
+    return lines

@@ -1,0 +1,63 @@
+"""Text for a person who waits: it changes in its place on a terminal, and is lines elsewhere.
+
+Owns the control characters. Must never decide what is said.
+"""
+
+import shutil
+from typing import TextIO
+
+CLEAR_LINE = "\r\x1b[2K"
+LINE_UP = "\x1b[1A"
+
+
+class LiveText:
+    """A terminal: some lines that change, below those that stay."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = ""
+
+    def tell(self, text: str) -> None:
+        """Something that is said once, and stays."""
+        self._stream.write(f"{self._cleared()}{text}\n{self._shown}")
+        self._stream.flush()
+
+    def show(self, text: str) -> None:
+        """How things stand; the next one takes its place."""
+        width = shutil.get_terminal_size().columns - 1
+        text = "\n".join(_cut(line, width) for line in text.splitlines())
+        if text != self._shown:
+            self._stream.write(f"{self._cleared()}{text}")
+            self._shown = text
+            self._stream.flush()
+
+    def close(self) -> None:
+        if self._shown:
+            self._shown = ""
+            self._stream.write("\n")
+            self._stream.flush()
+
+    def _cleared(self) -> str:
+        return CLEAR_LINE + (LINE_UP + CLEAR_LINE) * self._shown.count("\n")
+
+
+class PlainText:
+    """A log file or a pipe."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def tell(self, text: str) -> None:
+        """Something that is said once, and stays."""
+        self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+    def show(self, text: str) -> None:
+        """What only changes is for terminals."""
+
+    def close(self) -> None:
+        self._stream.flush()
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else line[: width - 1] + "…"

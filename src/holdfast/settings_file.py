@@ -1,0 +1,296 @@
+"""A TOML file of settings: where in it each key stands, and what is said of one that is wrong.
+
+Pure, but for a look at which files are there. Owns the form of every message about a key: file,
+line, table, key, what is wrong, what to write instead; and what `--option TABLE.KEY=VALUE` changes.
+Must never know what a key is for.
+"""
+
+import datetime
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin
+
+import msgspec
+
+from holdfast.errors import ConfigurationError
+
+Table = dict[str, Any]
+T = TypeVar("T")
+
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
+_HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(#.*)?$")
+_KEY = re.compile(r"""\s*((?:[A-Za-z0-9_.-]|"[^"]*"|'[^']*')+)\s*=""")
+_AT = re.compile(r"^(.*) - at `\$((?:\.|\[).*)`$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileTables:
+    """Which tables and keys a kind of file has."""
+
+    tables: Mapping[str, type[msgspec.Struct] | None]
+    """None: its keys are options by any name, as texts, and are checked elsewhere."""
+    required: Mapping[str, str]
+    """Tables that must be there, each with an example of a key in it."""
+    example: str
+    """An override, as in TABLE.KEY=VALUE."""
+    inner: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Keys that are tables themselves, with names of the user's."""
+
+    def keys_of(self, table: str) -> tuple[str, ...]:
+        kind = self.tables[table]
+        if kind is None:
+            return ()
+        return tuple(row.encode_name for row in msgspec.structs.fields(kind))
+
+    def unknown_table(self, name: str, *, is_table: bool) -> str:
+        for table in self.tables:
+            if name in self.keys_of(table):
+                return f"the key {name!r} stands outside of a table: it belongs below [{table}]"
+        close = difflib.get_close_matches(name, self.tables, n=1)
+        listed = ", ".join(f"[{table}]" for table in self.tables)
+        hint = f"did you mean [{close[0]}]?" if close else f"there are {listed}"
+        return f"unknown {'table' if is_table else 'key'} {name!r}: {hint}"
+
+    def unknown_key(self, key: str, table: str) -> str:
+        known = self.keys_of(table)
+        close = difflib.get_close_matches(key, known, n=1)
+        if close:
+            return f"unknown key {key!r}: did you mean {close[0]!r}?"
+        for other in self.tables:
+            if other != table and key in self.keys_of(other):
+                return f"unknown key {key!r}: it belongs below [{other}]"
+        return f"unknown key {key!r}: [{table}] has {', '.join(known)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where the keys of a file were written."""
+
+    name: str
+    """The file, as the user named it."""
+    text: str = ""
+    """Of a TOML file; empty where the tables are in Python."""
+    overridden: frozenset[tuple[str, str]] = field(default_factory=frozenset[tuple[str, str]])
+    """(table, key) of the command line."""
+    known: FileTables
+    """What may be in it."""
+
+    def error(self, message: str, table: str | None = None, key: str | None = None) -> Exception:
+        """The error to raise, with all that is known of the place."""
+        if table is not None and key is not None and (table, key) in self.overridden:
+            return ConfigurationError(f"--option {table}.{key}: {message}")
+        place = self.name
+        line = line_of(self.text, table, key) if table is not None else None
+        if line is not None:
+            place += f", line {line}"
+        if table is not None:
+            place += f": [{table}]" + (f" {key}" if key is not None else "")
+        return ConfigurationError(f"{place}: {message}")
+
+
+def line_of(text: str, table: str, key: str | None) -> int | None:
+    """The line of a key, or of its table where it has no key; None where it is not to be found."""
+    inside, of_table, of_outer = "", None, None
+    for number, line in enumerate(text.splitlines(), start=1):
+        if (header := _HEADER.match(line)) is not None:
+            inside = _plain(header[1])
+            if inside == table or (of_table is None and inside.startswith(f"{table}.")):
+                of_table = number
+        elif key is not None and (found := _KEY.match(line)) is not None:
+            full = ".".join(part for part in (inside, _plain(found[1])) if part)
+            if full.lower() == f"{table}.{key}".lower():
+                return number
+            if full == f"{table}.{key.partition('.')[0]}":
+                of_outer = number
+    return of_outer or of_table
+
+
+def _plain(key: str) -> str:
+    return key.replace('"', "").replace("'", "").replace(" ", "")
+
+
+def read_toml(name: str, text: str) -> Table:
+    """The tables of a file; the message of a syntax error has its line."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as wrong:
+        raise ConfigurationError(f"{name} is not TOML: {wrong}") from wrong
+
+
+def check_tables(tables: Mapping[str, Any], origin: Origin) -> dict[str, Table]:
+    """The tables by name; refused where there is one that no such file has."""
+    known = origin.known
+    for name, value in tables.items():
+        if name not in known.tables:
+            raise origin.error(known.unknown_table(name, is_table=isinstance(value, dict)))
+        if not isinstance(value, dict):
+            raise origin.error(f"{name} must be a table: write its keys below a line [{name}]")
+    for name, example in known.required.items():
+        if name not in tables:
+            raise origin.error(f"there is no table [{name}]: add one, with {example}")
+    return {name: cast(Table, value) for name, value in tables.items()}
+
+
+def convert(table: Table, name: str, kind: type[T], origin: Origin) -> T:
+    """A table as what it must be; the message names the key, and the nearest right one."""
+    keys = origin.known.keys_of(name)
+    for key in table:
+        if key not in keys:
+            raise origin.error(origin.known.unknown_key(key, name), name, key)
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as wrong:
+        found = _AT.match(str(wrong))
+        if found is None:
+            raise origin.error(_spoken(str(wrong)), name) from wrong
+        key = _key_in(found[2], keys)
+        raise origin.error(_spoken(found[1]) + _choices(kind, key), name, key) from wrong
+
+
+def _key_in(path: str, keys: Iterable[str]) -> str:
+    """The key that msgspec's path begins with; a key may have dots of its own."""
+    path = path.lstrip(".")
+    begins = [key for key in keys if re.match(rf"{re.escape(key)}(?![\w-])", path)]
+    return max(begins, key=len, default=path)
+
+
+def _choices(kind: type[Any], key: str) -> str:
+    """The words that a key can have, where they are known."""
+    rows = [row for row in msgspec.structs.fields(kind) if row.encode_name == key]
+    parts = [part for row in rows for part in (row.type, *get_args(row.type))]
+    words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
+    return f": use {' or '.join(map(repr, words))}" if words else ""
+
+
+def _spoken(problem: str) -> str:
+    """msgspec's words, which are of Python, in those of a TOML file."""
+    missing = re.match(r"Object missing required field `([\w.-]+)`", problem)
+    if missing is not None:
+        return f"the key {missing[1]!r} is missing"
+    problem = problem.replace(" | null", "").replace("`array`", "a list").replace("`str", "`text")
+    problem = problem.replace("| array`", "or a list`").replace("Expected", "this must be")
+    return problem.replace("Invalid enum value", "there is no")
+
+
+def dotted(prefix: str, table: Table) -> Table:
+    """The leaves of a table of tables, by their full names."""
+    flat: Table = {}
+    for name, value in table.items():
+        full = f"{prefix}.{name}" if prefix else name
+        if isinstance(value, dict):
+            flat |= dotted(full, cast(Table, value))
+        else:
+            flat[full] = value
+    return flat
+
+
+def option_text(value: object, name: str, origin: Origin, *, table: str = "source") -> str:
+    """A TOML value as the text that an option has."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str() | int():
+            return str(value)
+        case list():
+            parts = cast("list[object]", value)
+            if all(isinstance(part, str) for part in parts):
+                return ",".join(str(part) for part in parts)
+        case dict():
+            return json.dumps(value, sort_keys=True)
+        case datetime.datetime() if value.tzinfo is not None:
+            return str(round(value.timestamp() * 1000))
+        case datetime.datetime():
+            raise origin.error(f"{value} has no time zone: write {value}Z", table, name)
+        case _:
+            pass
+    raise origin.error(
+        f"{value!r} cannot be an option: use text, a whole number, true, false or a list of texts",
+        table,
+        name,
+    )
+
+
+def texts_of(inner: Table, table: str, key: str, origin: Origin) -> dict[str, str]:
+    """A table of settings inside a table, by their full names and as texts."""
+    return {
+        name: option_text(value, f"{key}.{name}", origin, table=table)
+        for name, value in dotted("", inner).items()
+    }
+
+
+def with_overrides(
+    tables: Mapping[str, Any], overrides: Iterable[str], known: FileTables
+) -> tuple[Table, frozenset[tuple[str, str]]]:
+    """The tables after `--option TABLE.KEY=VALUE`, and which keys those were."""
+    changed: Table = {
+        name: dict(cast(Table, value)) if isinstance(value, dict) else value
+        for name, value in tables.items()
+    }
+    names: set[tuple[str, str]] = set()
+    for override in overrides:
+        name, sign, value = override.partition("=")
+        table, dot, key = name.strip().partition(".")
+        if not sign or not dot or not key:
+            raise ConfigurationError(
+                f"--option {override}: write it as TABLE.KEY=VALUE, as in --option {known.example}"
+            )
+        if table not in known.tables:
+            said = known.unknown_table(table, is_table=True)
+            raise ConfigurationError(f"--option {name}: {said}")
+        place = changed.setdefault(table, {})
+        within, inner_dot, inner = key.partition(".")
+        if inner_dot and within in known.inner.get(table, ()):
+            before = dotted("", cast(Table, place.get(within, {})))
+            place[within] = {**before, inner: value}
+        else:
+            _forget(place, key)
+            place[key] = _value(value, known.tables[table], key)
+        names.add((table, key))
+    return changed, frozenset(names)
+
+
+def _forget(table: Table, key: str) -> None:
+    """Names of options have no case, and one with dots may stand in a table of its own."""
+    for name in [name for name in table if name.lower() == key.lower()]:
+        del table[name]
+    head, dot, _ = key.lower().partition(".")
+    if dot and isinstance(table.get(head), dict):
+        inner = dotted(head, cast(Table, table.pop(head)))
+        table.update({name: value for name, value in inner.items() if name.lower() != key.lower()})
+
+
+def _value(text: str, kind: type[msgspec.Struct] | None, key: str) -> object:
+    """As TOML reads it where the key takes a number, a flag or a list; else the text itself."""
+    if kind is None:
+        return text
+    try:
+        found = cast(object, tomllib.loads(f"value = {text}")["value"])
+    except tomllib.TOMLDecodeError:
+        return text
+    is_fit = isinstance(found, bool | int | list)
+    wanted = next((row for row in msgspec.structs.fields(kind) if row.encode_name == key), None)
+    if is_fit and wanted is not None:
+        try:
+            msgspec.convert(found, wanted.type)
+        except msgspec.ValidationError:
+            is_fit = False
+    return found if is_fit else text
+
+
+def no_file(path: Path, suffixes: Collection[str]) -> str:
+    """What is said of a file that is not there: perhaps its neighbour was meant."""
+    there = [p.name for p in path.parent.glob("*") if p.suffix in suffixes]
+    near = difflib.get_close_matches(path.name, there, n=1)
+    return f"there is no file {path}" + (f": did you mean {near[0]}?" if near else "")
+
+
+def located(text: str, folder: Path) -> str:
+    """An address as it is; a path as seen from a folder."""
+    if _SCHEME.match(text):
+        return text
+    return str(Path(folder, Path(text).expanduser()))

@@ -1,0 +1,348 @@
+"""From a sink's TOML file to its settings.
+
+Owns the meaning of every key, and all that can be found wrong without looking at a store or a
+broker; the defaults are those of the settings. Must never open anything but the file.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from holdfast.client.address import parse_bootstrap, parse_listen
+from holdfast.client.membership.interface import MemberSettings
+from holdfast.errors import ConfigurationError
+from holdfast.identifiers import topic_name_problem
+from holdfast.landing.keys import KeyTemplate
+from holdfast.quantities import duration_ms, size_bytes
+from holdfast.settings_file import (
+    Origin,
+    Table,
+    check_tables,
+    convert,
+    dotted,
+    located,
+    no_file,
+    read_toml,
+    with_overrides,
+)
+from holdfast.sink.config_tables import (
+    SINK,
+    BatchTable,
+    HttpTable,
+    LimitsTable,
+    OutputTable,
+    Quantity,
+    SourceTable,
+    why_refused,
+)
+from holdfast.sink.settings import BatchBounds, Limits, OutputSettings, SinkSettings
+
+T = TypeVar("T")
+
+INT32_MAX = 2**31 - 1
+MEMORY_MIN = 1024 * 1024
+UPLOADS_MAX = 1_000
+FETCH_SHARE = 4
+"""Where nothing else is said, one answer takes one part in so many of the memory, at most."""
+LEVELS = {"zstd": (1, 19), "gzip": (1, 9), "lz4": (1, 12)}
+RESETS: Mapping[str, Literal["earliest", "latest"]] = {
+    **dict.fromkeys(("earliest", "smallest", "beginning"), "earliest"),
+    **dict.fromkeys(("latest", "largest", "end"), "latest"),
+}
+"""With the other names that consumers know."""
+PROTOCOLS: Mapping[str, Literal["consumer", "classic"]] = {
+    "consumer": "consumer",
+    "classic": "classic",
+}
+
+
+def read_sink(path: Path, overrides: Sequence[str] = ()) -> SinkSettings:
+    """Read a .toml file; ConfigurationError names file, line, table and key, and the remedy."""
+    path = path.expanduser().absolute()
+    if not path.is_file():
+        raise ConfigurationError(no_file(path, (".toml",)))
+    text = path.read_text()
+    tables = read_toml(path.name, text)
+    changed, overridden = with_overrides(tables, overrides, SINK)
+    if ("output", "to") in overridden:
+        changed["output"]["to"] = located(str(changed["output"]["to"]), Path.cwd())
+    origin = Origin(name=path.name, text=text, overridden=overridden, known=SINK)
+    return _Reader(check_tables(changed, origin), origin, path.parent).settings()
+
+
+class _Reader:
+    """One file, with the place of whatever is wrong in it."""
+
+    def __init__(self, tables: Mapping[str, Table], origin: Origin, folder: Path) -> None:
+        self._tables = tables
+        self._origin = origin
+        self._folder = folder
+
+    def settings(self) -> SinkSettings:
+        flat = dotted("", self._tables["source"])
+        for key in flat:
+            why = None if key in SINK.keys_of("source") else why_refused(key)
+            if why is not None:
+                raise self._origin.error(why, "source", key)
+        source = convert(flat, "source", SourceTable, self._origin)
+        self._checked("source", "bootstrap.servers", parse_bootstrap, source.bootstrap_servers)
+        limits = self._limits()
+        settings = SinkSettings(
+            bootstrap=source.bootstrap_servers,
+            member=self._member(source),
+            output=self._output(),
+            batch=self._batch(),
+            limits=limits,
+            http=self._http(),
+            **_given(
+                offset_reset=self._one_of("auto.offset.reset", source.auto_offset_reset, RESETS),
+                read_committed=self._one_of(
+                    "isolation.level",
+                    source.isolation_level,
+                    {"read_committed": True, "read_uncommitted": False},
+                ),
+                fetch_max_bytes=self._size("source", "fetch.max.bytes", source.fetch_max_bytes),
+                fetch_max_wait_ms=self._time(
+                    "source", "fetch.max.wait.ms", source.fetch_max_wait_ms, least=0
+                ),
+            ),
+        )
+        if source.fetch_max_bytes is None:
+            most = limits.memory_bytes // FETCH_SHARE
+            return replace(settings, fetch_max_bytes=min(settings.fetch_max_bytes, most))
+        if settings.fetch_max_bytes > limits.memory_bytes:
+            raise self._origin.error(
+                f"one answer of {settings.fetch_max_bytes} bytes would be more than the memory of"
+                f" {limits.memory_bytes} bytes: make it smaller, or memory below [limits] larger",
+                "source",
+                "fetch.max.bytes",
+            )
+        return settings
+
+    def _member(self, source: SourceTable) -> MemberSettings:
+        if not source.group_id.strip():
+            raise self._origin.error(
+                'it is empty: name the group, as in "orders-to-s3"', "source", "group.id"
+            )
+        protocol = self._one_of(
+            "group.protocol",
+            source.group_protocol,
+            PROTOCOLS,
+        )
+        if protocol == "consumer":
+            for key, value in (
+                ("session.timeout.ms", source.session_timeout_ms),
+                ("heartbeat.interval.ms", source.heartbeat_interval_ms),
+            ):
+                if value is not None:
+                    raise self._origin.error(
+                        f'with group.protocol = "consumer" it is the group\'s setting at the broker'
+                        f' (consumer.{key}): remove it, or use group.protocol = "classic"',
+                        "source",
+                        key,
+                    )
+        member = MemberSettings(
+            group_id=source.group_id,
+            topics=self._topics(source),
+            pattern=self._pattern(source),
+            protocol=protocol,
+            instance_id=self._not_empty("group.instance.id", source.group_instance_id),
+            rack=self._not_empty("client.rack", source.client_rack),
+            **_given(
+                client_id=self._not_empty("client.id", source.client_id),
+                session_timeout_ms=self._time(
+                    "source", "session.timeout.ms", source.session_timeout_ms
+                ),
+                heartbeat_interval_ms=self._time(
+                    "source", "heartbeat.interval.ms", source.heartbeat_interval_ms
+                ),
+                rebalance_timeout_ms=self._time(
+                    "source", "max.poll.interval.ms", source.max_poll_interval_ms
+                ),
+            ),
+        )
+        if member.heartbeat_interval_ms >= member.session_timeout_ms:
+            raise self._origin.error(
+                f"{member.heartbeat_interval_ms} ms is not less than session.timeout.ms"
+                f" ({member.session_timeout_ms} ms): a third of it is usual",
+                "source",
+                "heartbeat.interval.ms"
+                if source.heartbeat_interval_ms is not None
+                else "session.timeout.ms",
+            )
+        return member
+
+    def _topics(self, source: SourceTable) -> tuple[str, ...]:
+        given = source.topics
+        if (given is None) == (source.topics_pattern is None):
+            problem = "topics is missing" if given is None else "there is topics.pattern as well"
+            raise self._origin.error(
+                f'{problem}: give one of topics = ["orders"] and topics.pattern = "orders-.*"',
+                "source",
+                None if given is None else "topics",
+            )
+        names = given.split(",") if isinstance(given, str) else given or []
+        names = [name.strip() for name in names]
+        for name in names:
+            problem = topic_name_problem(name)
+            if problem is not None:
+                raise self._origin.error(
+                    f"{name!r} is no name of a topic: {problem}; for a pattern use topics.pattern",
+                    "source",
+                    "topics",
+                )
+        if given is not None and not names:
+            raise self._origin.error(
+                'it is empty: name one topic at least, as in topics = ["orders"]',
+                "source",
+                "topics",
+            )
+        return tuple(dict.fromkeys(names))
+
+    def _pattern(self, source: SourceTable) -> str | None:
+        pattern = self._not_empty("topics.pattern", source.topics_pattern)
+        if pattern is not None:
+            try:
+                re.compile(pattern)
+            except re.error as wrong:
+                raise self._origin.error(
+                    f"{pattern!r} is no regular expression: {wrong}; for any name that begins with"
+                    ' orders- write "orders-.*"',
+                    "source",
+                    "topics.pattern",
+                ) from wrong
+        return pattern
+
+    def _output(self) -> OutputSettings:
+        table = convert(self._tables["output"], "output", OutputTable, self._origin)
+        if not table.to.strip() or table.to.startswith("memory:"):
+            problem = "it is empty" if not table.to.strip() else "what is in memory is soon gone"
+            raise self._origin.error(
+                f"{problem}: name a directory, s3://, gs:// or az://", "output", "to"
+            )
+        output = OutputSettings(
+            store=located(table.to, self._folder),
+            **_given(
+                template=self._checked("output", "key", KeyTemplate, table.key),
+                format=table.format,
+                layout=table.layout,
+                compression=table.compression,
+                level=table.level,
+                bad_records=table.bad_records,
+                on_data_loss=table.on_data_loss,
+            ),
+        )
+        if table.layout is not None and output.format != "jsonl":
+            raise self._origin.error(
+                f'it is for format = "jsonl", and the format is {output.format!r}: remove it',
+                "output",
+                "layout",
+            )
+        self._check_level(output)
+        return output
+
+    def _check_level(self, output: OutputSettings) -> None:
+        if output.level is None:
+            return
+        least, most = LEVELS.get(output.compression, (0, -1))
+        if not least <= output.level <= most:
+            remedy = f"use {least} to {most}, or remove it" if most > 0 else "remove it"
+            raise self._origin.error(
+                f"compression {output.compression!r} has no level {output.level}: {remedy}",
+                "output",
+                "level",
+            )
+
+    def _batch(self) -> BatchBounds:
+        table = convert(self._tables.get("batch", {}), "batch", BatchTable, self._origin)
+        return BatchBounds(
+            **_given(
+                bytes_max=self._size("batch", "bytes", table.bytes),
+                age_ms=self._time("batch", "age", table.age),
+                records_max=self._number("batch", "records", table.records),
+            )
+        )
+
+    def _limits(self) -> Limits:
+        table = convert(self._tables.get("limits", {}), "limits", LimitsTable, self._origin)
+        limits = Limits(
+            **_given(
+                memory_bytes=self._size("limits", "memory", table.memory, least=MEMORY_MIN),
+                uploads=self._number("limits", "uploads", table.uploads, most=UPLOADS_MAX),
+                record_bytes=self._size("limits", "record-bytes", table.record_bytes),
+            )
+        )
+        if table.record_bytes is None:
+            return replace(limits, record_bytes=min(limits.record_bytes, limits.memory_bytes))
+        if limits.record_bytes > limits.memory_bytes:
+            raise self._origin.error(
+                f"a record of {limits.record_bytes} bytes would not go into the memory of"
+                f" {limits.memory_bytes} bytes: make it smaller, or memory larger",
+                "limits",
+                "record-bytes",
+            )
+        return limits
+
+    def _http(self) -> str | None:
+        table = convert(self._tables.get("http", {}), "http", HttpTable, self._origin)
+        self._checked("http", "listen", parse_listen, table.listen)
+        return table.listen
+
+    def _size(self, table: str, key: str, given: Quantity | None, *, least: int = 1) -> int | None:
+        return self._quantity(table, key, given, size_bytes, least)
+
+    def _time(self, table: str, key: str, given: Quantity | None, *, least: int = 1) -> int | None:
+        return self._quantity(table, key, given, duration_ms, least, most=INT32_MAX)
+
+    def _quantity(
+        self,
+        table: str,
+        key: str,
+        given: Quantity | None,
+        parse: Callable[[str], int],
+        least: int,
+        most: int | None = None,
+    ) -> int | None:
+        if isinstance(given, str) and given.isdecimal():
+            given = int(given)
+        value = self._checked(table, key, parse, given) if isinstance(given, str) else given
+        return self._number(table, key, value, least=least, most=most)
+
+    def _number(
+        self, table: str, key: str, value: int | None, *, least: int = 1, most: int | None = None
+    ) -> int | None:
+        if value is not None and (value < least or (most is not None and value > most)):
+            bound = f"at least {least}" if most is None else f"from {least} to {most}"
+            raise self._origin.error(f"it is {value}: a number {bound} is possible", table, key)
+        return value
+
+    def _not_empty(self, key: str, text: str | None) -> str | None:
+        if text is not None and not text.strip():
+            raise self._origin.error("it is empty: remove it, or give it a value", "source", key)
+        return text
+
+    def _one_of(self, key: str, text: str | None, values: Mapping[str, T]) -> T | None:
+        if text is None:
+            return None
+        if text.lower() not in values:
+            names = [name for name, value in values.items() if value in (name, True, False)]
+            raise self._origin.error(
+                f"there is no {text!r}: use {' or '.join(names)}", "source", key
+            )
+        return values[text.lower()]
+
+    def _checked(
+        self, table: str, key: str, parse: Callable[[str], T], text: str | None
+    ) -> T | None:
+        """What the text means; what is wrong with it is said with its place."""
+        try:
+            return None if text is None else parse(text)
+        except ConfigurationError as wrong:
+            raise self._origin.error(str(wrong), table, key) from wrong
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """Without those that were not given, so that the defaults stay in one place."""
+    return {name: value for name, value in values.items() if value is not None}

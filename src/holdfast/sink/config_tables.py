@@ -1,0 +1,148 @@
+"""The tables and keys of a sink's file, and the consumer options that have no place in it.
+
+Pure. Owns which keys there are, their types, and why an option of another client is refused. Must
+never know what a value means.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from holdfast.settings_file import FileTables
+
+Quantity = int | str
+"""A number of bytes or milliseconds, or the text of one."""
+
+
+def _key(name: str) -> None:
+    """A key that may be left out, by its name in the file."""
+    return msgspec.field(name=name, default=None)
+
+
+class SourceTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[source]: a consumer, in Kafka's own words."""
+
+    bootstrap_servers: str = msgspec.field(name="bootstrap.servers")
+    group_id: str = msgspec.field(name="group.id")
+    topics: str | list[str] | None = None
+    topics_pattern: str | None = _key("topics.pattern")
+    group_protocol: str | None = _key("group.protocol")
+    group_instance_id: str | None = _key("group.instance.id")
+    auto_offset_reset: str | None = _key("auto.offset.reset")
+    isolation_level: str | None = _key("isolation.level")
+    session_timeout_ms: Quantity | None = _key("session.timeout.ms")
+    heartbeat_interval_ms: Quantity | None = _key("heartbeat.interval.ms")
+    max_poll_interval_ms: Quantity | None = _key("max.poll.interval.ms")
+    client_id: str | None = _key("client.id")
+    client_rack: str | None = _key("client.rack")
+    fetch_max_bytes: Quantity | None = _key("fetch.max.bytes")
+    fetch_max_wait_ms: Quantity | None = _key("fetch.max.wait.ms")
+
+
+class OutputTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[output]: where objects go, and what is in them."""
+
+    to: str
+    key: str | None = None
+    format: Literal["jsonl", "raw", "parquet"] | None = None
+    layout: Literal["value", "envelope"] | None = None
+    compression: Literal["zstd", "gzip", "lz4", "none"] | None = None
+    level: int | None = None
+    bad_records: Literal["dead-letter", "fail"] | None = _key("bad-records")
+    on_data_loss: Literal["fail", "cover"] | None = _key("on-data-loss")
+
+
+class BatchTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[batch]: when an open batch is closed."""
+
+    bytes: Quantity | None = None
+    age: Quantity | None = None
+    records: int | None = None
+
+
+class LimitsTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[limits]: what the process may take."""
+
+    memory: Quantity | None = None
+    uploads: int | None = None
+    record_bytes: Quantity | None = _key("record-bytes")
+
+
+class HttpTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[http]: metrics and health."""
+
+    listen: str | None = None
+
+
+SINK = FileTables(
+    tables={
+        "source": SourceTable,
+        "output": OutputTable,
+        "batch": BatchTable,
+        "limits": LimitsTable,
+        "http": HttpTable,
+    },
+    required={
+        "source": 'bootstrap.servers = "127.0.0.1:9092"',
+        "output": 'to = "s3://bucket/prefix"',
+    },
+    example="source.group.id=orders-to-s3",
+)
+
+_COMMITS = "offsets are committed when their records have landed, and never before: remove it"
+_BYTES = "what is fetched is bounded by fetch.max.bytes, and what is held by memory below [limits]"
+_PLAIN = "values are landed as the bytes that they are, and nothing is deserialized: remove it"
+_PLAINTEXT = "the sink speaks PLAINTEXT only, without TLS and SASL: remove it"
+_TUNING = "it tunes another client, and there is nothing like it here: remove it"
+
+REFUSED: dict[str, str] = {
+    "enable.auto.commit": _COMMITS,
+    "auto.commit.interval.ms": _COMMITS,
+    "enable.auto.offset.store": _COMMITS,
+    "offset.store.method": _COMMITS,
+    "offset.store.path": _COMMITS,
+    "max.poll.records": "an open batch is closed by records below [batch]: set that, or remove it",
+    "max.partition.fetch.bytes": f"{_BYTES}: remove it",
+    "fetch.message.max.bytes": f"{_BYTES}: remove it",
+    "receive.message.max.bytes": f"{_BYTES}: remove it",
+    "message.max.bytes": "a record is bounded by record-bytes below [limits]: set that",
+    "queued.max.messages.kbytes": f"{_BYTES}: set that, or remove it",
+    "queued.min.messages": f"{_BYTES}: remove it",
+    "fetch.min.bytes": "the broker is asked for whatever there is: set fetch.max.wait.ms instead",
+    "fetch.wait.max.ms": "its name in Kafka is fetch.max.wait.ms: write that",
+    "metadata.broker.list": "its name in Kafka is bootstrap.servers: write that",
+    "partition.assignment.strategy": "the group's protocol decides: set group.protocol, or"
+    " remove it",
+    "group.remote.assignor": "the broker's own assignor is used: remove it",
+    "enable.partition.eof": "`holdfast sink --once` ends where the log ends: remove it",
+    "statistics.interval.ms": "metrics are served where [http] listen says: set that",
+    "allow.auto.create.topics": "a sink never creates a topic: create it first, and remove this",
+    "check.crcs": "they are checked always: remove it",
+    "key.deserializer": _PLAIN,
+    "value.deserializer": _PLAIN,
+    "security.protocol": _PLAINTEXT,
+    "debug": "use `holdfast sink --verbose`",
+    "enable.idempotence": "that is for producers: remove it",
+    "transactional.id": "that is for producers: remove it",
+    "metadata.max.age.ms": _TUNING,
+    "connections.max.idle.ms": _TUNING,
+    "request.timeout.ms": _TUNING,
+    "default.api.timeout.ms": _TUNING,
+    "retry.backoff.ms": _TUNING,
+    "reconnect.backoff.ms": _TUNING,
+    "socket.timeout.ms": _TUNING,
+}
+"""Options of consumers that a reader of such files knows, and why they are not here."""
+REFUSED_FAMILIES: dict[str, str] = {
+    "ssl.": _PLAINTEXT,
+    "sasl.": _PLAINTEXT,
+    "interceptor.": _TUNING,
+    "metrics.": "metrics are served where [http] listen says: set that",
+}
+
+
+def why_refused(key: str) -> str | None:
+    """Why an option of a consumer is not one here; None where it is none at all."""
+    lower = key.lower()
+    family = (why for prefix, why in REFUSED_FAMILIES.items() if lower.startswith(prefix))
+    return REFUSED.get(lower) or next(family, None)
