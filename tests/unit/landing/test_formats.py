@@ -15,7 +15,7 @@ from tests.unit.landing.records import ENVIRONMENT, batch, batch_of, new_store, 
 from holdfast.errors import ConfigurationError, CorruptObject
 from holdfast.landing.blocking import run
 from holdfast.landing.chain import Chain, Landed, Refused
-from holdfast.landing.facts import prove
+from holdfast.landing.blocks import prove
 from holdfast.landing.formats.interface import Format
 from holdfast.landing.formats.jsonl import JsonLines
 from holdfast.landing.formats.known import format_named
