@@ -72,24 +72,24 @@ def owners(
 ) -> dict[str, set[TopicPartition]]:
     """What each member has by right.
 
-    Who claims in an older generation than others has missed what the group decided since; and a
-    partition that two claim in the same generation is nobody's.
+    Who claims in an older generation than others has missed what the group decided since. Who
+    names no generation, as old clients do, has what nobody else claims. A partition that two claim
+    in the same generation is nobody's.
     """
     newest = max((claim.generation for claim in members.values()), default=NO_GENERATION)
-    claims: dict[TopicPartition, list[str]] = {}
-    for member_id in sorted(members):
-        claim = members[member_id]
-        if claim.generation < newest:
+    claims: dict[TopicPartition, list[tuple[int, str]]] = {}
+    for member_id, claim in members.items():
+        if claim.generation not in (newest, NO_GENERATION):
             continue
-        for partition in claim.owned:
-            if partition.topic in claim.topics and 0 <= partition.partition < counts.get(
-                partition.topic, 0
-            ):
-                claims.setdefault(partition, []).append(member_id)
+        for where in claim.owned:
+            if where.topic in claim.topics and 0 <= where.partition < counts.get(where.topic, 0):
+                claims.setdefault(where, []).append((claim.generation, member_id))
     held: dict[str, set[TopicPartition]] = {member_id: set() for member_id in members}
-    for partition, claimants in claims.items():
-        if len(claimants) == 1:
-            held[claimants[0]].add(partition)
+    for where, claimants in claims.items():
+        latest = max(generation for generation, _ in claimants)
+        names = [member_id for generation, member_id in claimants if generation == latest]
+        if len(names) == 1:
+            held[names[0]].add(where)
     return held
 
 
