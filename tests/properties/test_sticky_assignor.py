@@ -152,3 +152,13 @@ def test_a_thousand_partitions_over_fifty_members_move_only_to_the_one_that_is_n
     given = balance(group, {"orders": 1000})
     moved = sum(len(claim.owned - given[i]) for i, claim in group.items())
     assert moved == len(given["newcomer"]) == 19
+
+
+def test_five_thousand_partitions_of_one_member_go_to_a_hundred_more():
+    topics, counts = frozenset(TOPICS), dict.fromkeys(TOPICS, 1700)
+    alone = settled({"alone": Claim(topics)}, counts)
+    group = alone | {f"m{n:02}": Claim(topics) for n in range(101)}
+    given = balance(group, counts)
+    assert {len(held) for held in given.values()} == {50}
+    assert given["alone"] <= alone["alone"].owned
+    assert assign(group, counts)["m00"] == frozenset()
