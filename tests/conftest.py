@@ -33,6 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.spark)
 
 
+pytest_plugins = ["tests.again", "pytester"]
+
 SHORT_TIMES = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.session.timeout.ms": "10000",

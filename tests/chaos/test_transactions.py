@@ -32,6 +32,7 @@ def test_each_record_is_transformed_exactly_once_through_kills_of_workers_and_br
 
 
 @pytest.mark.peer
+@pytest.mark.foreign
 def test_so_it_is_on_apache_kafka(tmp_path: Path):
     try:
         broker = KafkaBroker(tmp_path / "broker")

@@ -45,6 +45,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("client", able, indirect=True, ids=[f.name for f in able])
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Another's client on Apache Kafka: nothing of ours is in such a test."""
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if item.get_closest_marker("peer") is not None and fixtures & {"client", "program"}:
+            item.add_marker(pytest.mark.foreign)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(*abilities): what a client family must be able to do")
 

@@ -6,6 +6,7 @@ It knows nothing of Kafka beyond the smallest question a broker answers (ApiVers
 import contextlib
 import ctypes
 import os
+import random
 import signal
 import socket
 import struct
@@ -17,6 +18,8 @@ from pathlib import Path
 API_VERSIONS_V0 = struct.pack(">hhih", 18, 0, 7, -1)
 CLOCK_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 STOP_SECONDS_MAX = 30.0
+PORT_MIN = 10_000
+PORT_TRIES_MAX = 100
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
 
@@ -31,10 +34,17 @@ class PeerFailed(Exception):
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port of 127.0.0.1 that nobody has, and that no connection is given by the kernel.
+
+    A broker that is started again on its port must find it free.
+    """
+    first_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for _ in range(PORT_TRIES_MAX):
+        port = random.SystemRandom().randrange(PORT_MIN, first_given)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise PeerFailed(f"no free port from {PORT_MIN} to {first_given - 1}")
 
 
 def wait_until(condition: Callable[[], bool], *, seconds_max: float, what: str) -> float:
@@ -114,6 +124,22 @@ class Process:
             except subprocess.TimeoutExpired:
                 self.kill()
         self._child.wait()
+
+    def exit_code(self) -> int | None:
+        """None while it runs; minus the signal where one ended it."""
+        return self._child.poll()
+
+    def signal(self, number: int) -> None:
+        """Send a signal, and wait for nothing."""
+        if self.is_running():
+            self._child.send_signal(number)
+
+    def pause(self) -> None:
+        """SIGSTOP: it stands still, and its sockets stay."""
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """SIGKILL: the process has no say in it."""

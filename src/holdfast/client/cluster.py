@@ -7,7 +7,7 @@ must be safe to do twice: that is for the caller to know.
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
@@ -63,6 +63,7 @@ class Cluster:
     ) -> None:
         self.environment = environment
         self.request_timeout_ms = request_timeout_ms
+        self._bootstrap_list = bootstrap
         self._bootstrap = parse_bootstrap(bootstrap)
         self._client_id = client_id
         self._deadline_ms = deadline_ms
@@ -72,6 +73,21 @@ class Cluster:
         self._topics: dict[str, TopicDescription] = {}
         self._connections: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Lock] = {}
+
+    def sibling(self) -> "Cluster":
+        """The same cluster over connections of its own.
+
+        A broker answers the requests of a connection in order, so whatever must not wait behind a
+        long poll needs another connection.
+        """
+        return Cluster(
+            self._bootstrap_list,
+            environment=self.environment,
+            client_id=self._client_id,
+            request_timeout_ms=self.request_timeout_ms,
+            deadline_ms=self._deadline_ms,
+            tls=self._tls,
+        )
 
     async def __aenter__(self) -> "Cluster":
         return self
@@ -146,9 +162,13 @@ class Cluster:
                 return described(row)
         raise BrokerUnavailable(f"the metadata that was asked for topic {topic!r} does not name it")
 
+    async def topic(self, topic: str) -> TopicDescription:
+        """One topic by the newest metadata that is at hand."""
+        return self._topics.get(topic) or await self.describe(topic)
+
     async def leader(self, topic: str, partition: int) -> PartitionLeader:
         """Who leads the partition, by the newest metadata that is at hand."""
-        known = self._topics.get(topic) or await self.describe(topic)
+        known = await self.topic(topic)
         leader = known.leaders.get(partition)
         if leader is None:
             raise RefusedForNow(
@@ -160,6 +180,25 @@ class Cluster:
                 ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader now"
             )
         return leader
+
+    def learn(self, brokers: Mapping[int, Address]) -> None:
+        """Take in brokers that an answer named, beside those of the newest metadata."""
+        self._brokers.update(brokers)
+
+    def learn_leader(self, topic: str, partition: int, leader: PartitionLeader | None) -> None:
+        """Take in that the known leader is none any more: by whom it was followed, if that is said.
+
+        None: the topic is asked for anew before the next request.
+        """
+        known = self._topics.get(topic)
+        if known is None:
+            return
+        if leader is None:
+            del self._topics[topic]
+            return
+        before = known.leaders.get(partition)
+        if before is None or before.leader_epoch < leader.leader_epoch:
+            known.leaders[partition] = leader
 
     async def ask_leader(
         self,

@@ -20,7 +20,7 @@ from holdfast.errors import CallError, CorruptObject
 from holdfast.identifiers import WriterId, topic_name_problem
 from holdfast.landing.arrow import RecordBatch
 from holdfast.landing.facts import Facts, checksum, encode_block
-from holdfast.landing.formats.interface import Format, Unfit
+from holdfast.landing.formats.interface import Encoded, Format, Unfit
 from holdfast.landing.keys import KeyTemplate, offset_in
 from holdfast.landing.newest import NUMBER_MAX, greatest
 from holdfast.landing.objects import create, read_facts
@@ -132,6 +132,17 @@ class Chain:
             position = facts.next_offset
         return position
 
+    async def begin(self, offset: int) -> int:
+        """Where the chain ends now; it begins at this offset where it has not begun."""
+        await agree_on_origin(
+            self._store,
+            self._new_origin(offset),
+            environment=self._environment,
+            deadline_seconds=None,
+        )
+        end = await self.next_offset()
+        return offset if end is None else end
+
     async def land(
         self,
         batches: Iterable[RecordBatch],
@@ -217,22 +228,46 @@ class Chain:
 
     async def create(self, cut: Cut, deadline_seconds: float | None) -> tuple[Facts, bool]:
         """Put one object at the end of the chain: its facts and True, or the winner's and False."""
-        encoded = self._format.encode(cut.batches, described(self, cut))
-        facts = Facts(
-            topic=self.topic,
-            partition=self.partition,
+        about = self.described(cut.first_offset, cut.last_offset, cut.rows)
+        return await self.place(
+            self._format.encode(cut.batches, about),
             first_offset=cut.first_offset,
             last_offset=cut.last_offset,
             records=cut.rows,
+            deadline_seconds=deadline_seconds,
+        )
+
+    async def place(
+        self,
+        encoded: Encoded,
+        *,
+        first_offset: int,
+        last_offset: int,
+        records: int,
+        deadline_seconds: float | None = None,
+    ) -> tuple[Facts, bool]:
+        """Put a file that is encoded already: its facts and True, or the winner's and False.
+
+        first_offset must be the end of the chain as it was followed: an object anywhere else would
+        be a second chain. Safe to repeat with the same file where no answer came.
+        """
+        if not 0 <= first_offset <= last_offset or records < 0:
+            raise CallError(f"{self}: no object of {records} records {first_offset}..{last_offset}")
+        facts = Facts(
+            topic=self.topic,
+            partition=self.partition,
+            first_offset=first_offset,
+            last_offset=last_offset,
+            records=records,
             writer_id=self._writer_id,
             format=self._format.name,
-            body_bytes=sum(len(buffer) for buffer in encoded.body),
-            body_crc=checksum(encoded.body),
+            body_bytes=encoded.body_bytes,
+            body_crc=encoded.body_crc,
             after_bytes=len(encoded.after),
             after_crc=checksum([encoded.after]),
         )
         block = encode_block(facts)
-        key = self.key(cut.first_offset)
+        key = self.key(first_offset)
         winner = await create(
             self._store,
             key,
@@ -244,8 +279,18 @@ class Chain:
         )
         if winner is None:
             return facts, True
-        self._check_place(key, cut.first_offset, winner)
+        self._check_place(key, first_offset, winner)
         return winner, False
+
+    def described(self, first_offset: int, last_offset: int, records: int) -> dict[str, str]:
+        """What a format may show to other tools: names and numbers, as text."""
+        return {
+            "holdfast.topic": self.topic,
+            "holdfast.partition": str(self.partition),
+            "holdfast.first_offset": str(first_offset),
+            "holdfast.last_offset": str(last_offset),
+            "holdfast.records": str(records),
+        }
 
     def _check_place(self, key: str, offset: int, facts: Facts) -> None:
         if (facts.topic, facts.partition, facts.first_offset) != (
@@ -293,17 +338,6 @@ class _Landing:
             found=tuple(self.found),
             next_offset=position,
         )
-
-
-def described(chain: Chain, cut: Cut) -> dict[str, str]:
-    """What a format may show to other tools: names and numbers, as text."""
-    return {
-        "holdfast.topic": chain.topic,
-        "holdfast.partition": str(chain.partition),
-        "holdfast.first_offset": str(cut.first_offset),
-        "holdfast.last_offset": str(cut.last_offset),
-        "holdfast.records": str(cut.rows),
-    }
 
 
 def _unfit_reason(chain: Chain, unfit: Unfit) -> str:

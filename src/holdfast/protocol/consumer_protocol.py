@@ -2,7 +2,8 @@
 
 Pure. Owns the layout of the bytes that JoinGroup and SyncGroup carry for protocol type
 "consumer". Of a classic group a broker reads them to know who owns a partition; where it assigns
-itself, because the group is on its way to another protocol, it writes assignments too.
+itself, because the group is on its way to another protocol, it writes assignments too. A member
+writes and reads both.
 """
 
 import struct
@@ -16,8 +17,10 @@ _INT32 = struct.Struct(">i")
 
 VERSION_MAX = 3
 _OWNED_SINCE = 1
+_GENERATION_SINCE = 2
 _RACK_SINCE = 3
 _NULL = -1
+NO_GENERATION = -1
 
 
 class TopicPartition(NamedTuple):
@@ -35,6 +38,10 @@ class Subscription(NamedTuple):
     owned: list[TopicPartition]
     """Of a cooperative member; an eager one has given up everything before it joins."""
     rack_id: str | None
+    generation: int = NO_GENERATION
+    """In which it had what it owns."""
+    user_data: bytes = b""
+    """What only its assignor understands."""
 
 
 class Assignment(NamedTuple):
@@ -75,13 +82,14 @@ class _Reader:
         self._at = end
         return text
 
-    def skip_bytes(self) -> int:
-        """Pass over what only members understand; its length, -1 where there is none."""
+    def octets(self) -> bytes:
+        """What only members understand; nothing and no bytes are alike."""
         length = self.int32()
         if length > len(self._data) - self._at:
             raise ValueError(f"{length} bytes do not fit")
+        start = self._at
         self._at += max(0, length)
-        return length
+        return self._data[start : self._at]
 
     def nullable_string(self) -> str | None:
         (length,) = _INT16.unpack_from(self._data, self._at)
@@ -123,7 +131,7 @@ def read_assignment(assignment: bytes) -> Assignment | None:
         if reader.int16() < 0:
             return None
         partitions = reader.topic_partitions()
-        return Assignment(partitions, has_user_data=reader.skip_bytes() > 0)
+        return Assignment(partitions, has_user_data=len(reader.octets()) > 0)
     except (ValueError, struct.error):
         return None
 
@@ -136,13 +144,13 @@ def read_subscription(subscription: bytes) -> Subscription | None:
         if version < 0:
             return None
         topics = [reader.string() for _ in range(reader.count(2))]
-        reader.skip_bytes()
+        user_data = reader.octets()
         owned = reader.topic_partitions() if version >= _OWNED_SINCE else []
-        rack_id = None
-        if version >= _RACK_SINCE:
-            reader.int32()  # the generation in which it had what it owns
-            rack_id = reader.nullable_string()
-        return Subscription(min(version, VERSION_MAX), topics, owned, rack_id)
+        generation = reader.int32() if version >= _GENERATION_SINCE else NO_GENERATION
+        rack_id = reader.nullable_string() if version >= _RACK_SINCE else None
+        return Subscription(
+            min(version, VERSION_MAX), topics, owned, rack_id, generation, user_data
+        )
     except (ValueError, struct.error):
         return None
 
@@ -158,14 +166,61 @@ def subscribed_topics(subscription: bytes) -> list[str] | None:
         return None
 
 
+def sticky_generation(user_data: bytes) -> int:
+    """The generation that sticky assignors keep in user data, where the subscription has none.
+
+    Of Java's cooperative one it is all there is; others say first what they owned.
+    """
+    reader = _Reader(user_data)
+    try:
+        if len(user_data) > _INT32.size:
+            reader.topic_partitions()
+        return reader.int32()
+    except (ValueError, struct.error):
+        return NO_GENERATION
+
+
+def subscription_bytes(subscription: Subscription) -> bytes:
+    """A subscription as a member sends it with JoinGroup."""
+    version = subscription.version
+    parts = [_INT16.pack(version), _INT32.pack(len(subscription.topics))]
+    parts += [_string(topic) for topic in subscription.topics]
+    if subscription.user_data:
+        parts += [_INT32.pack(len(subscription.user_data)), subscription.user_data]
+    else:
+        parts.append(_INT32.pack(_NULL))
+    if version >= _OWNED_SINCE:
+        parts.append(_topic_partitions(subscription.owned))
+    if version >= _GENERATION_SINCE:
+        parts.append(_INT32.pack(subscription.generation))
+    if version >= _RACK_SINCE:
+        rack_id = subscription.rack_id
+        parts.append(_INT16.pack(_NULL) if rack_id is None else _string(rack_id))
+    return b"".join(parts)
+
+
 def assignment_bytes(partitions: Iterable[TopicPartition], version: int) -> bytes:
     """An assignment as the leader of a group would send it; all versions look alike."""
+    return b"".join(
+        [
+            _INT16.pack(min(version, VERSION_MAX)),
+            _topic_partitions(partitions),
+            _INT32.pack(_NULL),
+        ]
+    )
+
+
+def _topic_partitions(partitions: Iterable[TopicPartition]) -> bytes:
     topics: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         topics.setdefault(topic, []).append(number)
-    parts = [_INT16.pack(min(version, VERSION_MAX)), _INT32.pack(len(topics))]
+    parts = [_INT32.pack(len(topics))]
     for topic, numbers in topics.items():
-        name = topic.encode()
-        parts += [_INT16.pack(len(name)), name, _INT32.pack(len(numbers))]
+        parts += [_string(topic), _INT32.pack(len(numbers))]
         parts += [_INT32.pack(number) for number in numbers]
-    return b"".join([*parts, _INT32.pack(_NULL)])
+    return b"".join(parts)
+
+
+def _string(text: str) -> bytes:
+    encoded = text.encode()
+    return _INT16.pack(len(encoded)) + encoded

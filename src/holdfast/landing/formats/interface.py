@@ -1,4 +1,4 @@
-"""What the chain asks of a file format.
+"""What the chain and the sink ask of a file format.
 
 Owns the vocabulary. A format must give files that plain tools read, and must never change a record
 on its way: what it cannot hold as it is, it names.
@@ -26,7 +26,35 @@ class Encoded:
     """A file, open where the block of facts goes in."""
 
     body: tuple[Buffer, ...]
+    body_crc: int
+    """CRC-32C of the body: counted where the body is made, which is never the event loop."""
     after: bytes = b""
+
+    @property
+    def body_bytes(self) -> int:
+        return sum(len(buffer) for buffer in self.body)
+
+
+class Writer(Protocol):
+    """One file under way, which holds its records compressed. For one thread at a time."""
+
+    @property
+    def rows(self) -> int:
+        """The records that were added."""
+        ...
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory that is held now."""
+        ...
+
+    def add(self, batch: RecordBatch) -> None:
+        """The next records, all of which fit: sort_out or check has said so."""
+        ...
+
+    def finish(self, described: Mapping[str, str]) -> Encoded:
+        """The whole file. Nothing can be added after that."""
+        ...
 
 
 class Format(Protocol):
@@ -42,8 +70,21 @@ class Format(Protocol):
         """The end of its keys, with the dot."""
         ...
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What it takes from a record: no other column need be decoded for it."""
+        ...
+
     def check(self, batch: RecordBatch) -> Unfit | None:
         """The first record that cannot be held, or None."""
+        ...
+
+    def sort_out(self, batch: RecordBatch) -> tuple[RecordBatch, list[Unfit]]:
+        """The records that fit, and those that do not, each with its reason; both in order."""
+        ...
+
+    def writer(self) -> Writer:
+        """A new file."""
         ...
 
     def encode(self, batches: Sequence[RecordBatch], described: Mapping[str, str]) -> Encoded:
@@ -53,3 +94,12 @@ class Format(Protocol):
     def decode(self, body: bytes, facts: Facts) -> Iterator[RecordBatch]:
         """The records of a whole, proved object."""
         ...
+
+
+def encode_with(
+    writer: Writer, batches: Sequence[RecordBatch], described: Mapping[str, str]
+) -> Encoded:
+    """A file of batches that are all here already."""
+    for batch in batches:
+        writer.add(batch)
+    return writer.finish(described)

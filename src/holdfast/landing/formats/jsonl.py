@@ -12,8 +12,8 @@ the object's range has no holes; they are null otherwise.
 """
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, cast
 
 import cramjam
 import msgspec
@@ -21,8 +21,8 @@ import msgspec
 from holdfast.columnar.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from holdfast.errors import ConfigurationError, CorruptObject
 from holdfast.landing.arrow import RecordBatch, batches_of, offsets_of, pa, pc
-from holdfast.landing.facts import Facts
-from holdfast.landing.formats.interface import Encoded, Unfit
+from holdfast.landing.facts import Facts, checksum
+from holdfast.landing.formats.interface import Encoded, Unfit, Writer, encode_with
 
 EXTENSION = ".jsonl.zst"
 VALUE = "jsonl.zst/value"
@@ -31,6 +31,31 @@ ENVELOPE = "jsonl.zst/envelope"
 WRAP_START = b'{"$holdfast"'
 ROWS_PER_BATCH = 50_000
 _REMEDY = "use the envelope layout, or wrap_unfit, or divert such records"
+
+
+class _Writer:
+    """Lines that go through one zstd frame."""
+
+    def __init__(self, lines: Callable[[RecordBatch], bytes], level: int) -> None:
+        self.rows = 0
+        self.held_bytes = 0
+        self._lines = lines
+        self._compressor = cramjam.zstd.Compressor(level=level)
+        self._parts: list[bytes] = []
+
+    def add(self, batch: RecordBatch) -> None:
+        self._compressor.compress(self._lines(batch))
+        self._parts.append(bytes(self._compressor.flush()))
+        self.held_bytes += len(self._parts[-1])
+        self.rows += batch.num_rows
+
+    def finish(self, described: Mapping[str, str]) -> Encoded:
+        body = (*self._parts, bytes(self._compressor.finish()))
+        return Encoded(body=body, body_crc=checksum(body))
+
+
+def batch_without(batch: RecordBatch, offset: int) -> RecordBatch:
+    return cast(Any, batch).filter(pc.not_equal(batch.column("offset"), offset))
 
 
 class JsonLines:
@@ -61,6 +86,11 @@ class JsonLines:
     def extension(self) -> str:
         return EXTENSION
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        schema: Any = SCHEMA_WITH_HEADERS
+        return tuple(schema.names) if self._is_envelope else ("value", "offset")
+
     def check(self, batch: RecordBatch) -> Unfit | None:
         if self._is_envelope or self._wraps or _all_fit(batch.column("value")):
             return None
@@ -72,19 +102,29 @@ class JsonLines:
                 return Unfit(offset=offset, problem=f"its value {problem}; {_REMEDY}")
         return None
 
+    def sort_out(self, batch: RecordBatch) -> tuple[RecordBatch, list[Unfit]]:
+        unfit: list[Unfit] = []
+        while (found := self.check(batch)) is not None:
+            unfit.append(found)
+            batch = batch_without(batch, found.offset)
+        return batch, unfit
+
+    def writer(self) -> Writer:
+        return _Writer(self.lines, self._level)
+
     def encode(self, batches: Sequence[RecordBatch], described: Mapping[str, str]) -> Encoded:
-        parts: list[bytes] = []
-        for batch in batches:
-            if batch.num_rows == 0:
-                continue
-            if self._is_envelope:
-                parts.append(_envelopes(batch))
-            elif not self._wraps or _all_fit(batch.column("value")):
-                parts.append(_joined(batch.column("value")))
-            else:
-                wrapped = (_wrapped(value) for value in batch.column("value").to_pylist())
-                parts.append(b"".join(line + b"\n" for line in wrapped))
-        return Encoded(body=(bytes(cramjam.zstd.compress(b"".join(parts), level=self._level)),))
+        return encode_with(self.writer(), batches, described)
+
+    def lines(self, batch: RecordBatch) -> bytes:
+        """All of the batch, each record a line."""
+        if batch.num_rows == 0:
+            return b""
+        if self._is_envelope:
+            return _envelopes(batch)
+        if not self._wraps or _all_fit(batch.column("value")):
+            return _joined(batch.column("value"))
+        wrapped = (_wrapped(value) for value in batch.column("value").to_pylist())
+        return b"".join(line + b"\n" for line in wrapped)
 
     def decode(self, body: bytes, facts: Facts) -> Iterator[RecordBatch]:
         lines = bytes(cramjam.zstd.decompress(body[: facts.body_bytes])).split(b"\n")

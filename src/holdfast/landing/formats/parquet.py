@@ -8,11 +8,11 @@ key-value metadata as well, for people and tools; Holdfast itself trusts the blo
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from holdfast.columnar.schema import SCHEMA
+from holdfast.columnar.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from holdfast.errors import ConfigurationError, CorruptObject
 from holdfast.landing.arrow import RecordBatch, pa, pq
-from holdfast.landing.facts import Facts
-from holdfast.landing.formats.interface import Encoded, Unfit
+from holdfast.landing.facts import Facts, checksum
+from holdfast.landing.formats.interface import Encoded, Unfit, Writer
 
 EXTENSION = ".parquet"
 NAME = "parquet"
@@ -26,6 +26,24 @@ RISING_COLUMNS = ("offset", "timestamp")
 OPAQUE_COLUMN = "value"
 """Nobody looks for the least and the greatest of these bytes."""
 _FOOTER_END = 8
+
+
+class _Writer:
+    """Batches that become a file at the end."""
+
+    def __init__(self, format: "Parquet") -> None:
+        self.rows = 0
+        self.held_bytes = 0
+        self._format = format
+        self._batches: list[RecordBatch] = []
+
+    def add(self, batch: RecordBatch) -> None:
+        self._batches.append(batch)
+        self.rows += batch.num_rows
+        self.held_bytes += batch.nbytes
+
+    def finish(self, described: Mapping[str, str]) -> Encoded:
+        return self._format.encode(self._batches, described)
 
 
 class Parquet:
@@ -50,6 +68,17 @@ class Parquet:
     def check(self, batch: RecordBatch) -> Unfit | None:
         return None
 
+    def sort_out(self, batch: RecordBatch) -> tuple[RecordBatch, list[Unfit]]:
+        return batch, []
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        schema: Any = SCHEMA_WITH_HEADERS
+        return tuple(schema.names)
+
+    def writer(self) -> Writer:
+        return _Writer(self)
+
     def encode(self, batches: Sequence[RecordBatch], described: Mapping[str, str]) -> Encoded:
         schema: Any = batches[0].schema if batches else SCHEMA
         file = file_of(
@@ -60,7 +89,8 @@ class Parquet:
         )
         view = memoryview(file)
         footer = int.from_bytes(view[-_FOOTER_END:-4], "little") + _FOOTER_END
-        return Encoded(body=(view[:-footer],), after=bytes(view[-footer:]))
+        body = view[:-footer].cast("B")
+        return Encoded(body=(body,), body_crc=checksum([body]), after=bytes(view[-footer:]))
 
     def decode(self, body: bytes, facts: Facts) -> Iterator[RecordBatch]:
         file = pq.ParquetFile(pa.BufferReader(body))

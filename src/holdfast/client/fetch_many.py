@@ -1,0 +1,142 @@
+"""Record batches of many partitions from one broker, by one Fetch without a session.
+
+Owns the request and the reading of its answer. What the answer says of leaders is told to the
+cluster, so that its next `leader()` knows. Must never move an offset, or ask twice.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from holdfast.client.address import Address
+from holdfast.client.cluster import Cluster, PartitionLeader, TopicDescription
+from holdfast.client.fetch import NO_SESSION_EPOCH, Fetched, fetched_row
+from holdfast.client.refusals import RETRIABLE, error_code, raise_for
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.consumer_protocol import TopicPartition
+from holdfast.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+
+NAMES_UNTIL = 12
+"""The last version in which topics go by name."""
+NO_TOPIC_ID = UUID(int=0)
+ABOUT_THE_LEADER = RETRIABLE | {ErrorCode.UNKNOWN_SERVER_ERROR}
+"""After these the leader, or the topic, may be another: the cluster is to look again."""
+
+
+class Wanted(NamedTuple):
+    """From where one partition is to be fetched, and how much at most."""
+
+    topic: str
+    partition: int
+    offset: int
+    max_bytes: int
+
+
+class LeaderHint(NamedTuple):
+    """Who leads now, as the broker that does not said (KIP-951)."""
+
+    node_id: int
+    leader_epoch: int
+
+
+class Unfetched(NamedTuple):
+    """Why there are no batches. NONE: only because another replica is to be asked."""
+
+    code: ErrorCode
+    leader: LeaderHint | None = None
+    preferred_replica: int | None = None
+
+
+async def fetch_many(
+    cluster: Cluster,
+    node_id: int,
+    wanted: Sequence[Wanted],
+    *,
+    max_wait_ms: int = 500,
+    min_bytes: int = 1,
+    max_bytes: int = 16 * 1024 * 1024,
+    read_committed: bool = False,
+    rack: str | None = None,
+) -> dict[TopicPartition, Fetched | Unfetched]:
+    """One answer for each partition; RetryError where the broker as a whole gives none."""
+    known = {row.topic: await cluster.topic(row.topic) for row in wanted}
+    connection = await cluster.broker(node_id)
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=int(read_committed),
+        session_epoch=NO_SESSION_EPOCH,
+        topics=_topics(wanted, known),
+        rack_id=rack or "",
+    )
+    version = connection.version_for(FetchRequest)
+    if any(topic.topic_id == NO_TOPIC_ID for topic in known.values()):
+        version = min(version, NAMES_UNTIL)
+    response = await connection.request(
+        request,
+        FetchResponse,
+        version=version,
+        timeout_ms=cluster.request_timeout_ms + max_wait_ms,
+    )
+    raise_for(response.error_code, f"fetch {len(wanted)} partitions from broker {node_id}")
+    cluster.learn({row.node_id: Address(row.host, row.port) for row in response.node_endpoints})
+    names = {topic.topic_id: topic.name for topic in known.values()}
+    offsets = {TopicPartition(row.topic, row.partition): row.offset for row in wanted}
+    found: dict[TopicPartition, Fetched | Unfetched] = {}
+    for topic in response.responses:
+        name = topic.topic if version <= NAMES_UNTIL else names.get(topic.topic_id, "")
+        for row in topic.partitions:
+            where = TopicPartition(name, row.partition_index)
+            if where in offsets:
+                found[where] = read_row(row, offsets[where])
+    for where in offsets:
+        answer = found.setdefault(where, Unfetched(ErrorCode.UNKNOWN_SERVER_ERROR))
+        if isinstance(answer, Unfetched):
+            _tell(cluster, where, answer, known[where.topic])
+    return found
+
+
+def read_row(row: PartitionData, offset: int) -> Fetched | Unfetched:
+    """What an answer says of one partition."""
+    leader, code = row.current_leader, error_code(row.error_code)
+    hint = None
+    if leader is not None and leader.leader_id >= 0:
+        hint = LeaderHint(leader.leader_id, leader.leader_epoch)
+    preferred = row.preferred_read_replica if row.preferred_read_replica >= 0 else None
+    if code != ErrorCode.NONE or preferred is not None:
+        return Unfetched(code, hint, preferred)
+    return fetched_row(row, offset)
+
+
+def _topics(wanted: Sequence[Wanted], known: Mapping[str, TopicDescription]) -> list[FetchTopic]:
+    by_topic: dict[str, list[FetchPartition]] = {}
+    for row in wanted:
+        leader = known[row.topic].leaders.get(row.partition)
+        part = FetchPartition(
+            partition=row.partition,
+            current_leader_epoch=leader.leader_epoch if leader is not None else -1,
+            fetch_offset=row.offset,
+            partition_max_bytes=row.max_bytes,
+        )
+        by_topic.setdefault(row.topic, []).append(part)
+    return [
+        FetchTopic(topic=name, topic_id=known[name].topic_id, partitions=parts)
+        for name, parts in by_topic.items()
+    ]
+
+
+def _tell(
+    cluster: Cluster, where: TopicPartition, answer: Unfetched, known: TopicDescription
+) -> None:
+    """Let the cluster know what the answer says of leaders."""
+    if answer.code in ABOUT_THE_LEADER:
+        hint = answer.leader
+        leader = PartitionLeader(*hint, known.topic_id) if hint is not None else None
+        cluster.learn_leader(where.topic, where.partition, leader)

@@ -1,0 +1,131 @@
+"""Commits of a member: OffsetCommit by topic name, under the member's epoch of now.
+
+Owns what is tried again and for how long. Must never send an offset of a partition that is not
+owned at that moment, nor one without a member id and an epoch: such a commit nobody would fence.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from uuid import UUID
+
+from holdfast.client.groups import NAMES_UNTIL
+from holdfast.client.membership.core import Core
+from holdfast.client.membership.interface import MemberSettings
+from holdfast.client.membership.link import CoordinatorLink
+from holdfast.client.refusals import RETRIABLE, error_code
+from holdfast.environment import Environment
+from holdfast.errors import RetryError
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.consumer_protocol import TopicPartition
+from holdfast.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+
+NOT_OWNED = ErrorCode.STALE_MEMBER_EPOCH
+"""The answer for a partition that this member does not own now; nothing was sent."""
+UNANSWERED = ErrorCode.REQUEST_TIMED_OUT
+"""The answer where nobody knows whether the offset was committed."""
+PATIENCE_SECONDS = 30.0
+REBALANCE_SECONDS = 10.0
+BACKOFF_SECONDS = 0.1
+STALE = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.ILLEGAL_GENERATION})
+PASSING = RETRIABLE - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+
+Answers = dict[TopicPartition, ErrorCode]
+
+
+class Commits:
+    """The commits of one membership."""
+
+    def __init__(
+        self,
+        core: Core,
+        link: CoordinatorLink,
+        settings: MemberSettings,
+        environment: Environment,
+        heard: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`heard` asks the coordinator for news, and returns when they have come."""
+        self._core = core
+        self._link = link
+        self._settings = settings
+        self._environment = environment
+        self._heard = heard
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> Answers:
+        """One answer for each partition; what may pass is tried again for a bounded time."""
+        answers: Answers = {}
+        left = dict(offsets)
+        begun = self._environment.monotonic()
+        is_renewed = False
+        while True:
+            owned = self._core.held.names
+            answers |= {where: NOT_OWNED for where in left if where not in owned}
+            left = {where: offset for where, offset in left.items() if where in owned}
+            if not left:
+                return answers
+            epoch = self._core.epoch
+            found = await self._send(left, epoch)
+            answers |= found
+            spent = self._environment.monotonic() - begun
+            stale = {where for where, code in found.items() if code in STALE}
+            again = {where for where, code in found.items() if _may_pass(code, spent)}
+            if stale and not is_renewed:
+                is_renewed = True
+                if self._core.epoch == epoch:
+                    await self._heard()
+                again |= stale if self._core.epoch != epoch else set()
+            if not again:
+                return answers
+            if not again <= stale:
+                await asyncio.sleep(BACKOFF_SECONDS)
+            left = {where: left[where] for where in again}
+
+    async def _send(self, offsets: Mapping[TopicPartition, int], epoch: int) -> Answers:
+        by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
+        for where, offset in offsets.items():
+            part = OffsetCommitRequestPartition(
+                partition_index=where.partition, committed_offset=offset, committed_metadata=""
+            )
+            by_topic.setdefault(where.topic, []).append(part)
+        request = OffsetCommitRequest(
+            group_id=self._settings.group_id,
+            generation_id_or_member_epoch=epoch,
+            member_id=self._core.member_id,
+            group_instance_id=self._settings.instance_id,
+            topics=[
+                OffsetCommitRequestTopic(name=name, topic_id=UUID(int=0), partitions=parts)
+                for name, parts in by_topic.items()
+            ],
+        )
+        try:
+            connection = await self._link.connection()
+            if not self._is_as_before(offsets, epoch):
+                return dict.fromkeys(offsets, ErrorCode.STALE_MEMBER_EPOCH)
+            version = min(connection.version_for(OffsetCommitRequest), NAMES_UNTIL)
+            response = await connection.request(request, OffsetCommitResponse, version=version)
+        except RetryError:
+            self._link.forget()
+            return dict.fromkeys(offsets, UNANSWERED)
+        answers = dict.fromkeys(offsets, UNANSWERED)
+        answers |= {
+            TopicPartition(topic.name, part.partition_index): error_code(part.error_code)
+            for topic in response.topics
+            for part in topic.partitions
+        }
+        if any(code in PASSING for code in answers.values()):
+            self._link.forget()
+        return answers
+
+    def _is_as_before(self, offsets: Mapping[TopicPartition, int], epoch: int) -> bool:
+        """Whether it all still holds, after a way to the coordinator was found."""
+        return self._core.epoch == epoch and offsets.keys() <= self._core.held.names
+
+
+def _may_pass(code: ErrorCode, spent_seconds: float) -> bool:
+    if code == ErrorCode.REBALANCE_IN_PROGRESS:
+        return spent_seconds < REBALANCE_SECONDS
+    return code in PASSING and spent_seconds < PATIENCE_SECONDS

@@ -1,0 +1,60 @@
+"""What is committed to the group: only what has landed, and only for who owns it now.
+
+Owns the requests. The question whether a token is held is asked in the same moment in which the
+request is made, and the request carries the member's epoch: a completion that comes late is not
+sent, and one that is overtaken on its way is refused by the broker. Committed offsets serve lag
+tools and people; where a partition goes on is decided by its chain.
+"""
+
+from collections.abc import Iterable
+
+from holdfast.client.membership.member import Member
+from holdfast.errors import RetryError
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.consumer_protocol import TopicPartition
+from holdfast.sink.counters import Counters
+from holdfast.sink.flow import Flow
+from holdfast.sink.ownership import Ownership
+
+
+class Commits:
+    """The commits of a sink."""
+
+    def __init__(self, member: Member, ownership: Ownership, counters: Counters) -> None:
+        self.problem: str | None = None
+        self._member = member
+        self._ownership = ownership
+        self._counters = counters
+
+    async def commit(self, flows: Iterable[Flow]) -> None:
+        """Commit what has landed since the last time."""
+        due: dict[TopicPartition, tuple[Flow, int]] = {}
+        for flow in flows:
+            offset = flow.committable
+            if offset is None or flow.committed == offset:
+                continue
+            if not self.may_commit(flow):
+                self._counters.commits_withheld += 1
+                continue
+            due[flow.token.where] = flow, offset
+        if not due:
+            return
+        try:
+            codes = await self._member.commit(
+                {where: offset for where, (_, offset) in due.items()}
+            )
+        except RetryError as error:
+            self.problem = str(error)
+            return
+        self.problem = None
+        for where, code in codes.items():
+            flow, offset = due[where]
+            if code == ErrorCode.NONE:
+                flow.committed = offset
+                self._counters.commits += 1
+            else:
+                self.problem = f"commit of {where.topic}-{where.partition}: {code.name}"
+
+    def may_commit(self, flow: Flow) -> bool:
+        """Whether the flow's assignment still lasts."""
+        return self._ownership.holds(flow.token)

@@ -1,0 +1,211 @@
+"""From fetched bytes to sealed batches, by whole columns.
+
+Pure. Owns the batch that is open: what is in it, which offsets it covers, and when it is full. It
+takes fetches in the order of their offsets, and hands out batches that follow one another without a
+break. A record that its format cannot hold is set aside with the reason, and its offset is covered
+all the same. Used by one thread at a time. Must never let a record into two batches, or into none.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from holdfast.client.fetch import Fetched
+from holdfast.columnar.decode import decode
+from holdfast.errors import CallError, StopError
+from holdfast.landing.arrow import RecordBatch, offsets_of
+from holdfast.landing.dead_letters import dead_batch
+from holdfast.landing.formats.interface import Encoded, Format, Unfit, Writer
+from holdfast.protocol.consumer_protocol import TopicPartition
+from holdfast.sink.settings import BatchBounds
+
+BYTES_PER_STEP = 4 * 1024 * 1024
+"""Of records that are decoded at once: what a thread holds beside what it was given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How the records of a sink are encoded."""
+
+    format: Format
+    bounds: BatchBounds
+    read_committed: bool
+    fails_on_bad_records: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """A batch that is closed: the bytes of its object, and the offsets that it covers."""
+
+    encoded: Encoded
+    first_offset: int
+    last_offset: int
+    records: int
+    bad: tuple[RecordBatch, ...] = ()
+    """Records of its range that are not in it."""
+
+    @property
+    def next_offset(self) -> int:
+        return self.last_offset + 1
+
+    @property
+    def held_bytes(self) -> int:
+        size = sum(len(buffer) for buffer in self.encoded.body) + len(self.encoded.after)
+        return size + sum(batch.nbytes for batch in self.bad)
+
+
+class _Open:
+    """The batch that is filled now."""
+
+    def __init__(self, writer: Writer, first_offset: int) -> None:
+        self.writer = writer
+        self.first_offset = first_offset
+        self.records = 0
+        self.record_bytes = 0
+        self.bad: list[RecordBatch] = []
+
+    @property
+    def held_bytes(self) -> int:
+        return self.writer.held_bytes + sum(batch.nbytes for batch in self.bad)
+
+
+class Encoder:
+    """One partition from one offset on."""
+
+    def __init__(self, where: TopicPartition, first_offset: int, recipe: Recipe) -> None:
+        self.where = where
+        self.next_offset = first_offset
+        """All below was taken in."""
+        self.bad_records = 0
+        self._sealed_to = first_offset
+        self._recipe = recipe
+        self._open: _Open | None = None
+
+    @property
+    def open_records(self) -> int:
+        """Records that no sealed batch has, bad ones among them."""
+        return 0 if self._open is None else self._open.records
+
+    @property
+    def open_bytes(self) -> int:
+        """Of records, before compression."""
+        return 0 if self._open is None else self._open.record_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """Of memory."""
+        return 0 if self._open is None else self._open.held_bytes
+
+    def absorb(self, fetched: Fetched) -> list[Sealed]:
+        """Take in one answer; the batches that it filled."""
+        if fetched.fetch_offset != self.next_offset:
+            raise CallError(
+                f"{self._name}: offset {self.next_offset} is next, not {fetched.fetch_offset}"
+            )
+        sealed: list[Sealed] = []
+        end = fetched.next_offset
+        for batch in self._decoded(fetched, end, columns=self._recipe.format.columns):
+            for piece in self._pieces(batch):
+                self._add(piece, fetched, end)
+                if self._is_full():
+                    sealed.append(self._seal(to=self.next_offset))
+        self.next_offset = end
+        return sealed
+
+    def seal(self) -> Sealed | None:
+        """Close what is open; None where no record is."""
+        return None if self._open is None else self._seal(to=self.next_offset)
+
+    def _decoded(
+        self, fetched: Fetched, end: int, *, columns: tuple[str, ...] | None
+    ) -> Iterator[RecordBatch]:
+        aborted = [(row.producer_id, row.first_offset) for row in fetched.aborted]
+        return decode(
+            [fetched.batches],
+            topic=self.where.topic,
+            partition=self.where.partition,
+            start_offset=fetched.fetch_offset,
+            end_offset=end,
+            include_headers=columns is None or "headers" in columns,
+            columns=columns,
+            read_committed_aborted=aborted if self._recipe.read_committed else None,
+            bytes_per_batch=BYTES_PER_STEP,
+        )
+
+    def _pieces(self, batch: RecordBatch) -> Iterator[RecordBatch]:
+        """The batch, cut where an object is full."""
+        start = 0
+        while start < batch.num_rows:
+            rest: RecordBatch = batch.slice(start) if start else batch
+            rows = self._rows_that_fit(rest)
+            yield rest.slice(0, rows) if rows < rest.num_rows else rest
+            start += rows
+
+    def _rows_that_fit(self, batch: RecordBatch) -> int:
+        bounds = self._recipe.bounds
+        rows = min(batch.num_rows, bounds.records_max - self.open_records)
+        room = bounds.bytes_max - self.open_bytes
+        if batch.nbytes > room:
+            rows = min(rows, -(-batch.num_rows * room // batch.nbytes))
+        return max(1, rows)
+
+    def _add(self, piece: RecordBatch, fetched: Fetched, end: int) -> None:
+        if self._open is None:
+            self._open = _Open(self._recipe.format.writer(), self._sealed_to)
+        fit, unfit = self._recipe.format.sort_out(piece)
+        if unfit:
+            self._set_aside(unfit, fetched, end)
+        if fit.num_rows:
+            self._open.writer.add(fit)
+        self._open.records += piece.num_rows
+        self._open.record_bytes += piece.nbytes
+        self.next_offset = int(offsets_of(piece)[-1]) + 1
+
+    def _set_aside(self, unfit: list[Unfit], fetched: Fetched, end: int) -> None:
+        """Bad records, whole: the batch at hand may have only the columns that the format needs."""
+        if self._recipe.fails_on_bad_records:
+            first = unfit[0]
+            raise StopError(
+                f"{self._name}: the record at offset {first.offset} cannot be landed:"
+                f" {first.problem}; correct it, or set bad-records = 'dead-letter'"
+            )
+        reasons = {row.offset: row.problem for row in unfit}
+        wanted = np.array(sorted(reasons), dtype=np.int64)
+        opened = self._open
+        if opened is None:
+            raise CallError(f"{self._name}: no batch is open")
+        for batch in self._decoded(fetched, end, columns=None):
+            rows = np.flatnonzero(np.isin(offsets_of(batch), wanted))
+            if len(rows):
+                opened.bad.append(dead_batch(batch, rows, reasons))
+        self.bad_records += len(unfit)
+
+    def _is_full(self) -> bool:
+        bounds = self._recipe.bounds
+        return self.open_records >= bounds.records_max or self.open_bytes >= bounds.bytes_max
+
+    def _seal(self, *, to: int) -> Sealed:
+        opened, self._open = self._open, None
+        if opened is None:
+            raise CallError(f"{self._name}: no batch is open")
+        self._sealed_to = to
+        good = opened.writer.rows
+        described = {
+            "holdfast.topic": self.where.topic,
+            "holdfast.partition": str(self.where.partition),
+            "holdfast.first_offset": str(opened.first_offset),
+            "holdfast.last_offset": str(to - 1),
+            "holdfast.records": str(good),
+        }
+        return Sealed(
+            encoded=opened.writer.finish(described),
+            first_offset=opened.first_offset,
+            last_offset=to - 1,
+            records=good,
+            bad=tuple(opened.bad),
+        )
+
+    @property
+    def _name(self) -> str:
+        return f"{self.where.topic}-{self.where.partition}"

@@ -1,0 +1,205 @@
+"""Fetches: from each leader one request at a time, for all of its partitions that want more.
+
+Owns the requests under way and what is reserved for their answers. A partition is asked for again
+while its last answer is being encoded, up to a bound; with no room in the budget nothing is asked.
+Must never skip an offset: where the log does not have the one that is next, a person decides, or
+the setting that says so.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from holdfast.client.admin import EARLIEST, LATEST, list_offset
+from holdfast.client.cluster import Cluster
+from holdfast.client.fetch import Fetched
+from holdfast.client.fetch_many import Unfetched, Wanted, fetch_many
+from holdfast.environment import Environment
+from holdfast.errors import HoldfastError, RetryError, StopError
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.consumer_protocol import TopicPartition
+from holdfast.sink.budget import Budget
+from holdfast.sink.flow import Flow
+
+READ_AHEAD_BYTES: Final = 8 * 1024 * 1024
+"""Of a partition, fetched and not encoded."""
+PARTITION_BYTES_MAX: Final = 4 * 1024 * 1024
+BYTES_MIN: Final = 1024 * 1024
+"""With less room than this nothing is asked."""
+BUSY_WAIT_MS: Final = 20
+"""How long a broker may wait for records while other partitions are about to want some."""
+PAUSE_S: Final = 0.2
+
+
+class Intake:
+    """All fetches of a sink."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        flows: Callable[[], Iterable[Flow]],
+        budget: Budget,
+        *,
+        environment: Environment,
+        bytes_max: int,
+        wait_ms_max: int,
+        read_committed: bool,
+        covers_loss: bool,
+    ) -> None:
+        self.is_paused = False
+        """No room."""
+        self.problem: str | None = None
+        """Why a broker does not answer now."""
+        self._cluster = cluster
+        self._flows = flows
+        self._budget = budget
+        self._environment = environment
+        self._bytes_max = bytes_max
+        self._wait_ms_max = wait_ms_max
+        self._read_committed = read_committed
+        self._covers_loss = covers_loss
+        self._under_way: dict[int, asyncio.Task[None]] = {}
+        self._moved = asyncio.Event()
+
+    def moved(self) -> None:
+        """There may be something to fetch."""
+        self._moved.set()
+
+    async def run(self) -> None:
+        """Until it is cancelled, or what it finds must be looked at."""
+        try:
+            while True:
+                self._moved.clear()
+                self._reap()
+                await self._start()
+                await self._moved.wait()
+        finally:
+            tasks = list(self._under_way.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _reap(self) -> None:
+        for node_id, task in list(self._under_way.items()):
+            if task.done():
+                del self._under_way[node_id]
+                task.result()
+
+    async def _start(self) -> None:
+        by_node: dict[int, list[Flow]] = {}
+        is_waiting = False
+        for flow in list(self._flows()):
+            if flow.wants is None:
+                continue
+            if flow.inbox_bytes >= READ_AHEAD_BYTES:
+                is_waiting = True
+                continue
+            node_id = await self._leader(flow)
+            if node_id is not None and node_id not in self._under_way:
+                by_node.setdefault(node_id, []).append(flow)
+        for node_id, flows in by_node.items():
+            room = min(self._bytes_max, self._budget.free // 2)
+            self.is_paused = room < min(BYTES_MIN, self._bytes_max)
+            if self.is_paused:
+                return
+            wanted = [flow for flow in flows if flow.wants is not None]
+            for flow in wanted:
+                flow.is_fetching = True
+            self._budget.hold(("fetch", node_id), room)
+            wait_ms = BUSY_WAIT_MS if is_waiting else self._wait_ms_max
+            fetch = self._fetch(node_id, wanted, room, wait_ms)
+            self._under_way[node_id] = asyncio.ensure_future(fetch)
+
+    async def _leader(self, flow: Flow) -> int | None:
+        where = flow.token.where
+        try:
+            return (await self._cluster.leader(where.topic, where.partition)).node_id
+        except RetryError as error:
+            flow.problem = str(error)
+            self._later()
+            return None
+
+    def _later(self) -> None:
+        asyncio.get_running_loop().call_later(PAUSE_S, self._moved.set)
+
+    async def _fetch(self, node_id: int, flows: Sequence[Flow], room: int, wait_ms: int) -> None:
+        asked = {flow.token.where: (flow, flow.position or 0) for flow in flows}
+        wanted = [
+            Wanted(where.topic, where.partition, offset, min(PARTITION_BYTES_MAX, room))
+            for where, (_, offset) in asked.items()
+        ]
+        try:
+            answers = await fetch_many(
+                self._cluster,
+                node_id,
+                wanted,
+                max_wait_ms=wait_ms,
+                max_bytes=room,
+                read_committed=self._read_committed,
+            )
+            self.problem = None
+        except RetryError as error:
+            self.problem = str(error)
+            answers = {}
+            await self._look_again({where.topic for where in asked})
+        finally:
+            self._budget.hold(("fetch", node_id), 0)
+            for flow in flows:
+                flow.is_fetching = False
+        try:
+            await self._hand_out(asked, answers)
+        finally:
+            self._moved.set()
+
+    async def _hand_out(
+        self,
+        asked: dict[TopicPartition, tuple[Flow, int]],
+        answers: dict[TopicPartition, Fetched | Unfetched],
+    ) -> None:
+        stale: set[str] = set()
+        for where, answer in answers.items():
+            flow, offset = asked[where]
+            if isinstance(answer, Fetched):
+                flow.log_end = (
+                    answer.last_stable_offset if self._read_committed else answer.high_watermark
+                )
+                flow.offer(answer)
+            elif answer.code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                await self._out_of_range(flow, offset)
+            elif answer.code != ErrorCode.NONE:
+                flow.problem = f"{where.topic}-{where.partition}: {answer.code.name}"
+                stale.add(where.topic)
+        if stale:
+            await self._look_again(stale)
+
+    async def _look_again(self, topics: set[str]) -> None:
+        """New metadata, after a pause."""
+        await asyncio.sleep(PAUSE_S)
+        try:
+            await self._cluster.refresh(sorted(topics))
+        except RetryError as error:
+            self.problem = str(error)
+
+    async def _out_of_range(self, flow: Flow, offset: int) -> None:
+        where = flow.token.where
+        name = f"{where.topic}-{where.partition}"
+        try:
+            first = (await list_offset(self._cluster, *where, at=EARLIEST)).offset
+            end = (await list_offset(self._cluster, *where, at=LATEST)).offset
+        except HoldfastError as error:
+            flow.problem = str(error)
+            return
+        if flow.position != offset or first <= offset <= end:
+            return
+        if offset > end:
+            raise StopError(
+                f"{name}: offset {offset} is next, and the log ends at {end}: its last records are"
+                " gone, or the topic was deleted and made anew; land it under another 'to'"
+            )
+        if not self._covers_loss:
+            raise StopError(
+                f"{name}: offset {offset} is next, and the log begins at {first}: offsets {offset}"
+                f" to {first - 1} are gone before they were landed; set on-data-loss = 'cover' to"
+                " go on without them"
+            )
+        flow.skip_to(first)

@@ -1,0 +1,80 @@
+"""A sink from its settings to its end: the store, the connections, the threads, and one worker.
+
+Owns opening and closing. Fetches have connections of their own: a broker answers one connection in
+order, and a heartbeat must not wait behind a fetch that waits for records.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final, TypeVar
+
+from holdfast.client.cluster import Cluster
+from holdfast.environment import Environment, SystemEnvironment
+from holdfast.landing.formats.named import format_of
+from holdfast.sink.settings import SinkSettings
+from holdfast.sink.status import SinkStatus
+from holdfast.sink.watched_store import WatchedStore
+from holdfast.sink.worker import Worker
+from holdfast.store.address import open_store
+
+T = TypeVar("T")
+
+REPORT_S: Final = 0.5
+THREADS: Final = 2
+
+
+async def run_sink(
+    settings: SinkSettings,
+    *,
+    stop: asyncio.Event,
+    once: bool = False,
+    report: Callable[[SinkStatus], None] | None = None,
+    environment: Environment | None = None,
+) -> SinkStatus:
+    """Run one member until it is told to stop; its last status."""
+    environment = environment or SystemEnvironment()
+    store = WatchedStore(
+        open_store(settings.output.store, environment=environment), environment=environment
+    )
+    connect = partial(
+        Cluster,
+        settings.bootstrap,
+        environment=environment,
+        client_id=settings.member.client_id,
+    )
+    loop = asyncio.get_running_loop()
+    threads = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="holdfast-sink")
+
+    def aside(work: Callable[[], T]) -> asyncio.Future[T]:
+        return loop.run_in_executor(threads, work)
+
+    try:
+        async with connect() as control, connect() as data:
+            worker = Worker(
+                settings,
+                control=control,
+                data=data,
+                store=store,
+                format=format_of(settings.output),
+                environment=environment,
+                aside=aside,
+            )
+            reports = asyncio.ensure_future(_report(worker, report)) if report else None
+            try:
+                await worker.run(stop, once=once)
+            finally:
+                if reports is not None:
+                    reports.cancel()
+                    await asyncio.gather(reports, return_exceptions=True)
+            return worker.status()
+    finally:
+        threads.shutdown(wait=False, cancel_futures=True)
+        await store.close()
+
+
+async def _report(worker: Worker, report: Callable[[SinkStatus], None]) -> None:
+    while True:
+        report(worker.status())
+        await asyncio.sleep(REPORT_S)

@@ -1,0 +1,142 @@
+"""Random walks of members of both protocols through a coordinator: who holds what."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.unit.client.driven import Driven
+from tests.unit.groups.consumers import ConsumerWorld
+from tests.unit.groups.world import SESSION_MS, TOPIC
+
+from holdfast.groups.commits import Judged
+from holdfast.groups.rules import GroupRules, MigrationPolicy
+
+PARTITIONS = 5
+MEMBERS_MAX = 4
+TICK_S = SESSION_MS / 1000 / 4
+OPERATIONS = (
+    *("step", "step", "step", "step", "finish", "finish", "commit", "join", "leave", "die"),
+    *("crash", "lose_request", "lose_answer", "grow", "other"),
+)
+BOTH, OTHER = ("consumer", "classic"), {"consumer": "classic", "classic": "consumer"}
+
+Walk = list[tuple[str, int]]
+
+
+class Walked:
+    """A group, and who is alive in it."""
+
+    def __init__(self, protocol: str, *, is_mixed: bool) -> None:
+        rules = GroupRules(group_consumer_migration_policy=MigrationPolicy.BIDIRECTIONAL)
+        self.world = ConsumerWorld(rules)
+        self.partitions = PARTITIONS
+        self.world.have({TOPIC: self.partitions})
+        self.protocol = protocol
+        self.is_mixed = is_mixed
+        self.alive: list[Driven] = []
+
+    def do(self, operation: str, chosen: int) -> None:
+        member = self.alive[chosen % len(self.alive)] if self.alive else None
+        match operation:
+            case "join" if len(self.alive) < MEMBERS_MAX:
+                self.alive.append(Driven(self.world, self.protocol))
+            case "other" if self.is_mixed and len(self.alive) < MEMBERS_MAX:
+                self.alive.append(Driven(self.world, OTHER[self.protocol]))
+            case "grow":
+                self.partitions += 1
+                self.world.have({TOPIC: self.partitions})
+            case "crash":
+                self.world.crash() if chosen % 2 else self.world.crash_onto_a_snapshot()
+                for client in self.alive:
+                    client.break_connection()
+            case "step" if member is not None:
+                member.step()
+            case "finish" if member is not None:
+                member.finish()
+            case "lose_request" if member is not None:
+                member.lose_request()
+            case "lose_answer" if member is not None:
+                member.lose_answer()
+            case "commit" if member is not None:
+                self.commit(member, chosen % self.partitions)
+            case "leave" if member is not None:
+                self.alive.remove(member)
+                member.leave()
+            case "die" if member is not None:
+                self.alive.remove(member)
+            case _:
+                pass
+        self.check()
+
+    def commit(self, member: Driven, number: int) -> None:
+        """What another one holds is never moved under this member's epoch."""
+        if not member.core.member_id:
+            return
+        judged = self.world.commit(member.core.member_id, member.core.epoch, {number: 1})
+        if any(number in other.numbers for other in self.alive if other is not member):
+            assert not (isinstance(judged, Judged) and judged.accepted)
+
+    def check(self) -> None:
+        numbers = [n for member in self.alive for n in member.numbers]
+        assert len(numbers) == len(set(numbers)), [
+            (m.core.member_id, m.numbers, m.is_revoking) for m in self.alive
+        ]
+        for member in self.alive:
+            assert member.held == member.core.held.names
+            assert member.refused is None
+
+    def come_to_rest(self) -> None:
+        for turn in range(80):
+            for member in self.alive:
+                member.step()
+                self.check()
+                member.step()
+                member.finish()
+                self.check()
+                if turn % 8 == 0:
+                    member.look()
+            self.world.wait(TICK_S)
+            self.check()
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+@pytest.mark.parametrize("protocol", BOTH)
+@settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(walk=st.lists(st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 59)), max_size=60))
+def test_no_partition_is_held_by_two_and_at_rest_each_by_one(
+    protocol: str, is_mixed: bool, walk: Walk
+):
+    walked = Walked(protocol, is_mixed=is_mixed)
+    for operation, chosen in walk:
+        walked.do(operation, chosen)
+        walked.world.wait(0.01)
+    if not walked.alive:
+        walked.alive.append(Driven(walked.world, protocol))
+    walked.come_to_rest()
+    numbers = sorted(n for member in walked.alive for n in member.numbers)
+    assert numbers == list(range(walked.partitions))
+    assert all(member.core.state == "stable" for member in walked.alive)
+    sizes = [len(member.numbers) for member in walked.alive]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize("protocol", BOTH)
+def test_what_a_member_keeps_is_not_touched_when_another_joins(protocol: str):
+    walked = Walked(protocol, is_mixed=False)
+    first, second = Driven(walked.world, protocol), Driven(walked.world, protocol)
+    walked.alive = [first]
+    walked.come_to_rest()
+    assert first.numbers == list(range(PARTITIONS))
+    walked.alive.append(second)
+    kept: set[int] = set(first.numbers)
+    for _ in range(60):
+        first.step()
+        kept &= set(first.numbers)
+        first.finish()
+        second.step()
+        walked.world.wait(TICK_S / 4)
+    assert sorted(kept & set(first.numbers)) == first.numbers
+    assert len(first.numbers) == 3
+    assert sorted(first.numbers + second.numbers) == list(range(PARTITIONS))
+    assert first.lost == []
