@@ -6,6 +6,7 @@ where going on would harm data and a person must look, 4 where starting it again
 """
 
 import asyncio
+import importlib.util
 import signal
 import sys
 import threading
@@ -19,6 +20,7 @@ from holdfast.cli.asking import run_with_cluster
 from holdfast.cli.run import EXIT_AGAIN, EXIT_LOOK, SIGNALS, exit_code, quiet_logs
 from holdfast.cli.tables import echo_table
 from holdfast.environment import SystemEnvironment
+from holdfast.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from holdfast.client.groups import GroupDescription
@@ -68,16 +70,23 @@ def _run(
     master: str | None,
     verbose: bool,
 ) -> int:
-    # These need numpy, numba and pyarrow, which `--help` must do without.
     from holdfast.sink.config_file import read_sink
 
     settings = read_sink(config, options)
+    _check_packages()
     if dry_run:
         return _dry_run(settings)
     work = _as_member(settings, once=once)
     if members is not None or master is not None:
         work = _on_spark(settings, members or 1, master, once=once, verbose=verbose)
     return _looped(run_watched(settings, work))
+
+
+def _check_packages() -> None:
+    """What a broker does without, and `--help` must; imported where it is used, after this."""
+    for name in ("numba", "pyarrow"):
+        if importlib.util.find_spec(name) is None:
+            raise ConfigurationError(f'{name} is not installed: pip install "holdfast[spark]"')
 
 
 def _looped(work: Coroutine[Any, Any, int]) -> int:
