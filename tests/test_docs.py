@@ -21,12 +21,13 @@ from holdfast.landing.formats.known import NAMES as FORMATS
 from holdfast.landing.ledger_entry import Entry, OutputFile
 from holdfast.landing.ledger_rules import _REMEDIES, Refusal
 from holdfast.landing.origin import Origin
+from holdfast.sink.config_file import read_sink
 from holdfast.spark import kafka_options, options, topic_options
 from holdfast.spark.pipeline_file import read_pipeline
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"
-PAGES_OF_THEIR_OWN = {"serve", "run", "backfill"}
+PAGES_OF_THEIR_OWN = {"serve", "run", "backfill", "sink"}
 """Commands that are held to their pages by other tests."""
 
 
@@ -173,15 +174,20 @@ def test_every_command_line_in_the_docs_has_options_that_are_there():
     assert not unknown
 
 
-def test_every_pipeline_in_the_docs_can_be_read(tmp_path: Path):
-    found = 0
+def test_every_pipeline_and_every_sink_in_the_docs_can_be_read(tmp_path: Path):
+    found = sinks = 0
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for block in re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL):
             path = tmp_path / "orders.toml"
             path.write_text(textwrap.dedent(block))
+            if "group.id" in block:
+                assert read_sink(path).member.topics == ("orders",)
+                sinks += 1
+                continue
             assert read_pipeline(path).options.selection == options.Subscribe(("orders",))
             found += 1
     assert found > 1
+    assert sinks > 1
 
 
 def test_every_relative_link_in_the_docs_leads_somewhere():

@@ -17,6 +17,10 @@ class StoreUnavailable(RetryError):
     """The store did not answer, or cannot now; the outcome of a write is unknown."""
 
 
+class CredentialsRefused(StoreUnavailable):
+    """The store answers, and refuses our credentials or what they may do: that may pass."""
+
+
 class Overloaded(RetryError):
     """A bound on memory or on waiting work was reached."""
 

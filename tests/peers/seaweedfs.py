@@ -34,6 +34,9 @@ class SeaweedFs:
         self.folder = folder
         self.bucket = bucket
         self.port = free_port()
+        self.access_key = ACCESS_KEY
+        self.secret_key = SECRET_KEY
+        """What the next start takes, and nothing else."""
         self._process: Process | None = None
 
     @property
@@ -50,8 +53,8 @@ class SeaweedFs:
     def variables(self) -> dict[str, str]:
         """The environment variables with which any S3 client reaches this server."""
         return {
-            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
             "AWS_REGION": REGION,
         }
 
@@ -67,7 +70,7 @@ class SeaweedFs:
         data = self.folder / "data"
         data.mkdir(parents=True, exist_ok=True)
         identities = self.folder / "identities.json"
-        identities.write_text(_identities())
+        identities.write_text(self._identities())
         self._process = Process(
             self._command(binary, data, identities), log=self.folder / "weed.log"
         )
@@ -115,36 +118,35 @@ class SeaweedFs:
     def _put(self, path: str) -> int:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
         try:
-            connection.request("PUT", path, headers=_signed("PUT", f"127.0.0.1:{self.port}", path))
+            connection.request("PUT", path, headers=self._signed("PUT", path))
             return connection.getresponse().status
         finally:
             connection.close()
 
+    def _identities(self) -> str:
+        credentials = [{"accessKey": self.access_key, "secretKey": self.secret_key}]
+        actions = ["Admin", "Read", "List", "Tagging", "Write"]
+        identity = {"name": "holdfast", "credentials": credentials, "actions": actions}
+        return json.dumps({"identities": [identity]})
 
-def _identities() -> str:
-    credentials = [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}]
-    actions = ["Admin", "Read", "List", "Tagging", "Write"]
-    identity = {"name": "holdfast", "credentials": credentials, "actions": actions}
-    return json.dumps({"identities": [identity]})
-
-
-def _signed(method: str, host: str, path: str) -> dict[str, str]:
-    """The headers of an AWS signature, version 4, for a request without a body."""
-    now = datetime.datetime.now(datetime.UTC)
-    stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
-    headers = {"host": host, "x-amz-content-sha256": EMPTY_SHA256, "x-amz-date": stamp}
-    names = ";".join(headers)
-    lines = "".join(f"{name}:{value}\n" for name, value in headers.items())
-    request = f"{method}\n{path}\n\n{lines}\n{names}\n{EMPTY_SHA256}"
-    scope = f"{day}/{REGION}/s3/aws4_request"
-    digest = hashlib.sha256(request.encode()).hexdigest()
-    key = f"AWS4{SECRET_KEY}".encode()
-    for part in (day, REGION, "s3", "aws4_request"):
-        key = hmac.digest(key, part.encode(), "sha256")
-    to_sign = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{digest}".encode()
-    signature = hmac.digest(key, to_sign, "sha256").hex()
-    headers["Authorization"] = (
-        f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/{scope},"
-        f" SignedHeaders={names}, Signature={signature}"
-    )
-    return headers
+    def _signed(self, method: str, path: str) -> dict[str, str]:
+        """The headers of an AWS signature, version 4, for a request without a body."""
+        host = f"127.0.0.1:{self.port}"
+        now = datetime.datetime.now(datetime.UTC)
+        stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
+        headers = {"host": host, "x-amz-content-sha256": EMPTY_SHA256, "x-amz-date": stamp}
+        names = ";".join(headers)
+        lines = "".join(f"{name}:{value}\n" for name, value in headers.items())
+        request = f"{method}\n{path}\n\n{lines}\n{names}\n{EMPTY_SHA256}"
+        scope = f"{day}/{REGION}/s3/aws4_request"
+        digest = hashlib.sha256(request.encode()).hexdigest()
+        key = f"AWS4{self.secret_key}".encode()
+        for part in (day, REGION, "s3", "aws4_request"):
+            key = hmac.digest(key, part.encode(), "sha256")
+        to_sign = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{digest}".encode()
+        signature = hmac.digest(key, to_sign, "sha256").hex()
+        headers["Authorization"] = (
+            f"AWS4-HMAC-SHA256 Credential={self.access_key}/{scope},"
+            f" SignedHeaders={names}, Signature={signature}"
+        )
+        return headers

@@ -17,6 +17,7 @@ COMMANDS = {
     "cluster": ("holdfast.cli.cluster", "Show brokers and lanes; move lanes, drain brokers."),
     "group": ("holdfast.cli.group", "List, describe and reset consumer groups."),
     "run": ("holdfast.cli.run", "Run a pipeline on Spark, from a .toml or a .py file."),
+    "sink": ("holdfast.cli.sink", "Land topics in object storage, as a consumer group."),
     "backfill": ("holdfast.cli.backfill", "Write an old range of a topic to files, on Spark."),
     "inspect": ("holdfast.cli.inspect", "Show what is in a store, with no broker running."),
     "landed": ("holdfast.cli.landed", "Show what has landed, and prove that it is whole."),

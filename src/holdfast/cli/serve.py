@@ -190,7 +190,9 @@ class Gate:
 async def _serve(options: ServeOptions) -> int:
     host, port = parse_address(options.listen, "--listen")
     environment = SystemEnvironment()
-    store = CountingStore(open_store(options.store_url, environment=environment))
+    store = CountingStore(
+        open_store(options.store_url, environment=environment, keeps_trying=False)
+    )
     disk = LocalDisk(options.spool) if options.spool is not None else None
     gate = Gate()
     server = TcpServer(dispatcher=gate, served=SERVED)

@@ -4,7 +4,8 @@ Owns the requests and the reading of their answers. What may pass is retried; a 
 finds its own topic (or a delete that finds it gone) is a success.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import difflib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.client.cluster import Cluster, PartitionLeader, TopicDescription, described
@@ -39,6 +40,7 @@ LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
 NO_REPLICA = -1
+TOPICS_SHOWN_MAX = 20
 STATES_SINCE = 6
 """The version of DeleteTopics that has an array of states in place of an array of names."""
 
@@ -149,6 +151,15 @@ async def describe_topics(cluster: Cluster) -> list[TopicDescription]:
         return sorted(described(row) for row in response.topics if not row.error_code)
 
     return await cluster.patiently(attempt, "describe all topics")
+
+
+def no_topic(name: str, topics: Iterable[str]) -> str:
+    """What is said of a topic that is not there: perhaps another was meant."""
+    names = sorted(topics)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    shown = ", ".join(names[:TOPICS_SHOWN_MAX]) or "none"
+    return f"the source has no topic {name!r}: {hint}topics that are there: {shown}"
 
 
 async def describe_topic(cluster: Cluster, name: str) -> TopicDescription:

@@ -4,14 +4,14 @@ Owns the probes and their patience, which is short: a person waits. Reads only. 
 anything, not even the folder of the output.
 """
 
-import difflib
 import importlib
 import json
 import os
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from holdfast.client.admin import no_topic
 from holdfast.client.cluster import Cluster
 from holdfast.client.refusals import BrokerUnavailable
 from holdfast.columnar.schema import SCHEMA_WITH_HEADERS
@@ -156,16 +156,8 @@ def check_topics(source: Input, options: SourceOptions) -> tuple[TopicPartition,
     if isinstance(options.selection, Subscribe):
         missing = [name for name in options.selection.topics if name not in topics]
         if missing:
-            raise ConfigurationError(_no_topic(missing[0], topics))
+            raise ConfigurationError(no_topic(missing[0], topics))
     return tuple(selected(topics, options.selection))
-
-
-def _no_topic(name: str, topics: Iterable[str]) -> str:
-    names = sorted(topics)
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    shown = ", ".join(names[: offsets.LISTED_MAX]) or "none"
-    return f"the source has no topic {name!r}: {hint}topics that are there: {shown}"
 
 
 def check_output(url: str) -> bool:

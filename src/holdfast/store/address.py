@@ -21,8 +21,12 @@ EXAMPLES = "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, file:
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 
 
-def open_store(url: str, *, environment: Environment) -> Store:
+def open_store(url: str, *, environment: Environment, keeps_trying: bool = True) -> Store:
     """The store at a directory path, file://, s3://, gs://, az:// or memory://.
+
+    A remote store that refuses our credentials may take them later, or others that are found by
+    then, so that is CredentialsRefused. Without `keeps_trying` it is a ConfigurationError where the
+    store has never answered anything else: somebody waits to be told.
 
     Raises ConfigurationError where there is no such kind of store, or it cannot be set up. A
     remote one is not contacted yet.
@@ -37,7 +41,7 @@ def open_store(url: str, *, environment: Environment) -> Store:
         # obstore takes tens of milliseconds to import, and a local store does without it.
         from holdfast.store.objects import open_object_store
 
-        return open_object_store(url)
+        return open_object_store(url, environment=environment, keeps_trying=keeps_trying)
     match scheme:
         case "file":
             return DirectoryStore(_file_path(url))

@@ -1,8 +1,8 @@
 """From an s3://, gs:// or az:// address to the clients that reach it.
 
-Owns which options an address may carry and the retry rules of the client library. Credentials come
-from the provider's usual environment variables, files or metadata service; an address that holds
-one is refused without repeating it. Must never give a client that creates objects any retries.
+Owns which options an address may carry and the retry rules of the client library. Credentials are
+found elsewhere; an address that holds one is refused without repeating it. Must never give a client
+that creates objects any retries.
 """
 
 import difflib
@@ -16,6 +16,7 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from holdfast.errors import ConfigurationError
+from holdfast.store.credentials import Credentials
 from holdfast.store.keys import key_problem
 
 Client = S3Store | GCSStore | AzureStore
@@ -37,9 +38,6 @@ CLIENT_OPTIONS: Mapping[str, Mapping[str, str]] = {
 }
 """What may stand after the '?', and what the client library calls it."""
 VARIABLES = {
-    "AWS_ACCESS_KEY_ID": "access_key_id",
-    "AWS_SECRET_ACCESS_KEY": "secret_access_key",
-    "AWS_SESSION_TOKEN": "session_token",
     "AWS_DEFAULT_REGION": "region",
     "AWS_REGION": "region",
     "AWS_ENDPOINT_URL": "endpoint",
@@ -94,13 +92,18 @@ def parse_object_address(url: str) -> ObjectAddress:
 
 
 def make_client(
-    address: ObjectAddress, variables: Mapping[str, str], *, has_retries: bool
+    address: ObjectAddress,
+    variables: Mapping[str, str],
+    credentials: Credentials,
+    *,
+    has_retries: bool,
 ) -> Client:
     """A client of the library: one that creates has no retries, one that only reads has some."""
     names = CLIENT_OPTIONS[address.scheme]
     config: dict[str, Any] = {}
     if address.scheme == "s3":
         config |= {VARIABLES[name]: variables[name] for name in VARIABLES if variables.get(name)}
+        config |= credentials.config
     config |= {names[name]: value for name, value in address.options.items()}
     client_options: dict[str, Any] = {
         "timeout": timedelta(seconds=address.timeout_seconds),

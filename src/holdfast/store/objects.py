@@ -1,6 +1,7 @@
 """S3, GCS and Azure as a store: the client library's blocking calls, in threads of their own.
 
-Owns the meaning of the library's errors. Its create answers "already exists" for 412 and for 409,
+Owns the meaning of the library's errors, and that refused credentials are looked for again: keys
+that were changed need no new process. Its create answers "already exists" for 412 and for 409,
 and for our own write whose answer was lost, so EXISTS means no more here than that the key must be
 read back. Whatever is not a certain answer is StoreUnavailable. Must never retry a create, and
 never use the library's asynchronous calls: they can abort the interpreter at its exit.
@@ -20,11 +21,17 @@ from obstore.exceptions import (
     UnauthenticatedError,
 )
 
-from holdfast.environment import process_variables
-from holdfast.errors import ObjectNotFound, StoreUnavailable
+from holdfast.environment import Environment, SystemEnvironment, process_variables
+from holdfast.errors import (
+    ConfigurationError,
+    CredentialsRefused,
+    ObjectNotFound,
+    StoreUnavailable,
+)
 from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry
 from holdfast.store.keys import check_key, check_prefix
-from holdfast.store.object_address import Client, ObjectAddress, make_client, parse_object_address
+from holdfast.store.object_address import Client, parse_object_address
+from holdfast.store.object_clients import Clients
 from holdfast.store.object_listing import folder_of, offset_of, select
 
 if TYPE_CHECKING:
@@ -36,23 +43,38 @@ Entries = list[ObjectEntry]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_REFUSED = re.compile(r"status code: 40[13]\b")
+_REFUSED = re.compile(
+    r"status code: 40[13]\b|\((ExpiredToken|InvalidToken|TokenRefreshRequired"
+    r"|InvalidAccessKeyId|SignatureDoesNotMatch)\)"
+)
+_BAD_REQUEST = re.compile(r"status code: 400\b")
 _ERROR_CODE = re.compile(r"<Code>([A-Za-z0-9._-]{1,80})</Code>")
 
 
-def open_object_store(url: str, *, variables: Mapping[str, str] | None = None) -> "ObjectStore":
+def open_object_store(
+    url: str,
+    *,
+    variables: Mapping[str, str] | None = None,
+    environment: Environment | None = None,
+    keeps_trying: bool = True,
+) -> "ObjectStore":
     """The store at an s3://, gs:// or az:// address; it is not contacted yet."""
     given = process_variables() if variables is None else variables
-    return ObjectStore(parse_object_address(url), given)
+    clients = Clients(
+        parse_object_address(url), given, environment=environment or SystemEnvironment()
+    )
+    return ObjectStore(clients, keeps_trying=keeps_trying)
 
 
 class ObjectStore:
     """One bucket, below one prefix."""
 
-    def __init__(self, address: ObjectAddress, variables: Mapping[str, str]) -> None:
+    def __init__(self, clients: Clients, *, keeps_trying: bool = True) -> None:
+        address = clients.address
         self._address = address
-        self._creator = make_client(address, variables, has_retries=False)
-        self._reader = make_client(address, variables, has_retries=True)
+        self._clients = clients
+        self._keeps_trying = keeps_trying
+        self._has_answered = False
         self._threads = ThreadPoolExecutor(
             address.threads, thread_name_prefix=f"holdfast-{address.scheme}"
         )
@@ -101,13 +123,23 @@ class ObjectStore:
         if self._is_closed:
             raise StoreUnavailable(f"the store {self.url} is closed")
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, lambda: call(*args, **kwargs))
+        try:
+            answer = await loop.run_in_executor(self._threads, lambda: call(*args, **kwargs))
+        except ObjectNotFound:
+            self._has_answered = True
+            raise
+        except CredentialsRefused as error:
+            if self._keeps_trying or self._has_answered:
+                raise
+            raise ConfigurationError(str(error)) from error
+        self._has_answered = True
+        return answer
 
     def _create(self, key: str, body: Buffers) -> CreateAnswer:
         try:
             # One put, never multipart: a multipart upload has no condition on every provider.
             whole = body[0] if len(body) == 1 else b"".join(body)
-            obstore.put(self._creator, key, whole, mode="create", use_multipart=False)
+            obstore.put(self._clients.creator, key, whole, mode="create", use_multipart=False)
         except AlreadyExistsError:
             return CreateAnswer.EXISTS
         except FileNotFoundError as error:
@@ -122,11 +154,13 @@ class ObjectStore:
             return b""
         try:
             if length is not None:
-                return obstore.get_range(self._reader, key, start=start, length=length).to_bytes()
+                return obstore.get_range(
+                    self._clients.reader, key, start=start, length=length
+                ).to_bytes()
             if start:
-                got = obstore.get(self._reader, key, options={"range": {"offset": start}})
+                got = obstore.get(self._clients.reader, key, options={"range": {"offset": start}})
             else:
-                got = obstore.get(self._reader, key)
+                got = obstore.get(self._clients.reader, key)
             body = got.bytes().to_bytes()
         except FileNotFoundError as error:
             raise self._not_found("read", key, error) from error
@@ -144,7 +178,7 @@ class ObjectStore:
 
     def _size(self, key: str) -> int | None:
         try:
-            return obstore.head(self._reader, key)["size"]
+            return obstore.head(self._clients.reader, key)["size"]
         except FileNotFoundError:
             return None
         except BaseError as error:
@@ -154,7 +188,7 @@ class ObjectStore:
         page = LIST_PAGE if limit is None else max(1, min(limit, LIST_PAGE))
         try:
             return select(
-                _pages(self._reader, folder_of(prefix), offset_of(prefix, after), page),
+                _pages(self._clients.reader, folder_of(prefix), offset_of(prefix, after), page),
                 prefix=prefix,
                 after=after,
                 limit=limit,
@@ -164,7 +198,7 @@ class ObjectStore:
 
     def _delete(self, keys: Sequence[str]) -> None:
         try:
-            obstore.delete(self._reader, keys)
+            obstore.delete(self._clients.reader, keys)
         except FileNotFoundError:
             # GCS and Azure stop at a key that is not there; the others may still be.
             for key in keys:
@@ -174,7 +208,7 @@ class ObjectStore:
 
     def _delete_one(self, key: str) -> None:
         try:
-            obstore.delete(self._reader, key)
+            obstore.delete(self._clients.reader, key)
         except FileNotFoundError:
             return
         except BaseError as error:
@@ -201,9 +235,15 @@ class ObjectStore:
         reason = _short_reason(error)
         # The library's listing wraps a refusal in its general error.
         is_refused = isinstance(error, PermissionDeniedError | UnauthenticatedError)
-        if is_refused or _REFUSED.search(reason):
-            hint = "check the credentials and what they may do"
-        return StoreUnavailable(
+        is_refused = is_refused or _REFUSED.search(reason) is not None
+        # The answer to a HEAD has no body, so that an expired token is only a bad request.
+        if is_refused or _BAD_REQUEST.search(reason):
+            self._clients.renew()
+        if is_refused:
+            source = self._clients.credentials.source
+            hint = f"check the credentials ({source}) and what they may do"
+        kind = CredentialsRefused if is_refused else StoreUnavailable
+        return kind(
             f"{operation} of {key!r} in {self.url}: {reason}" + (f"; {hint}" if hint else "")
         )
 

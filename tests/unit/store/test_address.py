@@ -8,12 +8,14 @@ import pytest
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError
 from holdfast.store.address import open_store
+from holdfast.store.credentials import Credentials, find_credentials
 from holdfast.store.directory import DirectoryStore
 from holdfast.store.memory import MemoryStore
 from holdfast.store.object_address import make_client, parse_object_address
 from holdfast.store.objects import ObjectStore
 
 ENVIRONMENT = SystemEnvironment()
+NO_KEYS = Credentials(source="none")
 
 
 @pytest.mark.parametrize(
@@ -94,8 +96,8 @@ def test_credentials_in_an_address_are_refused_and_not_repeated(address: str):
 
 def test_a_client_that_creates_has_no_retries_and_both_have_a_time_out():
     address = parse_object_address("s3://bucket/x?timeout_seconds=7&region=eu-west-1")
-    creator = make_client(address, {}, has_retries=False)
-    reader = make_client(address, {}, has_retries=True)
+    creator = make_client(address, {}, NO_KEYS, has_retries=False)
+    reader = make_client(address, {}, NO_KEYS, has_retries=True)
     assert creator.retry_config is not None and creator.retry_config["max_retries"] == 0
     assert reader.retry_config is not None and reader.retry_config["max_retries"] == 3
     for client in (creator, reader):
@@ -106,6 +108,8 @@ def test_a_client_that_creates_has_no_retries_and_both_have_a_time_out():
 def test_options_of_the_address_win_over_variables():
     address = parse_object_address("s3://bucket/x?region=eu-west-1")
     variables = {"AWS_REGION": "us-west-2", "AWS_ENDPOINT_URL": "http://127.0.0.1:5"}
-    config = make_client(address, variables, has_retries=False).config
+    config = make_client(
+        address, variables, find_credentials("s3", variables), has_retries=False
+    ).config
     assert config["region"] == "eu-west-1"
     assert config["endpoint"] == "http://127.0.0.1:5"
