@@ -19,7 +19,8 @@ from holdfast.environment import Environment
 from holdfast.errors import CallError, CorruptObject
 from holdfast.identifiers import WriterId, topic_name_problem
 from holdfast.landing.arrow import RecordBatch
-from holdfast.landing.facts import Facts, checksum, encode_block
+from holdfast.landing.blocks import encode_block
+from holdfast.landing.facts import Facts, checksum
 from holdfast.landing.formats.interface import Encoded, Format, Unfit
 from holdfast.landing.keys import KeyTemplate, offset_in
 from holdfast.landing.newest import NUMBER_MAX, greatest

@@ -1,26 +1,20 @@
-"""What a landed object says about itself: one block of 1,024 bytes near its end.
+"""What a landed object says about itself.
 
-Pure. Owns the block, and how the bytes around it are proved. The block is a skippable frame of
-zstd, so that `zstd -d` passes over it; in a Parquet file it stands between the last row group and
-the footer, where readers never look, because all positions in a footer count from the start of
-the file. It holds the checksum of what stands before it and of what follows it. Must never be
-trusted where its own checksum fails.
+Pure. Owns the facts and their text; `blocks` owns how they stand in a file. They hold the checksum
+of what stands before their block and of what follows it.
 """
-
-import struct
 
 import msgspec
 from fastcrc import crc32
 
-from holdfast.errors import CallError, CorruptObject
-from holdfast.store.interface import Buffer, Buffers
+from holdfast.errors import CorruptObject
+from holdfast.store.interface import Buffers
 
 FORMAT_VERSION = 1
 BLOCK_BYTES = 1024
-_HEAD = struct.Struct("<II4sI")
-_SKIPPABLE_FRAME = 0x184D2A5E
-_MAGIC = b"HFC1"
-_TEXT_BYTES = BLOCK_BYTES - _HEAD.size
+WHITE_SPACE_BYTES = 5120
+PLAIN_LINES = "jsonl/"
+"""What the names of formats begin with whose block is white space."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +43,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def size(self) -> int:
         """The size of the whole object in bytes."""
-        return self.body_bytes + BLOCK_BYTES + self.after_bytes
+        return self.body_bytes + block_bytes(self.format) + self.after_bytes
+
+
+def block_bytes(format_name: str) -> int:
+    """The size of the block of facts, which is fixed for each format."""
+    return WHITE_SPACE_BYTES if format_name.startswith(PLAIN_LINES) else BLOCK_BYTES
 
 
 def checksum(buffers: Buffers) -> int:
@@ -60,25 +59,13 @@ def checksum(buffers: Buffers) -> int:
     return crc
 
 
-def encode_block(facts: Facts) -> bytes:
-    """The 1,024 bytes; the text is padded with spaces."""
-    text = msgspec.json.encode(facts, order="deterministic")
-    if len(text) > _TEXT_BYTES:
-        raise CallError(f"the facts of {facts.topic}-{facts.partition} take {len(text)} bytes")
-    padded = text.ljust(_TEXT_BYTES)
-    return _HEAD.pack(_SKIPPABLE_FRAME, BLOCK_BYTES - 8, _MAGIC, crc32.iscsi(padded)) + padded
+def facts_text(facts: Facts) -> bytes:
+    """JSON with sorted names; of 582 bytes at most, with the longest topic there can be."""
+    return msgspec.json.encode(facts, order="deterministic")
 
 
-def decode_block(block: Buffer, *, key: str) -> Facts:
-    """The facts; CorruptObject where these bytes are not a block, or not as they were written."""
-    if len(block) != BLOCK_BYTES:
-        raise CorruptObject(f"{key}: {len(block)} bytes where its block of facts should be")
-    frame, length, magic, crc = _HEAD.unpack_from(block)
-    if frame != _SKIPPABLE_FRAME or length != BLOCK_BYTES - 8 or magic != _MAGIC:
-        raise CorruptObject(f"{key}: it has no block of facts: it is not a landed object")
-    text = bytes(block[_HEAD.size :])
-    if crc32.iscsi(text) != crc:
-        raise CorruptObject(f"{key}: its block of facts fails its checksum")
+def read_facts_text(text: bytes, *, key: str) -> Facts:
+    """The facts; CorruptObject where they cannot be, or a newer program wrote them."""
     try:
         facts = msgspec.json.decode(text, type=Facts)
     except msgspec.MsgspecError as error:
@@ -90,33 +77,4 @@ def decode_block(block: Buffer, *, key: str) -> Facts:
         )
     if facts.first_offset < 0 or facts.last_offset < facts.first_offset:
         raise CorruptObject(f"{key}: it covers {facts.first_offset} to {facts.last_offset}")
-    return facts
-
-
-def block_position(tail: bytes, size: int) -> int | None:
-    """Where the block begins in an object of `size` bytes, told from its last bytes.
-
-    None where the end of the object is of no format that we write.
-    """
-    if size < BLOCK_BYTES:
-        return None
-    if tail[-4:] == b"PAR1" and len(tail) >= 8:
-        after = int.from_bytes(tail[-8:-4], "little") + 8
-        position = size - after - BLOCK_BYTES
-        return position if position >= 0 else None
-    return size - BLOCK_BYTES
-
-
-def prove(body: bytes, *, key: str) -> Facts:
-    """The facts of a whole object, once all its bytes are found to be as they were written."""
-    position = block_position(body[-8:], len(body))
-    if position is None:
-        raise CorruptObject(f"{key}: {len(body)} bytes that are not a landed object")
-    view = memoryview(body)
-    facts = decode_block(view[position : position + BLOCK_BYTES], key=key)
-    before, after = view[:position], view[position + BLOCK_BYTES :]
-    if len(before) != facts.body_bytes or len(after) != facts.after_bytes:
-        raise CorruptObject(f"{key}: it has {len(body)} bytes, and says that it has {facts.size}")
-    if checksum([before]) != facts.body_crc or checksum([after]) != facts.after_crc:
-        raise CorruptObject(f"{key}: its bytes fail their checksum")
     return facts

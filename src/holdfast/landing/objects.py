@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from holdfast.environment import Environment
 from holdfast.errors import CorruptObject, ObjectNotFound
-from holdfast.landing.facts import BLOCK_BYTES, Facts, block_position, decode_block, prove
+from holdfast.landing.blocks import decode_block, find_block, prove
+from holdfast.landing.facts import Facts
 from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry, Store
 from holdfast.store.patience import patiently
 from holdfast.store.put_if_absent import Backoff, Won, put_if_absent
@@ -63,7 +64,7 @@ async def create(
         key,
         body,
         is_ours=is_ours,
-        identify_bytes=BLOCK_BYTES,
+        identify_bytes=len(block),
         environment=environment,
         backoff=backoff,
         deadline_seconds=deadline_seconds,
@@ -78,13 +79,15 @@ async def _read_block(store: Store, key: str) -> tuple[bytes, int] | None:
     start = max(0, size - TAIL_BYTES)
     try:
         tail = await store.read(key, start=start, length=size - start)
-        position = block_position(tail[-8:], size)
-        if len(tail) != size - start or position is None:
-            raise CorruptObject(f"{key}: {len(tail)} bytes at its end that are no landed object's")
-        if position >= start:
-            block = tail[position - start : position - start + BLOCK_BYTES]
+        place = find_block(tail, size) if len(tail) == size - start else None
+        if place is None:
+            raise CorruptObject(
+                f"{key}: it has no block of facts in {size} bytes: it is not a landed object"
+            )
+        if place.position >= start:
+            block = tail[place.position - start : place.end - start]
         else:
-            block = await store.read(key, start=position, length=BLOCK_BYTES)
+            block = await store.read(key, start=place.position, length=place.length)
     except ObjectNotFound:
         return None
     return block, size

@@ -162,6 +162,8 @@ class Flow:
         """Take nothing more in, and end when all that was encoded has landed."""
         self._takes_in = False
         self._inbox.clear()
+        if self._encoder is None:
+            return
         self.seal()
         while self._is_to_seal or self.holds_records:
             self._moved.clear()

@@ -51,7 +51,7 @@ async def run_sink(
         return loop.run_in_executor(threads, work)
 
     try:
-        async with connect() as control, connect() as data:
+        async with connect() as control, control.sibling() as data:
             worker = Worker(
                 settings,
                 control=control,

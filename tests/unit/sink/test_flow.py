@@ -23,6 +23,20 @@ from holdfast.store.interface import Store
 
 
 
+def test_what_was_fetched_and_not_encoded_is_left_to_whoever_comes_next():
+    async def main() -> None:
+        desk = Desk(new_store())
+        flow = await ready(desk.flow())
+        flow.offer(fetched(0, 10))
+        await flow.finish()
+        assert flow.committable == 0
+        assert await desk.chain().next_offset() is None
+        await flow.end()
+        assert desk.counters.batches_abandoned == 0
+
+    run(main())
+
+
 def test_what_was_taken_in_lands_and_only_then_may_be_committed():
     async def main() -> None:
         desk = Desk(new_store())
@@ -78,6 +92,7 @@ def test_where_another_has_landed_at_our_key_what_is_held_is_dropped_and_its_end
         await until(lambda: flow.position == 6)
         assert flow.committable == 6
         flow.offer(fetched(6, 12))
+        await until(lambda: flow.has_taken(12))
         await flow.finish()
         covered = [(f.first_offset, f.last_offset) async for f in desk.chain().follow(0)]
         assert covered == [(0, 3), (4, 5), (6, 11)]
@@ -93,6 +108,7 @@ def test_an_answer_that_comes_after_a_restart_is_not_taken_in():
         flow = await ready(desk.flow())
         flow.offer(fetched(0, 10))
         flow.offer(fetched(5, 15))
+        await until(lambda: flow.has_taken(10))
         await flow.finish()
         assert flow.committable == 10
         await flow.end()
@@ -106,6 +122,7 @@ def test_bad_records_are_in_their_own_chain_before_the_batch_that_covers_them():
         desk = Desk(store)
         flow = await ready(desk.flow())
         flow.offer(fetched_values(0, [b"{}", b"no json", b"{}"]))
+        await until(lambda: flow.has_taken(3))
         await flow.finish()
         await flow.end()
         dead = dead_chain(store, *WHERE, environment=ENVIRONMENT)
@@ -123,6 +140,7 @@ def test_a_batch_whose_dead_letters_landed_before_a_crash_is_landed_without_doub
         first = Desk(store)
         flow = await ready(first.flow())
         flow.offer(fetched_values(0, [b"{}", b"no json"]))
+        await until(lambda: flow.has_taken(2))
         await flow.finish()
         await flow.end()
         # The next member finds no object of records: only the dead letters had landed.
@@ -130,6 +148,7 @@ def test_a_batch_whose_dead_letters_landed_before_a_crash_is_landed_without_doub
         second = Desk(store)
         flow = await ready(second.flow())
         flow.offer(fetched_values(0, [b"{}", b"no json", b"{}", b"nor this"]))
+        await until(lambda: flow.has_taken(4))
         await flow.finish()
         await flow.end()
         dead = dead_chain(store, *WHERE, environment=ENVIRONMENT)
@@ -169,6 +188,7 @@ def test_two_owners_of_one_partition_in_turns_land_every_record_once():
                     position[flow] = flow.position
                     flow.offer(fetched(flow.position, min(60, flow.position + 9)))
             await until(lambda: not zombie.has_cargo and not owner.has_cargo)
+        await until(lambda: owner.has_taken(60))
         await owner.finish()
         await zombie.finish()
         ends = [f.next_offset async for f in desk.chain().follow(0)]

@@ -89,7 +89,8 @@ class ClassicCore:
         if self._joined is not None:
             return SyncGroupRequest
         may_join = self._must_join and self.held.is_settled and not self._is_stopping
-        return JoinGroupRequest if may_join and self._topics else HeartbeatRequest
+        is_of_use = self._topics or self.epoch != NO_GENERATION
+        return JoinGroupRequest if may_join and is_of_use else HeartbeatRequest
 
     @property
     def is_slow(self) -> bool:
@@ -178,7 +179,7 @@ class ClassicCore:
             VERSION_MAX,
             list(self._topics),
             sorted(self.held.names),
-            self._settings.rack,
+            self._settings.rack or None,
             self.epoch,
         )
         protocol = JoinGroupRequestProtocol(

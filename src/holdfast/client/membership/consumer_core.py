@@ -108,7 +108,7 @@ class ConsumerCore:
             member_id="" if unnamed else self.member_id,
             member_epoch=self.epoch,
             instance_id=self._settings.instance_id,
-            rack_id=self._settings.rack if is_full else None,
+            rack_id=(self._settings.rack or None) if is_full else None,
             rebalance_timeout_ms=self._settings.rebalance_timeout_ms if is_full else -1,
             subscribed_topic_names=list(self._topics) if topics else None,
             topic_partitions=_by_topic(self.held.owned) if owned else None,

@@ -189,6 +189,9 @@ class Shell:
         timeout_ms = self._cluster.request_timeout_ms
         if is_slow:
             timeout_ms += self._settings.rebalance_timeout_ms
+        else:
+            # So that another coordinator can be found before the session ends.
+            timeout_ms = min(timeout_ms, self._settings.session_timeout_ms // 2)
         return await connection.request(
             ask.request, ask.answer, version=version, timeout_ms=timeout_ms
         )

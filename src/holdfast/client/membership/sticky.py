@@ -72,24 +72,24 @@ def owners(
 ) -> dict[str, set[TopicPartition]]:
     """What each member has by right.
 
-    Who claims in an older generation than others has missed what the group decided since; and a
-    partition that two claim in the same generation is nobody's.
+    Who claims in an older generation than others has missed what the group decided since. Who
+    names no generation, as old clients do, has what nobody else claims. A partition that two claim
+    in the same generation is nobody's.
     """
     newest = max((claim.generation for claim in members.values()), default=NO_GENERATION)
-    claims: dict[TopicPartition, list[str]] = {}
-    for member_id in sorted(members):
-        claim = members[member_id]
-        if claim.generation < newest:
+    claims: dict[TopicPartition, list[tuple[int, str]]] = {}
+    for member_id, claim in members.items():
+        if claim.generation not in (newest, NO_GENERATION):
             continue
-        for partition in claim.owned:
-            if partition.topic in claim.topics and 0 <= partition.partition < counts.get(
-                partition.topic, 0
-            ):
-                claims.setdefault(partition, []).append(member_id)
+        for where in claim.owned:
+            if where.topic in claim.topics and 0 <= where.partition < counts.get(where.topic, 0):
+                claims.setdefault(where, []).append((claim.generation, member_id))
     held: dict[str, set[TopicPartition]] = {member_id: set() for member_id in members}
-    for partition, claimants in claims.items():
-        if len(claimants) == 1:
-            held[claimants[0]].add(partition)
+    for where, claimants in claims.items():
+        latest = max(generation for generation, _ in claimants)
+        names = [member_id for generation, member_id in claimants if generation == latest]
+        if len(names) == 1:
+            held[names[0]].add(where)
     return held
 
 
@@ -101,47 +101,57 @@ class _Draft:
         self._counts = counts
         self.held = owners(members, counts)
         self._kept = {member_id: frozenset(held) for member_id, held in self.held.items()}
-        self._subscribers = {
-            topic: [
-                member_id for member_id in sorted(members) if topic in members[member_id].topics
-            ]
-            for topic in counts
+        self._stacks: dict[str, list[TopicPartition]] = {
+            member_id: sorted(held) for member_id, held in self.held.items()
         }
+        """What each one has, what would move first at the end: never what it owns, if there is
+        anything else. So that a move need not look at all partitions."""
 
     def fill(self) -> None:
         """Give what nobody has to whoever has least, the topics of few subscribers first."""
         taken = {partition for held in self.held.values() for partition in held}
-        for topic in sorted(self._counts, key=lambda t: (len(self._subscribers[t]), t)):
-            subscribers = self._subscribers[topic]
-            if not subscribers:
+        subscribers = {
+            topic: [i for i, claim in sorted(self._members.items()) if topic in claim.topics]
+            for topic in self._counts
+        }
+        for topic in sorted(self._counts, key=lambda t: (len(subscribers[t]), t)):
+            if not subscribers[topic]:
                 continue
             for number in range(self._counts[topic]):
                 partition = TopicPartition(topic, number)
                 if partition not in taken:
-                    least = min(subscribers, key=lambda m: (len(self.held[m]), m))
-                    self.held[least].add(partition)
+                    self._give(min(subscribers[topic], key=self._load), partition)
 
     def even_out(self) -> bool:
         """Move one partition to a member that has at least two less, if there is such a pair."""
-        by_load = sorted(self.held, key=lambda m: (len(self.held[m]), m))
+        by_load = sorted(self.held, key=self._load)
         for giver in reversed(by_load):
             for taker in by_load:
                 if len(self.held[giver]) - len(self.held[taker]) < 2:
                     break
-                movable = [p for p in self.held[giver] if p.topic in self._members[taker].topics]
-                if movable:
-                    partition = min(movable, key=lambda p: self._reluctance(giver, taker, p))
+                partition = self._movable(giver, taker)
+                if partition is not None:
                     self.held[giver].remove(partition)
-                    self.held[taker].add(partition)
+                    self._give(taker, partition)
                     return True
         return False
 
-    def _reluctance(
-        self, giver: str, taker: str, partition: TopicPartition
-    ) -> tuple[bool, bool, TopicPartition]:
-        """What goes back to its owner moves first, what an owner would lose last."""
-        return (
-            partition in self._kept[giver],
-            partition not in self._kept[taker],
-            TopicPartition(partition.topic, -partition.partition),
-        )
+    def _load(self, member_id: str) -> tuple[int, str]:
+        return len(self.held[member_id]), member_id
+
+    def _give(self, member_id: str, partition: TopicPartition) -> None:
+        self.held[member_id].add(partition)
+        is_its_own = partition in self._kept[member_id]
+        self._stacks[member_id].insert(0 if is_its_own else len(self._stacks[member_id]), partition)
+
+    def _movable(self, giver: str, taker: str) -> TopicPartition | None:
+        """What the giver would part with; first of all what was the taker's before."""
+        stack, topics = self._stacks[giver], self._members[taker].topics
+        back = self.held[giver] & self._kept[taker]
+        if back:
+            stack.remove(min(back))
+            return min(back)
+        for index in range(len(stack) - 1, -1, -1):
+            if stack[index].topic in topics:
+                return stack.pop(index)
+        return None

@@ -1,26 +1,66 @@
-"""Formats by the name that facts carry: how a reader opens what another version of a job wrote.
+"""Formats by name: how a reader opens what another version of a job wrote, and what settings say.
 
 Owns the list. Must never forget a name: objects outlive settings.
 """
 
-from holdfast.errors import ConfigurationError
-from holdfast.landing.formats.interface import Format
-from holdfast.landing.formats.jsonl import ENVELOPE, VALUE, WRAPPED, JsonLines
-from holdfast.landing.formats.parquet import NAME, Parquet
+from typing import Literal
 
-NAMES = (VALUE, WRAPPED, ENVELOPE, NAME)
+from holdfast.errors import ConfigurationError
+from holdfast.landing.formats import jsonl, parquet, raw
+from holdfast.landing.formats.codecs import Codec
+from holdfast.landing.formats.interface import Format
+from holdfast.landing.formats.jsonl import JsonLines
+from holdfast.landing.formats.parquet import Parquet
+from holdfast.landing.formats.raw import Raw
+
+
+def _all_named() -> dict[str, Format]:
+    found: list[Format] = []
+    for codec in Codec:
+        word = codec.name.lower()
+        found.append(JsonLines("value", compression=word))
+        found.append(JsonLines("value", compression=word, wrap_unfit=True))
+        found.append(JsonLines("envelope", compression=word))
+    found.append(Parquet())
+    found.extend(Raw(compression=codec.name.lower()) for codec in Codec)
+    return {format.name: format for format in found}
+
+
+_NAMED = _all_named()
+NAMES = tuple(_NAMED)
+EXTENSIONS = tuple(sorted({format.extension for format in _NAMED.values()}))
+"""The ends of the keys of all landed objects."""
+_OLD_NAMES = {"jsonl.zst": "jsonl.zst/value"}
 
 
 def format_named(name: str) -> Format:
     """The format that the facts of an object name."""
-    match name:
-        case "jsonl.zst/value" | "jsonl.zst":
-            return JsonLines("value")
-        case "jsonl.zst/value-wrapped":
-            return JsonLines("value", wrap_unfit=True)
-        case "jsonl.zst/envelope":
-            return JsonLines("envelope")
-        case "parquet":
-            return Parquet()
-        case _:
-            raise ConfigurationError(f"there is no format {name!r}: use one of {', '.join(NAMES)}")
+    found = _NAMED.get(_OLD_NAMES.get(name, name))
+    if found is None:
+        raise ConfigurationError(f"there is no format {name!r}: use one of {', '.join(NAMES)}")
+    return found
+
+
+def new_format(
+    format: Literal["jsonl", "raw", "parquet"] = "jsonl",
+    *,
+    layout: Literal["value", "envelope"] = "value",
+    compression: str = "zstd",
+    level: int | None = None,
+    require_json: bool = True,
+    record_bytes_max: int | None = None,
+) -> Format:
+    """The format of a sink, by the words of its settings."""
+    match format:
+        case jsonl.NAME:
+            return JsonLines(
+                layout,
+                compression=compression,
+                level=level,
+                require_json=require_json,
+                record_bytes_max=record_bytes_max,
+            )
+        case raw.NAME:
+            return Raw(compression=compression, level=level, record_bytes_max=record_bytes_max)
+        case parquet.NAME:
+            return Parquet(compression=compression, level=level, record_bytes_max=record_bytes_max)

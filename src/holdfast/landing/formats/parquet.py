@@ -1,25 +1,37 @@
-"""Parquet with the columns of Spark's Kafka source, under zstd.
+"""Parquet with the columns of Spark's Kafka source.
 
 Pure. Owns the settings of the file: the block of facts goes between the last row group and the
 footer, where no position of the footer changes by it. Names and numbers stand in the footer's
-key-value metadata as well, for people and tools; Holdfast itself trusts the block alone.
+key-value metadata as well, for people and tools; Holdfast itself trusts the block alone. A file
+under way holds its full row groups compressed, and the one that fills as it came.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast.columnar.schema import SCHEMA, SCHEMA_WITH_HEADERS
-from holdfast.errors import ConfigurationError, CorruptObject
+from holdfast.errors import CallError, ConfigurationError, CorruptObject
 from holdfast.landing.arrow import RecordBatch, pa, pq
 from holdfast.landing.facts import Facts, checksum
-from holdfast.landing.formats.interface import Encoded, Unfit, Writer
+from holdfast.landing.formats.codecs import GZIP_LEVEL, Codec, Pieces
+from holdfast.landing.formats.fitness import (
+    add_too_large,
+    checked_record_bytes,
+    first_unfit,
+    sorted_out,
+)
+from holdfast.landing.formats.interface import Encoded, Unfit, Writer, encode_with
+from holdfast.store.interface import Buffer
 
 EXTENSION = ".parquet"
 NAME = "parquet"
 ROWS_PER_GROUP = 1_000_000
+ROW_GROUP_BYTES = 16 * 1024 * 1024
+"""Of Arrow memory: what an open file holds uncompressed."""
 ROWS_PER_BATCH = 50_000
 LEVEL = 1
 """zstd's; 3 took half as long again for files 7 % smaller."""
+LEVELS = {Codec.ZSTD: range(1, 23), Codec.GZIP: range(1, 10)}
 REPEATED_COLUMNS = ("topic", "partition", "timestampType")
 RISING_COLUMNS = ("offset", "timestamp")
 """Small steps between neighbours: as differences they take less room, and less work to compress."""
@@ -28,34 +40,27 @@ OPAQUE_COLUMN = "value"
 _FOOTER_END = 8
 
 
-class _Writer:
-    """Batches that become a file at the end."""
-
-    def __init__(self, format: "Parquet") -> None:
-        self.rows = 0
-        self.held_bytes = 0
-        self._format = format
-        self._batches: list[RecordBatch] = []
-
-    def add(self, batch: RecordBatch) -> None:
-        self._batches.append(batch)
-        self.rows += batch.num_rows
-        self.held_bytes += batch.nbytes
-
-    def finish(self, described: Mapping[str, str]) -> Encoded:
-        return self._format.encode(self._batches, described)
-
-
 class Parquet:
     """`parquet`, with the schema of the batches that it is given."""
 
-    def __init__(self, *, level: int = LEVEL, rows_per_group: int = ROWS_PER_GROUP) -> None:
-        if not 1 <= level <= 22:
-            raise ConfigurationError(f"no zstd level {level}: use 1 to 22, as in 3")
-        if rows_per_group < 1:
-            raise ConfigurationError(f"no row groups of {rows_per_group} rows: use at least 1")
-        self._level = level
+    def __init__(
+        self,
+        *,
+        compression: str = "zstd",
+        level: int | None = None,
+        rows_per_group: int = ROWS_PER_GROUP,
+        row_group_bytes: int = ROW_GROUP_BYTES,
+        record_bytes_max: int | None = None,
+    ) -> None:
+        if rows_per_group < 1 or row_group_bytes < 1:
+            raise ConfigurationError(
+                f"no row groups of {rows_per_group} rows, {row_group_bytes} bytes: use at least 1"
+            )
+        self._codec = Codec.named(compression)
+        self._level = _checked_level(self._codec, level)
         self._rows_per_group = rows_per_group
+        self._row_group_bytes = row_group_bytes
+        self._record_bytes_max = checked_record_bytes(record_bytes_max)
 
     @property
     def name(self) -> str:
@@ -65,32 +70,24 @@ class Parquet:
     def extension(self) -> str:
         return EXTENSION
 
-    def check(self, batch: RecordBatch) -> Unfit | None:
-        return None
-
-    def sort_out(self, batch: RecordBatch) -> tuple[RecordBatch, list[Unfit]]:
-        return batch, []
-
     @property
     def columns(self) -> tuple[str, ...]:
         schema: Any = SCHEMA_WITH_HEADERS
         return tuple(schema.names)
 
+    def check(self, batch: RecordBatch) -> Unfit | None:
+        problems = add_too_large(None, batch, self._record_bytes_max)
+        return first_unfit(batch, problems, self._record_bytes_max)
+
+    def sort_out(self, batch: RecordBatch) -> tuple[RecordBatch, list[Unfit]]:
+        problems = add_too_large(None, batch, self._record_bytes_max)
+        return sorted_out(batch, problems, self._record_bytes_max)
+
     def writer(self) -> Writer:
-        return _Writer(self)
+        return _Writer(self._codec, self._level, self._rows_per_group, self._row_group_bytes)
 
     def encode(self, batches: Sequence[RecordBatch], described: Mapping[str, str]) -> Encoded:
-        schema: Any = batches[0].schema if batches else SCHEMA
-        file = file_of(
-            pa.Table.from_batches(list(batches), schema=schema),
-            described,
-            level=self._level,
-            rows_per_group=self._rows_per_group,
-        )
-        view = memoryview(file)
-        footer = int.from_bytes(view[-_FOOTER_END:-4], "little") + _FOOTER_END
-        body = view[:-footer].cast("B")
-        return Encoded(body=(body,), body_crc=checksum([body]), after=bytes(view[-footer:]))
+        return encode_with(self.writer(), batches, described)
 
     def decode(self, body: bytes, facts: Facts) -> Iterator[RecordBatch]:
         file = pq.ParquetFile(pa.BufferReader(body))
@@ -100,6 +97,88 @@ class Parquet:
                 f" {file.metadata.num_rows} rows, and it says that it has {facts.records} records"
             )
         yield from file.iter_batches(batch_size=ROWS_PER_BATCH)
+
+
+class _Writer:
+    """One file under way."""
+
+    def __init__(
+        self, codec: Codec, level: int | None, rows_per_group: int, row_group_bytes: int
+    ) -> None:
+        self._codec = codec
+        self._level = level
+        self._rows_per_group = rows_per_group
+        self._row_group_bytes = row_group_bytes
+        self._file = Pieces()
+        self._opened: Any = None
+        self._body: list[Buffer] = []
+        self._body_bytes = 0
+        self._waiting: list[RecordBatch] = []
+        self._waiting_bytes = 0
+        self._waiting_rows = 0
+        self._rows = 0
+        self._is_finished = False
+
+    @property
+    def rows(self) -> int:
+        return self._rows
+
+    @property
+    def held_bytes(self) -> int:
+        return self._body_bytes + self._waiting_bytes
+
+    def add(self, batch: RecordBatch) -> None:
+        if self._is_finished:
+            raise CallError("records were added to a file that is finished")
+        if batch.num_rows == 0:
+            return
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.nbytes
+        self._waiting_rows += batch.num_rows
+        self._rows += batch.num_rows
+        if (
+            self._waiting_bytes >= self._row_group_bytes
+            or self._waiting_rows >= self._rows_per_group
+        ):
+            self._write()
+
+    def finish(self, described: Mapping[str, str]) -> Encoded:
+        if self._is_finished:
+            raise CallError("a file was finished twice")
+        self._is_finished = True
+        self._write()
+        opened = self._opened or self._open(SCHEMA)
+        opened.add_key_value_metadata(dict(described))
+        opened.close()
+        end = self._file.take()
+        footer = int.from_bytes(end[-_FOOTER_END:-4], "little") + _FOOTER_END
+        body = (*self._body, end[:-footer])
+        return Encoded(body=body, body_crc=checksum(body), after=end[-footer:])
+
+    def _open(self, schema: Any) -> Any:
+        sink = pa.PythonFile(self._file, mode="w")
+        return writer_of(sink, schema, codec=self._codec, level=self._level)
+
+    def _write(self) -> None:
+        """What waits becomes one row group, or more where it has more rows than one may."""
+        if not self._waiting:
+            return
+        table = pa.Table.from_batches(self._waiting)
+        self._opened = self._opened or self._open(table.schema)
+        self._opened.write_table(table, row_group_size=self._rows_per_group)
+        self._waiting, self._waiting_bytes, self._waiting_rows = [], 0, 0
+        self._body.append(self._file.take())
+        self._body_bytes += len(self._body[-1])
+
+
+def _checked_level(codec: Codec, level: int | None) -> int | None:
+    levels = LEVELS.get(codec)
+    if level is None:
+        return {Codec.ZSTD: LEVEL, Codec.GZIP: GZIP_LEVEL}.get(codec)
+    if levels is None or level not in levels:
+        use = "leave it out" if levels is None else f"use {levels[0]} to {levels[-1]}, as in 3"
+        raise ConfigurationError(f"no {codec.name.lower()} level {level}: {use}")
+    return level
 
 
 def file_of(
@@ -118,18 +197,20 @@ def file_of(
     return sink.getvalue()
 
 
-def writer_of(sink: Any, schema: Any, *, level: int = LEVEL) -> Any:
+def writer_of(
+    sink: Any, schema: Any, *, codec: Codec = Codec.ZSTD, level: int | None = LEVEL
+) -> Any:
     """pyarrow's writer with the settings of our files."""
     names: list[str] = schema.names
     repeated = [name for name in REPEATED_COLUMNS if name in names]
+    compression = {"compression": codec.name.lower(), "compression_level": level}
     if not repeated:
-        return pq.ParquetWriter(sink, schema, compression="zstd", compression_level=level)
+        return pq.ParquetWriter(sink, schema, **compression)
     rising = [name for name in RISING_COLUMNS if name in names and _is_number(schema.field(name))]
     return pq.ParquetWriter(
         sink,
         schema,
-        compression="zstd",
-        compression_level=level,
+        **compression,
         use_dictionary=repeated,
         column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED"),
         write_statistics=[name for name in names if name != OPAQUE_COLUMN],

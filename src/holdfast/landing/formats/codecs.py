@@ -1,0 +1,268 @@
+"""Compression of a landed file as it fills: one frame or member from its first byte to its last.
+
+Pure. Owns the names and levels of codecs, and streams that hold compressed bytes only. One frame,
+because some readers stop in silence where the first one ends. Everything long runs without the
+GIL, so that several files are compressed side by side. Must never hold a stretch uncompressed that
+is longer than GATHER_BYTES.
+
+- zstd: pyarrow's stream, which has level 1 alone; other levels go through cramjam's, which holds
+  the GIL, and so in small pieces.
+- gzip: zlib's stream.
+- lz4: the frame is made here, of independent blocks, because Java's reader refuses linked ones,
+  which other streams write. It holds no memory between two blocks.
+"""
+
+import enum
+import zlib
+from typing import Any, Protocol
+
+import cramjam
+
+from holdfast.errors import ConfigurationError, CorruptObject
+from holdfast.landing.arrow import pa
+from holdfast.store.interface import Buffer
+
+GATHER_BYTES = 128 * 1024
+"""Small pieces wait until there are so many bytes: a file of few records needs no stream at all."""
+LZ4_BLOCK_BYTES = 1024 * 1024
+GIL_PIECE_BYTES = 128 * 1024
+_LZ4_HEAD = bytes.fromhex("04224d18606051")
+"""Magic; version 1, independent blocks, no checksums; blocks of at most 1 MiB; header checksum."""
+_LZ4_END = bytes(4)
+_LZ4_STORED = 1 << 31
+
+
+class Codec(enum.Enum):
+    """How a file of lines or of raw values is compressed, by the end of its name."""
+
+    ZSTD = ".zst"
+    GZIP = ".gz"
+    LZ4 = ".lz4"
+    NONE = ""
+
+    @classmethod
+    def named(cls, name: str) -> "Codec":
+        """By the word of the settings: zstd, gzip, lz4 or none."""
+        try:
+            return cls[name.upper()]
+        except KeyError:
+            raise ConfigurationError(
+                f"there is no compression {name!r}: use zstd, gzip, lz4 or none"
+            ) from None
+
+
+LEVELS = {Codec.ZSTD: range(1, 20), Codec.GZIP: range(1, 10)}
+ZSTD_LEVEL = 1
+"""Of JSON records, 3 takes two to three times as long for files of about the same size."""
+GZIP_LEVEL = 1
+"""6 takes four times as long for files 7 % smaller."""
+
+
+def checked_level(codec: Codec, level: int | None) -> int:
+    """The level to use: that of the codec where none is given, and 0 where it has no levels."""
+    levels = LEVELS.get(codec)
+    if level is None:
+        return {Codec.ZSTD: ZSTD_LEVEL, Codec.GZIP: GZIP_LEVEL}.get(codec, 0)
+    if levels is None:
+        raise ConfigurationError(f"no level {level} for {codec.name.lower()}: it has no levels")
+    if level not in levels:
+        raise ConfigurationError(
+            f"no {codec.name.lower()} level {level}: use {levels[0]} to {levels[-1]}, as in 3"
+        )
+    return level
+
+
+class Stream(Protocol):
+    """One codec's way of compressing piece after piece."""
+
+    @property
+    def context_bytes(self) -> int:
+        """What it holds beside its output."""
+        ...
+
+    def write(self, piece: Buffer, out: list[Buffer]) -> None:
+        """Compress; what is ready goes to out."""
+        ...
+
+    def end(self, out: list[Buffer]) -> None:
+        """The rest."""
+        ...
+
+
+class Compressor:
+    """The body of one file under way."""
+
+    def __init__(self, codec: Codec, level: int | None = None) -> None:
+        self._codec = codec
+        self._level = checked_level(codec, level)
+        self._stream: Stream | None = None
+        self._waiting: list[Buffer] = []
+        self._waiting_bytes = 0
+        self._out: list[Buffer] = []
+        self._out_bytes = 0
+        self._counted = 0
+
+    @property
+    def held_bytes(self) -> int:
+        context = self._stream.context_bytes if self._stream is not None else 0
+        return self._out_bytes + self._waiting_bytes + context
+
+    def add(self, piece: Buffer) -> None:
+        """The next bytes; they are kept for a while as they are, and must not change."""
+        self._waiting.append(piece)
+        self._waiting_bytes += len(piece)
+        if self._waiting_bytes >= GATHER_BYTES:
+            self._compress()
+
+    def finish(self) -> tuple[Buffer, ...]:
+        """The whole body."""
+        self._compress()
+        stream = self._stream or _stream(self._codec, self._level)
+        stream.end(self._out)
+        self._stream = None
+        return tuple(self._out)
+
+    def _compress(self) -> None:
+        if not self._waiting:
+            return
+        if self._stream is None:
+            self._stream = _stream(self._codec, self._level)
+        pieces, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        self._stream.write(pieces[0] if len(pieces) == 1 else b"".join(pieces), self._out)
+        self._out_bytes += sum(map(len, self._out[self._counted :]))
+        self._counted = len(self._out)
+
+
+def _stream(codec: Codec, level: int) -> Stream:
+    match codec:
+        case Codec.ZSTD:
+            return _ArrowZstd() if level == ZSTD_LEVEL else _CramjamZstd(level)
+        case Codec.GZIP:
+            return _Gzip(level)
+        case Codec.LZ4:
+            return _Lz4()
+        case Codec.NONE:
+            return _Plain()
+
+
+class Pieces:
+    """What pyarrow takes for a file: it keeps what is written, in pieces."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def write(self, piece: Any) -> int:
+        self._pieces.append(bytes(piece))
+        return len(piece)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def take(self) -> bytes:
+        """All that was written since the last time."""
+        taken = b"".join(self._pieces)
+        self._pieces.clear()
+        return taken
+
+
+class _ArrowZstd:
+    context_bytes = 1_020_000
+    """Window, tables and buffers of level 1, as measured by the memory of many open streams."""
+
+    def __init__(self) -> None:
+        self._pieces = Pieces()
+        self._stream = pa.CompressedOutputStream(pa.PythonFile(self._pieces, mode="w"), "zstd")
+
+    def write(self, piece: Buffer, out: list[Buffer]) -> None:
+        self._stream.write(piece)
+        ready = self._pieces.take()
+        if ready:
+            out.append(ready)
+
+    def end(self, out: list[Buffer]) -> None:
+        self._stream.close()
+        out.append(self._pieces.take())
+
+
+class _CramjamZstd:
+    context_bytes = 3_200_000
+
+    def __init__(self, level: int) -> None:
+        self._stream = cramjam.zstd.Compressor(level=level)
+
+    def write(self, piece: Buffer, out: list[Buffer]) -> None:
+        for start in range(0, len(piece), GIL_PIECE_BYTES):
+            self._stream.compress(bytes(piece[start : start + GIL_PIECE_BYTES]))
+        out.append(bytes(self._stream.flush()))
+
+    def end(self, out: list[Buffer]) -> None:
+        out.append(bytes(self._stream.finish()))
+
+
+class _Gzip:
+    context_bytes = 270_000
+
+    def __init__(self, level: int) -> None:
+        self._stream = zlib.compressobj(level, wbits=31)
+
+    def write(self, piece: Buffer, out: list[Buffer]) -> None:
+        ready = self._stream.compress(piece)
+        if ready:
+            out.append(ready)
+
+    def end(self, out: list[Buffer]) -> None:
+        out.append(self._stream.flush())
+
+
+class _Lz4:
+    context_bytes = 0
+
+    def __init__(self) -> None:
+        self._codec = pa.Codec("lz4_raw")
+        self._head = _LZ4_HEAD
+
+    def write(self, piece: Buffer, out: list[Buffer]) -> None:
+        view = memoryview(piece)
+        for start in range(0, len(view), LZ4_BLOCK_BYTES):
+            plain = view[start : start + LZ4_BLOCK_BYTES]
+            block = self._codec.compress(plain, asbytes=True)
+            if len(block) < len(plain):
+                out.append(self._head + len(block).to_bytes(4, "little") + block)
+            else:
+                size = (len(plain) | _LZ4_STORED).to_bytes(4, "little")
+                out.append(self._head + size + bytes(plain))
+            self._head = b""
+
+    def end(self, out: list[Buffer]) -> None:
+        out.append(self._head + _LZ4_END)
+
+
+class _Plain:
+    context_bytes = 0
+
+    def write(self, piece: Buffer, out: list[Buffer]) -> None:
+        out.append(piece)
+
+    def end(self, out: list[Buffer]) -> None:
+        pass
+
+
+def decompress(codec: Codec, body: Buffer, *, key: str) -> bytes:
+    """The bytes of a whole body; CorruptObject where they are not what the codec writes."""
+    try:
+        match codec:
+            case Codec.ZSTD:
+                return bytes(cramjam.zstd.decompress(bytes(body)))
+            case Codec.GZIP:
+                return bytes(cramjam.gzip.decompress(bytes(body)))
+            case Codec.LZ4:
+                return bytes(cramjam.lz4.decompress(bytes(body)))
+            case Codec.NONE:
+                return bytes(body)
+    except cramjam.DecompressionError as error:
+        raise CorruptObject(f"{key}: {len(body)} bytes of {codec.name.lower()}: {error}") from error

@@ -1,0 +1,138 @@
+"""The envelope: all of a record as one object of JSON on one line.
+
+Pure. Owns its members: one for each column, in the columns' order. Text stands as text, and bytes
+that are no UTF-8 stand in base64, under key_base64 or value_base64. A timestamp is in milliseconds.
+Exact both ways, but that no headers and an empty list of them are the same.
+"""
+
+import base64
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.columnar import envelope_kernels as kernels
+from holdfast.columnar import line_kernels
+from holdfast.columnar.arrow import bytes_of
+from holdfast.columnar.schema import SCHEMA, SCHEMA_WITH_HEADERS
+from holdfast.landing.arrow import RecordBatch, batches_of, pa
+from holdfast.landing.formats.columns import PIECE_BYTES, header_items, parts_of, valid_rows
+
+REASON = "reason"
+"""Of a dead letter: why it could not land where it belongs."""
+
+_ALPHABET = bytes_of(kernels.ALPHABET)
+
+
+class _Table:
+    """What the kernel is told of a batch, and the arrays that it is told of."""
+
+    def __init__(self, batch: RecordBatch) -> None:
+        self._rows: list[list[int]] = []
+        self._labels = b""
+        self._kept: list[NDArray[Any]] = []
+        for i, name in enumerate(batch.schema.names):
+            self._column("," if i else "{", name, batch.column(name))
+        self.numbers = np.array(self._rows, dtype=np.int64)
+        self.labels = bytes_of(self._labels)
+
+    def _column(self, before: str, name: str, column: Any) -> None:
+        kind = column.type
+        if pa.types.is_list(kind):
+            items = header_items(column)
+            self._add(kernels.LIST, before, name, offsets=items.offsets)
+            self._column("{", "key", items.flat.field(0))
+            self._column(",", "value", items.flat.field(1))
+        elif pa.types.is_timestamp(kind):
+            shown = column.cast(pa.timestamp("ms", tz="UTC"), safe=False)
+            self._numbers(before, name, shown.cast(pa.int64()))
+        elif pa.types.is_integer(kind):
+            self._numbers(before, name, column.cast(pa.int64()))
+        else:
+            parts = parts_of(column)
+            is_text = np.empty(len(column), np.bool_)
+            if line_kernels.utf8_rows(parts.data, parts.offsets, is_text) == 0:
+                is_text = is_text[:0]
+            self._add(
+                kernels.TEXT,
+                before,
+                name,
+                data=parts.data,
+                offsets=parts.offsets,
+                valid=parts.valid,
+                is_text=is_text,
+            )
+
+    def _numbers(self, before: str, name: str, column: Any) -> None:
+        valid = valid_rows(column)
+        filled = column.fill_null(0) if len(valid) else column
+        numbers = np.ascontiguousarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
+        self._add(kernels.NUMBER, before, name, data=numbers, valid=valid)
+
+    def _add(self, kind: int, before: str, name: str, **arrays: NDArray[Any]) -> None:
+        label, other = (
+            f"{before}{msgspec.json.encode(shown).decode()}:".encode()
+            for shown in (name, f"{name}_base64")
+        )
+        start = len(self._labels)
+        middle = start + len(label)
+        end = middle + len(other)
+        self._labels += label + other
+        self._kept.extend(arrays.values())
+        places = [
+            int(arrays[what].ctypes.data) if what in arrays and len(arrays[what]) else 0
+            for what in ("data", "offsets", "valid", "is_text")
+        ]
+        self._rows.append([kind, start, middle, middle, end, *places])
+
+
+def envelopes(batch: RecordBatch) -> Iterator[bytes]:
+    """All records as lines, in pieces."""
+    if batch.num_rows == 0:
+        return
+    table = _Table(batch)
+    out = np.empty(min(PIECE_BYTES, 8 * batch.nbytes + 1024 * batch.num_rows), np.uint8)
+    row = 0
+    while row < batch.num_rows:
+        row, size, room = kernels.put_envelopes(
+            table.numbers, table.labels, _ALPHABET, row, batch.num_rows, out
+        )
+        if size:
+            yield out[:size].tobytes()
+        elif room:
+            # Only what is written takes memory: the room is for a value of control characters.
+            out = np.empty(room, np.uint8)
+
+
+def opened(lines: list[bytes]) -> RecordBatch:
+    """The records of some lines, a reason with them where they have one."""
+    rows: list[dict[str, Any]] = []
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+    for line in map(decode, lines):
+        row: dict[str, Any] = line | {
+            "key": _as_bytes(line, "key"),
+            "value": _as_bytes(line, "value"),
+        }
+        if row.get("timestamp") is not None:
+            row["timestamp"] = row["timestamp"] * 1000
+        if "headers" in line:
+            row["headers"] = [
+                {"key": header["key"], "value": _as_bytes(header, "value")}
+                for header in line["headers"]
+            ]
+        rows.append(row)
+    names = rows[0] if rows else {}
+    schema: Any = SCHEMA_WITH_HEADERS if "headers" in names else SCHEMA
+    if REASON in names:
+        schema = schema.append(pa.field(REASON, pa.string()))
+    return batches_of(rows, schema)
+
+
+def _as_bytes(line: Mapping[str, Any], name: str) -> bytes | None:
+    encoded = line.get(f"{name}_base64")
+    if encoded is not None:
+        return base64.b64decode(encoded)
+    text = line.get(name)
+    return None if text is None else text.encode()
