@@ -1,8 +1,8 @@
 """The whole of seed 001 with real processes: members of a sink come, go, die and stand still.
 
 `python -m tests.chaos.sink_incident --rebalances 200 [--kafka] [--classic]`. Seven partitions, a
-producer that never stops, members of `holdfast sink` that are started, ended, killed and paused past
-their session, while batches are open and under way. At the end the log is read from its first
+producer that never stops, members of `holdfast sink` that are started, ended, killed and paused
+past their session, while batches are open and under way. At the end the log is read from its first
 record, and what has landed must equal it, record by record.
 """
 

@@ -23,6 +23,9 @@ from holdfast.landing.parallel import each
 from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
 
+DEAD_PREFIX = "_dead/"
+"""What the templates of dead letters begin with; Spark and pyarrow skip such folders."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedFiles:
@@ -80,10 +83,11 @@ async def files(
 
 
 async def objects(
-    store: Store, *, environment: Environment, topic: str | None = None
+    store: Store, *, environment: Environment, topic: str | None = None, dead: bool = False
 ) -> list[tuple[str, Facts]]:
     """The key and the facts of all listed objects that chains reach, in the order of each log.
 
+    Of dead letters where `dead` says so; else of what landed where it belongs.
     Raises CorruptObject where a chain has a hole: what lies behind it must not pass for all.
     """
     rows = await patiently(lambda: store.list(""), environment=environment)
@@ -93,16 +97,16 @@ async def objects(
         if not is_origin_key(row.key):
             continue
         origin = await read_origin(store, row.key, environment=environment)
-        if origin is not None and topic in (None, origin.topic):
+        if origin is not None and topic in (None, origin.topic) and is_dead(origin) == dead:
             found.extend(await _reached(store, origin, listed, environment))
     return found
 
 
 async def records(
-    store: Store, *, environment: Environment, topic: str | None = None
+    store: Store, *, environment: Environment, topic: str | None = None, dead: bool = False
 ) -> AsyncIterator[RecordBatch]:
-    """All landed records, each object proved before it is read."""
-    for key, _ in await objects(store, environment=environment, topic=topic):
+    """All landed records, or all dead letters, each object proved before it is read."""
+    for key, _ in await objects(store, environment=environment, topic=topic, dead=dead):
         for batch in await read_object(store, key, environment=environment):
             yield batch
 
@@ -171,6 +175,11 @@ async def _reached(
             f" {beyond - 1} are missing before {keys[beyond]}; see `holdfast landed`"
         )
     return found
+
+
+def is_dead(origin: Origin) -> bool:
+    """Whether a chain is one of dead letters."""
+    return origin.template.startswith(DEAD_PREFIX)
 
 
 def is_origin_key(key: str) -> bool:

@@ -40,9 +40,7 @@ class Commits:
         if not due:
             return
         try:
-            codes = await self._member.commit(
-                {where: offset for where, (_, offset) in due.items()}
-            )
+            codes = await self._member.commit({where: offset for where, (_, offset) in due.items()})
         except RetryError as error:
             self.problem = str(error)
             return

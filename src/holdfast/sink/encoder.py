@@ -170,15 +170,15 @@ class Encoder:
                 f"{self._name}: the record at offset {first.offset} cannot be landed:"
                 f" {first.problem}; correct it, or set bad-records = 'dead-letter'"
             )
-        reasons = {row.offset: row.problem for row in unfit}
-        wanted = np.array(sorted(reasons), dtype=np.int64)
         opened = self._open
         if opened is None:
             raise CallError(f"{self._name}: no batch is open")
+        offsets = np.array([row.offset for row in unfit], dtype=np.int64)
         for batch in self._decoded(fetched, end, columns=None):
-            rows = np.flatnonzero(np.isin(offsets_of(batch), wanted))
+            found = offsets_of(batch)
+            rows = np.flatnonzero((offsets >= found[0]) & (offsets <= found[-1]))
             if len(rows):
-                opened.bad.append(dead_batch(batch, rows, reasons))
+                opened.bad.append(dead_batch(batch, [unfit[row] for row in rows]))
         self.bad_records += len(unfit)
 
     def _is_full(self) -> bool:

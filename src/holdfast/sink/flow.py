@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 from holdfast.client.fetch import Fetched
 from holdfast.errors import StopError
 from holdfast.landing.chain import Chain, Refused
+from holdfast.landing.dead_letters import DeadLetters
 from holdfast.sink.budget import Budget
 from holdfast.sink.counters import Counters
 from holdfast.sink.encoder import Encoder, Recipe, Sealed
@@ -51,7 +52,7 @@ class Chains:
     """Where a partition lands: its records, and those that its format cannot hold."""
 
     records: Chain
-    dead: Chain
+    dead: DeadLetters
 
 
 class Flow:
@@ -271,12 +272,7 @@ class Flow:
         Their chain covers every batch that any member had at this place: it may begin or end
         elsewhere, since another's batch may be longer.
         """
-        outcome = await self._chains.dead.land(
-            sealed.bad,
-            start_offset=sealed.first_offset,
-            end_offset=sealed.next_offset,
-            cover_hole=True,
-        )
+        outcome = await self._chains.dead.land(sealed.bad, start_offset=sealed.first_offset)
         if not isinstance(outcome, Refused):
             return True
         if await self._chains.records.begin(sealed.first_offset) != sealed.first_offset:

@@ -1,7 +1,7 @@
 """Statuses of members elsewhere: as a line on a wire, and as one whole.
 
-Pure. Owns the form of the line and the sum. Counters of members that have ended stay in the sum; what
-they held does not.
+Pure. Owns the form of the line and the sum. Counters of members that have ended stay in the sum;
+what they held does not.
 """
 
 from collections.abc import Iterable

@@ -12,7 +12,8 @@ from typing import Final, TypeVar
 
 from holdfast.client.cluster import Cluster
 from holdfast.environment import Environment, SystemEnvironment
-from holdfast.landing.formats.named import format_of
+from holdfast.landing.formats.interface import Format
+from holdfast.landing.formats.known import new_format
 from holdfast.sink.settings import SinkSettings
 from holdfast.sink.status import SinkStatus
 from holdfast.sink.watched_store import WatchedStore
@@ -57,7 +58,7 @@ async def run_sink(
                 control=control,
                 data=data,
                 store=store,
-                format=format_of(settings.output),
+                format=_format(settings),
                 environment=environment,
                 aside=aside,
             )
@@ -72,6 +73,17 @@ async def run_sink(
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
         await store.close()
+
+
+def _format(settings: SinkSettings) -> Format:
+    output = settings.output
+    return new_format(
+        output.format,
+        layout=output.layout,
+        compression=output.compression,
+        level=output.level,
+        record_bytes_max=settings.limits.record_bytes,
+    )
 
 
 async def _report(worker: Worker, report: Callable[[SinkStatus], None]) -> None:

@@ -20,7 +20,7 @@ from holdfast.client.membership.member import Member
 from holdfast.environment import Environment
 from holdfast.errors import RetryError
 from holdfast.landing.chain import Chain
-from holdfast.landing.dead_letters import dead_chain
+from holdfast.landing.dead_letters import DeadLetters
 from holdfast.landing.formats.interface import Format
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.sink.budget import Budget
@@ -211,7 +211,7 @@ class Worker:
             template=output.template,
             writer_id=writer_id,
         )
-        dead = dead_chain(
+        dead = DeadLetters(
             self._store, topic, partition, template=output.template, environment=self._environment
         )
         return Flow(token, self._shop, Chains(chain, dead), lambda: self._begin(token, chain))

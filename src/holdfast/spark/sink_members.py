@@ -68,9 +68,7 @@ def run_members(
         host = str(context.getConf().get("spark.driver.host"))
         secret = SystemEnvironment().new_uuid().hex
         desk = Desk(host, secret)
-        plan = MemberPlan(
-            settings=settings, host=host, port=desk.port, secret=secret, once=once
-        )
+        plan = MemberPlan(settings=settings, host=host, port=desk.port, secret=secret, once=once)
         try:
             return _watch(_Job(context, plan, members), desk, stop, report)
         finally:
@@ -150,9 +148,7 @@ async def _member(plan: MemberPlan, member: int) -> None:
     except RetryError:
         raise
     except HoldfastError as error:
-        writer.write(
-            failure_line(member, str(error), must_look=isinstance(error, StopError))
-        )
+        writer.write(failure_line(member, str(error), must_look=isinstance(error, StopError)))
     finally:
         ending.cancel()
         with contextlib.suppress(OSError):

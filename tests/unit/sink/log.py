@@ -7,9 +7,10 @@ from typing import TypeVar
 from holdfast.client.fetch import Fetched
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.landing.chain import Chain
-from holdfast.landing.dead_letters import dead_chain
+from holdfast.landing.dead_letters import DeadLetters
 from holdfast.landing.formats.interface import Format
 from holdfast.landing.formats.jsonl import JsonLines
+from holdfast.landing.keys import KeyTemplate
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.records.record import Record, encode_batch
 from holdfast.sink.budget import Budget
@@ -29,6 +30,10 @@ ENVIRONMENT = SeededEnvironment(seed=1, clock=VirtualClock())
 
 def new_store() -> MemoryStore:
     return MemoryStore(environment=ENVIRONMENT)
+
+
+def dead_letters(store: Store) -> DeadLetters:
+    return DeadLetters(store, *WHERE, template=KeyTemplate(), environment=ENVIRONMENT)
 
 
 def value_of(offset: int) -> bytes:
@@ -89,7 +94,7 @@ class Desk:
         """One that begins at the end of the chain."""
         self._numbers += 1
         chain = self.chain()
-        dead = dead_chain(self.store, *WHERE, environment=ENVIRONMENT)
+        dead = dead_letters(self.store)
 
         async def place() -> int:
             end = await chain.next_offset()

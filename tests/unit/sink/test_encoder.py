@@ -129,9 +129,7 @@ def test_where_bad_records_are_to_fail_the_first_is_named():
 def test_whatever_the_answers_and_the_bounds_batches_tile_the_log_and_hold_each_record_once(
     format: Format, sizes: list[int], records_max: int, bytes_max: int, seals: list[bool]
 ):
-    encoder = Encoder(
-        WHERE, 0, recipe(format=format, records_max=records_max, bytes_max=bytes_max)
-    )
+    encoder = Encoder(WHERE, 0, recipe(format=format, records_max=records_max, bytes_max=bytes_max))
     batches: list[Sealed] = []
     position = 0
     for size, is_sealed in zip(sizes, seals, strict=False):

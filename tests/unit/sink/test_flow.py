@@ -5,6 +5,7 @@ from tests.unit.sink.log import (
     ENVIRONMENT,
     WHERE,
     Desk,
+    dead_letters,
     fetched,
     fetched_values,
     new_store,
@@ -16,11 +17,8 @@ from tests.unit.sink.log import (
 from holdfast.errors import StopError
 from holdfast.landing.blocking import run
 from holdfast.landing.chain import Chain
-from holdfast.landing.dead_letters import dead_chain
 from holdfast.landing.formats.jsonl import JsonLines
 from holdfast.store.interface import Store
-
-
 
 
 def test_what_was_fetched_and_not_encoded_is_left_to_whoever_comes_next():
@@ -125,9 +123,9 @@ def test_bad_records_are_in_their_own_chain_before_the_batch_that_covers_them():
         await until(lambda: flow.has_taken(3))
         await flow.finish()
         await flow.end()
-        dead = dead_chain(store, *WHERE, environment=ENVIRONMENT)
+        dead = dead_letters(store).chain
         found = [facts async for facts in dead.follow(0)]
-        assert [(facts.records, facts.next_offset) for facts in found] == [(1, 3)]
+        assert [(facts.records, facts.next_offset) for facts in found] == [(1, 2)]
         assert (desk.counters.records_landed, desk.counters.bad_records) == (2, 1)
         assert desk.errors == []
 
@@ -151,7 +149,7 @@ def test_a_batch_whose_dead_letters_landed_before_a_crash_is_landed_without_doub
         await until(lambda: flow.has_taken(4))
         await flow.finish()
         await flow.end()
-        dead = dead_chain(store, *WHERE, environment=ENVIRONMENT)
+        dead = dead_letters(store).chain
         found = [(f.first_offset, f.next_offset, f.records) async for f in dead.follow(0)]
         assert found == [(0, 2, 1), (2, 4, 1)]
         assert second.errors == []

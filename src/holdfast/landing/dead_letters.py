@@ -1,0 +1,146 @@
+"""Records that could not land where they belong: on a chain of their own, whole, with a reason.
+
+Owns the place and the shape of dead letters: envelopes with a column `reason`, under `_dead/` and
+the template of the sink. They land before the object that covers them, so no record is ever in
+neither. A chain of dead letters covers the offsets between them too; what it covers without holding
+was judged fit by whoever wrote it. Must never take a record for landed that is not in an object.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from holdfast.columnar.schema import SCHEMA_WITH_HEADERS
+from holdfast.environment import Environment
+from holdfast.errors import CallError
+from holdfast.identifiers import WriterId
+from holdfast.landing.arrow import RecordBatch, offsets_of, pa
+from holdfast.landing.chain import Chain, Landed, Refused
+from holdfast.landing.formats.envelope import REASON
+from holdfast.landing.formats.interface import Unfit
+from holdfast.landing.formats.jsonl import JsonLines
+from holdfast.landing.keys import KeyTemplate
+from holdfast.landing.landed import DEAD_PREFIX, read_object
+from holdfast.store.interface import Store
+from holdfast.store.put_if_absent import Backoff
+
+DETAIL = ": "
+"""What follows it in a reason is of one record alone, and does not count as another reason."""
+
+
+def dead_template(template: KeyTemplate) -> KeyTemplate:
+    """Where the dead letters of a sink with this template are."""
+    return KeyTemplate(f"{DEAD_PREFIX}{template.text}")
+
+
+def dead_batch(batch: RecordBatch, unfits: Sequence[Unfit]) -> RecordBatch:
+    """The unfit records of a batch, whole, each with its reason.
+
+    The batch must have all columns of the log, headers too: one that was decoded for a format that
+    needs fewer must be decoded again.
+    """
+    schema: Any = SCHEMA_WITH_HEADERS
+    missing = [name for name in schema.names if name not in batch.schema.names]
+    if missing:
+        raise CallError(f"dead letters are kept whole, and {', '.join(missing)} was not decoded")
+    offsets = offsets_of(batch)
+    wanted = np.array([unfit.offset for unfit in unfits], np.int64)
+    rows = np.searchsorted(offsets, wanted)
+    if bool(np.any(rows >= len(offsets))) or not np.array_equal(offsets[rows], wanted):
+        raise CallError(f"some of {len(unfits)} unfit records are not in their batch")
+    taken = cast(Any, batch).select(schema.names).take(pa.array(rows))
+    reasons = pa.array([unfit.problem for unfit in unfits], pa.string())
+    return taken.append_column(pa.field(REASON, pa.string()), reasons)
+
+
+class DeadLetters:
+    """The dead letters of one partition of a sink."""
+
+    def __init__(
+        self,
+        store: Store,
+        topic: str,
+        partition: int,
+        *,
+        template: KeyTemplate,
+        environment: Environment,
+        writer_id: WriterId | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.chain = Chain(
+            store,
+            topic,
+            partition,
+            format=JsonLines("envelope"),
+            environment=environment,
+            template=dead_template(template),
+            writer_id=writer_id,
+            backoff=backoff,
+        )
+        self._store = store
+        self._environment = environment
+
+    async def land(
+        self,
+        batches: Sequence[RecordBatch],
+        *,
+        start_offset: int,
+        deadline_seconds: float | None = None,
+    ) -> Landed | Refused:
+        """Land what dead_batch gave, in order; safe to repeat.
+
+        start_offset is where the sink's own chain ends: all from there on up to the last of these
+        records has been judged. Refused where the chain of dead letters covers one of them and
+        does not hold it: another member judged it fit, so they do not have the same settings.
+        """
+        offsets = [int(offset) for batch in batches for offset in offsets_of(batch)]
+        if not offsets:
+            raise CallError(f"{self.chain}: there are no dead letters to land")
+        if offsets[0] < start_offset:
+            raise CallError(f"{self.chain}: {offsets[0]} is before the start, {start_offset}")
+        outcome = await self.chain.land(
+            batches,
+            start_offset=start_offset,
+            end_offset=offsets[-1] + 1,
+            cover_hole=True,
+            deadline_seconds=deadline_seconds,
+        )
+        if isinstance(outcome, Refused):
+            return outcome
+        lost = await self._covered_and_not_held(outcome, offsets)
+        if lost is None:
+            return outcome
+        return Refused(
+            reason=f"{self.chain}: the record at offset {lost} is unfit here, and another member"
+            " of the sink passed it as fit when it landed dead letters: give all members the same"
+            " settings of format, layout, require_json and record_bytes",
+            created=outcome.created,
+            found=outcome.found,
+            next_offset=outcome.next_offset,
+        )
+
+    async def _covered_and_not_held(self, outcome: Landed, offsets: Sequence[int]) -> int | None:
+        """The first of our dead letters that an object of another covers without holding it."""
+        for facts in outcome.found:
+            inside = [n for n in offsets if facts.first_offset <= n <= facts.last_offset]
+            if not inside:
+                continue
+            key = self.chain.key(facts.first_offset)
+            held = await read_object(self._store, key, environment=self._environment)
+            numbers = {int(offset) for batch in held for offset in offsets_of(batch)}
+            for offset in inside:
+                if offset not in numbers:
+                    return offset
+        return None
+
+
+async def reasons_in(store: Store, key: str, *, environment: Environment) -> Counter[str]:
+    """How many dead letters an object has for each reason."""
+    counts: Counter[str] = Counter()
+    for batch in await read_object(store, key, environment=environment):
+        if REASON in batch.schema.names:
+            for reason in batch.column(REASON).to_pylist():
+                counts[reason.split(DETAIL)[0]] += 1
+    return counts
