@@ -24,17 +24,22 @@ EXIT_AGAIN = 4
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+def override_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Of every command that reads a file of settings."""
+    return click.option(
+        "--option",
+        "options",
+        multiple=True,
+        metavar="TABLE.KEY=VALUE",
+        help="Instead of what the file says; may be repeated.",
+    )(command)
+
+
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--once", is_flag=True, help="Take what is there now, and end.")
 @click.option("--master", help="Spark's master URL, instead of the file's.")
-@click.option(
-    "--option",
-    "options",
-    multiple=True,
-    metavar="TABLE.KEY=VALUE",
-    help="Instead of what the file says; may be repeated.",
-)
+@override_option
 @click.option("--dry-run", is_flag=True, help="Check everything, start nothing.")
 @click.option(
     "--reset-checkpoint",

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import click
@@ -19,6 +19,7 @@ from holdfast.broker.metrics import BrokerCollector
 from holdfast.broker.peer_network import TcpPeers
 from holdfast.broker.properties import overridden
 from holdfast.broker.settings import BrokerSettings
+from holdfast.cli.loop import run_loop
 from holdfast.client.address import Address, parse_listen
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError, HoldfastError
@@ -140,16 +141,8 @@ def command(log_level: str, **options: Any) -> None:
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
         stream=sys.stderr,
     )
-    sys.exit(_run(_serve(ServeOptions(**options))))
-
-
-def _run(work: Coroutine[Any, Any, int]) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(work)
-    return uvloop.run(work)
+    sys.exit(run_loop(_serve(ServeOptions(**options))))
 
 
 class Gate:

@@ -10,14 +10,22 @@ import importlib.util
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from holdfast.cli.asking import run_with_cluster
-from holdfast.cli.run import EXIT_AGAIN, EXIT_LOOK, SIGNALS, exit_code, quiet_logs
+from holdfast.cli.loop import run_loop
+from holdfast.cli.run import (
+    EXIT_AGAIN,
+    EXIT_LOOK,
+    SIGNALS,
+    exit_code,
+    override_option,
+    quiet_logs,
+)
 from holdfast.cli.tables import echo_table
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError
@@ -36,13 +44,7 @@ Work = Callable[["Stop", Report], Awaitable["SinkStatus"]]
 @click.argument("config", type=click.Path(path_type=Path))
 @click.option("--once", is_flag=True, help="Land what is there now, and end.")
 @click.option("--dry-run", is_flag=True, help="Check everything, start nothing.")
-@click.option(
-    "--option",
-    "options",
-    multiple=True,
-    metavar="TABLE.KEY=VALUE",
-    help="Instead of what the file says; may be repeated.",
-)
+@override_option
 @click.option("--members", type=click.IntRange(1), help="So many members, as tasks of a Spark job.")
 @click.option("--master", help="Spark's master URL; without it a local Spark, for --members.")
 @click.option("--verbose", is_flag=True, help="With log lines.")
@@ -79,7 +81,7 @@ def _run(
     work = _as_member(settings, once=once)
     if members is not None or master is not None:
         work = _on_spark(settings, members or 1, master, once=once, verbose=verbose)
-    return _looped(run_watched(settings, work))
+    return run_loop(run_watched(settings, work))
 
 
 def _check_packages() -> None:
@@ -87,14 +89,6 @@ def _check_packages() -> None:
     for name in ("numba", "pyarrow"):
         if importlib.util.find_spec(name) is None:
             raise ConfigurationError(f'{name} is not installed: pip install "holdfast[spark]"')
-
-
-def _looped(work: Coroutine[Any, Any, int]) -> int:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(work)
-    return uvloop.run(work)
 
 
 class Stop:

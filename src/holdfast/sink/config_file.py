@@ -46,7 +46,7 @@ MEMORY_MIN = 1024 * 1024
 UPLOADS_MAX = 1_000
 FETCH_SHARE = 4
 """Where nothing else is said, one answer takes one part in so many of the memory, at most."""
-LEVELS = {"zstd": (1, 19), "gzip": (1, 9), "lz4": (1, 12)}
+LEVELS = {"zstd": (1, 19), "gzip": (1, 9)}
 RESETS: Mapping[str, Literal["earliest", "latest"]] = {
     **dict.fromkeys(("earliest", "smallest", "beginning"), "earliest"),
     **dict.fromkeys(("latest", "largest", "end"), "latest"),

@@ -216,6 +216,7 @@ def in_source(line: str) -> str:
         (SHORT + 'format = "raw"\nlayout = "value"\n', ["line 8: [output] layout", "remove it"]),
         (SHORT + "level = 30\n", ["line 7: [output] level", "1 to 19"]),
         (SHORT + 'compression = "none"\nlevel = 1\n', ["line 8: [output] level", "remove it"]),
+        (SHORT + 'compression = "lz4"\nlevel = 1\n', ["line 8: [output] level", "remove it"]),
         (SHORT + 'bad_records = "fail"\n', ["[output] bad_records", "did you mean 'bad-records'?"]),
         (SHORT + '[batch]\nbytes = "50 MeB"\n', ["line 8: [batch] bytes", '"50MiB"']),
         (SHORT + "[batch]\nrecords = 0\n", ["line 8: [batch] records", "at least 1"]),
