@@ -44,8 +44,8 @@ BROKER_SETTINGS = {
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.heartbeat.interval.ms": "500",
 }
-CLASSIC_TIMES = f'''"session.timeout.ms" = {int(SESSION_S * 1000)}
-"heartbeat.interval.ms" = 500'''
+CLASSIC_TIMES = f""""session.timeout.ms" = {int(SESSION_S * 1000)}
+"heartbeat.interval.ms" = 500"""
 EPOCH = re.compile(r"sink\.(?:assigned|revoked|lost) epoch=(-?[0-9]+)")
 
 
