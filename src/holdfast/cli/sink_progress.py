@@ -29,7 +29,9 @@ class SinkProgress:
         self._environment = environment
         self._began = environment.monotonic()
         self._said: float | None = None
-        self._samples: deque[tuple[float, SinkStatus]] = deque()
+        self._before: SinkStatus | None = None
+        self._fetched = 0
+        self._samples: deque[tuple[float, int, int]] = deque()
         self._problems: set[str] = set()
 
     @property
@@ -48,10 +50,10 @@ class SinkProgress:
         now = self._environment.monotonic()
         if not self._is_live:
             self._tell_changes(status)
+        rates = self._rates(now, status)
         pause = REDRAW_S if self._is_live else LINE_S
         if self._said is not None and now - self._said < pause:
             return
-        rates = self._rates(now, status)
         self._said = now
         if self._is_live:
             self._text.show("\n".join(live_lines(status, rates, self._memory_bytes)))
@@ -69,23 +71,26 @@ class SinkProgress:
 
     def _rates(self, now: float, status: SinkStatus) -> tuple[float, float]:
         """Records and bytes fetched in a second, lately."""
-        while len(self._samples) > 1 and now - self._samples[1][0] >= WINDOW_S:
+        if self._before is not None:
+            self._fetched += records_between(self._before, status)
+        self._before = status
+        self._samples.append((now, self._fetched, status.bytes_fetched))
+        while len(self._samples) > 2 and now - self._samples[1][0] >= WINDOW_S:
             self._samples.popleft()
-        self._samples.append((now, status))
-        then, before = self._samples[0]
-        return rates_between(before, status, now - then)
+        then, records, size = self._samples[0]
+        seconds = now - then
+        if seconds <= 0:
+            return 0.0, 0.0
+        return (self._fetched - records) / seconds, (status.bytes_fetched - size) / seconds
 
 
-def rates_between(before: SinkStatus, after: SinkStatus, seconds: float) -> tuple[float, float]:
-    """Records a second, by the positions of partitions that were owned all the time; and bytes."""
-    if seconds <= 0:
-        return 0.0, 0.0
-    records = sum(
-        max(0, partition.position - before.partitions[where].position)
-        for where, partition in after.partitions.items()
-        if where in before.partitions
+def records_between(before: SinkStatus, after: SinkStatus) -> int:
+    """About how many were fetched: offsets of partitions whose place was known both times."""
+    return sum(
+        max(0, now.position - then.position)
+        for where, now in after.partitions.items()
+        if (then := before.partitions.get(where)) is not None and then.landed is not None
     )
-    return records / seconds, (after.bytes_fetched - before.bytes_fetched) / seconds
 
 
 def live_lines(status: SinkStatus, rates: tuple[float, float], memory_bytes: int) -> list[str]:

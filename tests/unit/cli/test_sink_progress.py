@@ -4,7 +4,13 @@ import io
 
 from tests.unit.sink.statuses import partition, status
 
-from holdfast.cli.sink_progress import SinkProgress, live_lines, plain_line, rates_between, summary
+from holdfast.cli.sink_progress import (
+    SinkProgress,
+    live_lines,
+    plain_line,
+    records_between,
+    summary,
+)
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.live_text import LINE_UP
 from holdfast.protocol.consumer_protocol import TopicPartition
@@ -25,12 +31,25 @@ def progress(stream: io.StringIO) -> tuple[SinkProgress, VirtualClock]:
     return SinkProgress(stream, memory_bytes=MEMORY, environment=environment), clock
 
 
-def test_rates_are_of_partitions_that_were_owned_all_the_time():
-    before = status()
-    moved = {ORDERS: partition(position=600), TopicPartition("orders", 1): partition()}
-    after = status(partitions=moved, bytes_fetched=25_000_000)
-    assert rates_between(before, after, 10.0) == (50.0, 2_000_000.0)
-    assert rates_between(before, after, 0.0) == (0.0, 0.0)
+def test_records_are_counted_of_partitions_whose_place_was_known():
+    new, unknown = TopicPartition("orders", 1), TopicPartition("orders", 2)
+    before = status(partitions={ORDERS: partition(), unknown: partition(position=0, landed=None)})
+    after = status(
+        partitions={ORDERS: partition(position=600), new: partition(), unknown: partition()}
+    )
+    assert records_between(before, after) == 500
+    assert records_between(after, before) == 0
+
+
+def test_rates_are_those_of_the_last_seconds_also_where_partitions_come_late():
+    log = io.StringIO()
+    shown, clock = progress(log)
+    shown.report(status(state="joining", partitions={}, bytes_fetched=0))
+    for second in range(1, 11):
+        clock.seconds = second
+        there = {ORDERS: partition(position=500 * second)} if second > 5 else {}
+        shown.report(status(partitions=there, bytes_fetched=1_000_000 * second))
+    assert "; 200 records/s, 1.0 MB/s, " in log.getvalue().splitlines()[-1]
 
 
 def test_the_lines_of_a_terminal_say_what_is_on_the_way():
