@@ -3,6 +3,7 @@
 Owns how a status reads, and when it is said again. Must never ask the worker: it is told.
 """
 
+import textwrap
 from collections import deque
 from typing import TextIO
 
@@ -23,8 +24,7 @@ class SinkProgress:
     """Takes every status, and says what is due."""
 
     def __init__(self, stream: TextIO, *, memory_bytes: int, environment: Environment) -> None:
-        self._is_live = stream.isatty()
-        self._text = LiveText(stream) if self._is_live else PlainText(stream)
+        self._text = LiveText(stream) if stream.isatty() else PlainText(stream)
         self._memory_bytes = memory_bytes
         self._environment = environment
         self._began = environment.monotonic()
@@ -48,17 +48,18 @@ class SinkProgress:
     def report(self, status: SinkStatus) -> None:
         """A status of now; it is shown where the last one is old enough."""
         now = self._environment.monotonic()
-        if not self._is_live:
+        text = self._text
+        if isinstance(text, PlainText):
             self._tell_changes(status)
         rates = self._rates(now, status)
-        pause = REDRAW_S if self._is_live else LINE_S
+        pause = LINE_S if isinstance(text, PlainText) else REDRAW_S
         if self._said is not None and now - self._said < pause:
             return
         self._said = now
-        if self._is_live:
-            self._text.show("\n".join(live_lines(status, rates, self._memory_bytes)))
+        if isinstance(text, LiveText):
+            text.show("\n".join(live_lines(status, rates, self._memory_bytes, text.width)))
         else:
-            self._text.tell(plain_line(status, rates, self._memory_bytes))
+            text.tell(plain_line(status, rates, self._memory_bytes))
 
     def _tell_changes(self, status: SinkStatus) -> None:
         """A problem is said when it comes and when it goes, by what it is of."""
@@ -93,7 +94,9 @@ def records_between(before: SinkStatus, after: SinkStatus) -> int:
     )
 
 
-def live_lines(status: SinkStatus, rates: tuple[float, float], memory_bytes: int) -> list[str]:
+def live_lines(
+    status: SinkStatus, rates: tuple[float, float], memory_bytes: int, width: int
+) -> list[str]:
     """For a terminal: what comes in, what is on the way, what has landed, what is wrong."""
     lines = [
         f"{status.state}, {_counted(len(status.partitions), 'partition')}: {_flow(status, rates)}",
@@ -103,7 +106,8 @@ def live_lines(status: SinkStatus, rates: tuple[float, float], memory_bytes: int
     if status.last_landed is not None:
         lines.append(f"newest {status.last_landed}")
     problems = status.problems
-    lines += [f"PROBLEM {problem}" for problem in problems[:PROBLEMS_MAX]]
+    for problem in problems[:PROBLEMS_MAX]:
+        lines += textwrap.wrap(f"PROBLEM {problem}", max(width, 20), subsequent_indent="  ")
     if len(problems) > PROBLEMS_MAX:
         lines.append(f"PROBLEM and {len(problems) - PROBLEMS_MAX} more")
     return lines
