@@ -44,6 +44,8 @@ BROKER_SETTINGS = {
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.heartbeat.interval.ms": "500",
 }
+CLASSIC_TIMES = f'''"session.timeout.ms" = {int(SESSION_S * 1000)}
+"heartbeat.interval.ms" = 500'''
 EPOCH = re.compile(r"sink\.(?:assigned|revoked|lost) epoch=(-?[0-9]+)")
 
 
@@ -156,8 +158,7 @@ class Incident:
 "group.id" = "incident"
 topics = ["{TOPIC}"]
 "group.protocol" = "{protocol}"
-"session.timeout.ms" = {int(SESSION_S * 1000)}
-"heartbeat.interval.ms" = 500
+{CLASSIC_TIMES if protocol == "classic" else ""}
 "max.poll.interval.ms" = 15000
 
 [output]
@@ -177,7 +178,9 @@ bytes = "1MiB"
         self._load.start()
         try:
             self._start()
-            while self._rebalances() < rebalances and time.monotonic() - begun < seconds_max:
+            while self._rebalances() < rebalances and not self.figures.problems:
+                if time.monotonic() - begun > seconds_max:
+                    break
                 self._harm()
                 time.sleep(self._random.uniform(0.3, 2 * PACE_S))
                 self._wake(all_of_them=False)

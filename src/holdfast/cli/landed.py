@@ -94,7 +94,8 @@ def _as_json(report: Report, swept: dict[str, Swept]) -> dict[str, Any]:
 
 def _echo(report: Report, swept: dict[str, Swept], *, files: bool, verified: bool) -> None:
     click.echo(f"store    {report.store}\n")
-    if report.chains:
+    chains = [row for row in report.chains if not row.is_dead]
+    if chains:
         echo_table(
             "CHAINS",
             ["topic", "partition", "objects", "first..last", "records", "bytes", "format"],
@@ -108,10 +109,11 @@ def _echo(report: Report, swept: dict[str, Swept], *, files: bool, verified: boo
                     shown_bytes(row.bytes),
                     row.format,
                 )
-                for row in report.chains
+                for row in chains
             ],
         )
         click.echo()
+    _echo_dead_letters(report)
     if report.sinks:
         echo_table(
             "LEDGERS",
@@ -140,6 +142,19 @@ def _echo(report: Report, swept: dict[str, Swept], *, files: bool, verified: boo
     for problem in report.problems:
         click.echo(f"NOT WHOLE: {problem}", err=True)
     _echo_verdict(report, verified)
+
+
+def _echo_dead_letters(report: Report) -> None:
+    rows = [
+        (row.topic, row.partition, count, reason)
+        for row in report.chains
+        for reason, count in row.reasons.items()
+    ]
+    if rows:
+        echo_table("DEAD LETTERS", ["topic", "partition", "records", "reason"], rows[:SHOWN_MAX])
+        if len(rows) > SHOWN_MAX:
+            click.echo(f"and {len(rows) - SHOWN_MAX} more (see --json)")
+        click.echo()
 
 
 def _echo_files(report: Report) -> None:

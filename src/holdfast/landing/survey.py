@@ -6,8 +6,9 @@ Must never change anything, and must never call whole what it could not follow t
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from holdfast.environment import Environment
 from holdfast.errors import CorruptObject, HoldfastError, ObjectNotFound, RetryError
@@ -18,9 +19,11 @@ from holdfast.landing.data_files import (
     number_of,
     sink_id_problem,
 )
+from holdfast.landing.dead_letters import reasons_in
 from holdfast.landing.facts import Facts
+from holdfast.landing.formats.known import EXTENSIONS
 from holdfast.landing.keys import KeyTemplate, offset_in
-from holdfast.landing.landed import CommittedFiles, committed_files, is_origin_key
+from holdfast.landing.landed import CommittedFiles, committed_files, is_dead, is_origin_key
 from holdfast.landing.ledger_entry import FileRole, OutputFile, entry_prefix
 from holdfast.landing.objects import read_facts, read_proved
 from holdfast.landing.origin import Origin, read_origin
@@ -31,7 +34,7 @@ from holdfast.store.patience import patiently
 OTHER_PARTS = ("ledger-summaries/", "state/", "tables/", "lanes/", "snapshots/", "floors/")
 """Folders of other parts of Holdfast, which are not looked at here."""
 
-_LANDED_NAME = re.compile(r"(?:^|[^0-9])[0-9]{20}\.(?:parquet|jsonl\.zst)$")
+_LANDED_NAME = re.compile(rf"(?:^|[^0-9])[0-9]{{20}}(?:{'|'.join(map(re.escape, EXTENSIONS))})$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,10 @@ class ChainReport:
     records: int
     bytes: int
     keys: tuple[str, ...]
+    is_dead: bool = False
+    """Whether it holds dead letters."""
+    reasons: dict[str, int] = field(default_factory=dict[str, int])
+    """Of dead letters: how many there are for each reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,9 +181,22 @@ class _Survey:
                 mine[offset] = key
         read = [(origin, offset, key) for offset, key in mine.items()]
         facts = dict(zip(mine, await each(self._facts, read, at_once=self._at_once), strict=True))
-        self._tile(origin, mine, {o: known for o, known in facts.items() if known is not None})
+        there = {o: known for o, known in facts.items() if known is not None}
+        report = self._tile(origin, mine, there)
+        self.chains.append(await self._with_reasons(report) if is_dead(origin) else report)
 
-    def _tile(self, origin: Origin, mine: Mapping[int, str], facts: Mapping[int, Facts]) -> None:
+    async def _with_reasons(self, report: ChainReport) -> ChainReport:
+        counts: Counter[str] = Counter()
+        for key in report.keys:
+            try:
+                counts += await reasons_in(self._store, key, environment=self._environment)
+            except (CorruptObject, ObjectNotFound) as error:
+                self._problem("corrupt", key, str(error))
+        return replace(report, is_dead=True, reasons=dict(counts.most_common()))
+
+    def _tile(
+        self, origin: Origin, mine: Mapping[int, str], facts: Mapping[int, Facts]
+    ) -> ChainReport:
         """Walk by what the objects say; all that the walk does not touch is named."""
         position = origin.offset
         walked: list[Facts] = []
@@ -202,18 +222,16 @@ class _Survey:
                 )
             walked.append(known)
             position = known.next_offset
-        self.chains.append(
-            ChainReport(
-                topic=origin.topic,
-                partition=origin.partition,
-                format=", ".join(sorted({known.format for known in walked}) or [origin.format]),
-                objects=len(walked),
-                first_offset=origin.offset,
-                next_offset=position,
-                records=sum(known.records for known in walked),
-                bytes=sum(known.size for known in walked),
-                keys=tuple(mine[known.first_offset] for known in walked),
-            )
+        return ChainReport(
+            topic=origin.topic,
+            partition=origin.partition,
+            format=", ".join(sorted({known.format for known in walked}) or [origin.format]),
+            objects=len(walked),
+            first_offset=origin.offset,
+            next_offset=position,
+            records=sum(known.records for known in walked),
+            bytes=sum(known.size for known in walked),
+            keys=tuple(mine[known.first_offset] for known in walked),
         )
 
     async def _facts(self, wanted: tuple[Origin, int, str]) -> Facts | None:

@@ -51,6 +51,9 @@ OPTIONS = (
     "minPartitions",
 )
 PARQUET, LINES = ".parquet", ".jsonl.zst"
+DEAD = "dead"
+"""The word of the option `files` for records that could not land where they belong."""
+REASON = ", reason string"
 LINE = "value"
 """The one column of files of lines: each line as it is, for from_json."""
 ROWS_PER_BATCH = 50_000
@@ -67,6 +70,8 @@ class LandedOptions:
     sink_id: str | None
     topic: str | None
     role: FileRole
+    dead: bool
+    """Whether the dead letters of the topic are meant."""
     partitions: Chosen
     include_headers: bool
     merge_schema: bool
@@ -97,8 +102,11 @@ def parse_landed_options(given: Mapping[str, str]) -> LandedOptions:
         raise ConfigurationError(problem)
     roles = {role.value: role for role in FileRole}
     role = found.get("files", FileRole.ROWS.value).lower()
-    if role not in roles:
-        raise ConfigurationError(f"files={role!r}: use {' or '.join(roles)}")
+    dead = role == DEAD and topic is not None
+    if not dead and role not in roles:
+        raise ConfigurationError(
+            f"files={role!r}: use {' or '.join(roles)} with sinkId, and {DEAD} with topic"
+        )
     least = found.get("minPartitions", str(MIN_PARTITIONS))
     if not least.isdigit() or int(least) < 1:
         raise ConfigurationError(f"minPartitions={least!r}: use a number from 1 on")
@@ -106,7 +114,8 @@ def parse_landed_options(given: Mapping[str, str]) -> LandedOptions:
         store=found["store"],
         sink_id=sink_id,
         topic=topic,
-        role=roles[role],
+        role=roles.get(role, FileRole.ROWS),
+        dead=dead,
         partitions=_chosen(found.get("partitions", "{}"), is_chain=topic is not None),
         include_headers=_is_true("includeHeaders", found),
         merge_schema=_is_true("mergeSchema", found),
@@ -153,6 +162,8 @@ class LandedSource(DataSource):
 
     def schema(self) -> StructType | str:
         options = self._parsed()
+        if options.dead:
+            return RECORDS + HEADERS + REASON
         if options.topic is not None:
             return RECORDS + (HEADERS if options.include_headers else "")
         self.told_schema = True
@@ -291,7 +302,9 @@ def chain_objects(options: LandedOptions) -> list[tuple[str, Facts]]:
     """The objects of a topic's chains; no chain of that topic is an error with a hint."""
     here = worker()
     store, environment = here.store(options.store), here.environment
-    found = here.run(objects(store, environment=environment, topic=options.topic))
+    found = here.run(
+        objects(store, environment=environment, topic=options.topic, dead=options.dead)
+    )
     if found:
         return found
     keys = [row.key for row in here.run(store.list("")) if is_origin_key(row.key)]

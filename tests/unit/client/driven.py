@@ -51,6 +51,7 @@ class Driven:
         self.held: frozenset[tuple[str, int]] = frozenset()
         """What the owner holds: released only by what it is told."""
         self.is_revoking = False
+        self.give_up_until = 0.0
         self.lost: list[int] = []
         self.refused: Applied | None = None
         self.waiting: Token | None = None
@@ -82,6 +83,7 @@ class Driven:
                 assert {held.name for held in step.revoke} <= self.held
                 assert 0 <= step.seconds <= REBALANCE_MS / 1000
                 self.is_revoking = True
+                self.give_up_until = self.world.now + step.seconds
 
     def finish(self) -> None:
         """The owner is done with giving up."""
@@ -169,7 +171,8 @@ class Driven:
     def leave(self) -> None:
         self.core.stop(self.world.now)
         self.tell()
-        self.finish()
+        while self.is_revoking:
+            self.finish()
         assert not self.held
         goodbye = self.core.farewell()
         if goodbye is not None:

@@ -19,6 +19,8 @@ from holdfast.columnar.decode import decode
 from holdfast.columnar.hashing import hash128
 from holdfast.columnar.json_field import json_field
 from holdfast.errors import CorruptObject
+from holdfast.landing.formats.envelope import envelopes
+from holdfast.landing.formats.fitness import line_problems
 from holdfast.records.batch import HEADER_BYTES
 from holdfast.records.record import Record, encode_batch
 
@@ -110,6 +112,10 @@ def main() -> None:
         column = fence.column(mutated(text, rng))
         json_field(column, "id")
         json_field(column, "a.b")
+        if rng.random() < 0.2:
+            list(envelopes(pa.RecordBatch.from_arrays([column], names=["value"])))
+        column = fence.column(mutated(text, rng))
+        line_problems(column, asks_json=True)
         hash128(fence.column(rng.randbytes(rng.randint(0, 40))))
     print(json.dumps(verdicts))
 

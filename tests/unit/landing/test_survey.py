@@ -11,7 +11,10 @@ from holdfast.cli.landed import command
 from holdfast.landing.blocking import run
 from holdfast.landing.chain import Chain
 from holdfast.landing.data_files import checksum_of, data_key
+from holdfast.landing.formats.interface import Format
 from holdfast.landing.formats.jsonl import JsonLines
+from holdfast.landing.formats.parquet import Parquet
+from holdfast.landing.formats.raw import Raw
 from holdfast.landing.keys import HIVE_TEMPLATE, KeyTemplate
 from holdfast.landing.ledger import Ledger
 from holdfast.landing.ledger_entry import Effects, MicroBatch, OutputFile, SourceRange
@@ -21,6 +24,12 @@ from holdfast.landing.sweep import sweep
 from holdfast.store.address import open_store
 from holdfast.store.interface import Store
 
+CODECS = ("zstd", "gzip", "lz4", "none")
+EVERY_FORMAT = [
+    *(JsonLines(layout, compression=codec) for layout in ("value", "envelope") for codec in CODECS),
+    *(Raw(compression=codec) for codec in CODECS),
+    Parquet(),
+]
 CHAIN_KEYS = [f"orders+3+{offset:020d}.jsonl.zst" for offset in (0, 3, 6)]
 
 
@@ -236,3 +245,22 @@ def test_the_command_speaks_json_and_sweeps(tmp_path: Path):
 
 def test_an_address_where_nothing_landed_does_not_look_like_success(tmp_path: Path):
     assert CliRunner().invoke(command, [str(tmp_path)]).exit_code == 2
+
+
+@pytest.mark.parametrize("format", EVERY_FORMAT, ids=lambda format: format.name)
+def test_chains_of_every_format_are_proved(format: Format):
+    async def main() -> None:
+        store = new_store()
+        chain = Chain(store, "orders", 3, format=format, environment=ENVIRONMENT)
+        await chain.land(
+            [batch_of(range(9))], start_offset=0, end_offset=12, bounds=Bounds(rows_max=3)
+        )
+        await chain.land([], start_offset=12, end_offset=20)
+        report = await looked_at(store, verify=True)
+        assert report.is_whole
+        assert [row.format for row in report.chains] == [format.name]
+        assert [(row.objects, row.records) for row in report.chains] == [(4, 9)]
+        await store.delete(["_orders+3+origin"])
+        assert len(kinds(await looked_at(store))) == 4
+
+    run(main())

@@ -171,7 +171,7 @@ def test_a_record_beyond_the_bound_fits_nowhere(format: Format):
         row(offset, key=b"k", value=b"1" * size, headers=headers) for offset, size in sizes.items()
     )
     fit, unfit = format.sort_out(records)
-    assert unfit == [Unfit(offset=1, problem="it has 301 bytes, and the bound is 300")]
+    assert unfit == [Unfit(offset=1, problem="it is larger than 300 bytes: it has 301")]
     assert fit.column("offset").to_pylist() == [0, 2, 3]
     assert format.check(records.slice(2)) is None
     found = format.check(records)

@@ -94,7 +94,7 @@ def _named(
     return [
         Unfit(
             offset=int(offset),
-            problem=f"it has {size} bytes, and the bound is {record_bytes_max}"
+            problem=f"it is larger than {record_bytes_max} bytes: it has {size}"
             if problem == TOO_LARGE
             else _PROBLEMS[int(problem)],
         )
