@@ -17,6 +17,11 @@ class LiveText:
         self._stream = stream
         self._shown = ""
 
+    @property
+    def width(self) -> int:
+        """Of a line, so that the terminal does not break it."""
+        return shutil.get_terminal_size().columns - 1
+
     def tell(self, text: str) -> None:
         """Something that is said once, and stays."""
         self._stream.write(f"{self._cleared()}{text}\n{self._shown}")
@@ -24,7 +29,7 @@ class LiveText:
 
     def show(self, text: str) -> None:
         """How things stand; the next one takes its place."""
-        width = shutil.get_terminal_size().columns - 1
+        width = self.width
         text = "\n".join(_cut(line, width) for line in text.splitlines())
         if text != self._shown:
             self._stream.write(f"{self._cleared()}{text}")

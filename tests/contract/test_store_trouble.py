@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.peers.process import wait_until
 from tests.peers.seaweedfs import REGION, SeaweedFs, weed_binary
 
 from holdfast.environment import SystemEnvironment
@@ -57,6 +58,18 @@ def run(store: ObjectStore, scenario: Coroutine[Any, Any, None]) -> None:
             await store.close()
 
     asyncio.run(main())
+
+
+def stop_all_threads(pid: int) -> None:
+    """A signal is under way for a moment, and a thread that still runs could answer."""
+    os.kill(pid, signal.SIGSTOP)
+
+    def are_stopped() -> bool:
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        states = [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks]
+        return set(states) == {"T"}
+
+    wait_until(are_stopped, seconds_max=30, what="the server is stopped")
 
 
 async def put(store: ObjectStore, key: str) -> Won:
@@ -149,7 +162,7 @@ def test_a_server_that_hangs_is_waited_for(server: SeaweedFs, tmp_path: Path):
 
     async def scenario() -> None:
         await put(store, "before")
-        os.kill(server.process.pid, signal.SIGSTOP)
+        await asyncio.to_thread(stop_all_threads, server.process.pid)
         try:
             under_way = asyncio.ensure_future(put(store, "during"))
             with pytest.raises(StoreUnavailable) as no_answer:

@@ -3,6 +3,7 @@
 Owns how a status reads, and when it is said again. Must never ask the worker: it is told.
 """
 
+import textwrap
 from collections import deque
 from typing import TextIO
 
@@ -23,13 +24,14 @@ class SinkProgress:
     """Takes every status, and says what is due."""
 
     def __init__(self, stream: TextIO, *, memory_bytes: int, environment: Environment) -> None:
-        self._is_live = stream.isatty()
-        self._text = LiveText(stream) if self._is_live else PlainText(stream)
+        self._text = LiveText(stream) if stream.isatty() else PlainText(stream)
         self._memory_bytes = memory_bytes
         self._environment = environment
         self._began = environment.monotonic()
         self._said: float | None = None
-        self._samples: deque[tuple[float, SinkStatus]] = deque()
+        self._before: SinkStatus | None = None
+        self._fetched = 0
+        self._samples: deque[tuple[float, int, int]] = deque()
         self._problems: set[str] = set()
 
     @property
@@ -46,17 +48,18 @@ class SinkProgress:
     def report(self, status: SinkStatus) -> None:
         """A status of now; it is shown where the last one is old enough."""
         now = self._environment.monotonic()
-        if not self._is_live:
+        text = self._text
+        if isinstance(text, PlainText):
             self._tell_changes(status)
-        pause = REDRAW_S if self._is_live else LINE_S
+        rates = self._rates(now, status)
+        pause = LINE_S if isinstance(text, PlainText) else REDRAW_S
         if self._said is not None and now - self._said < pause:
             return
-        rates = self._rates(now, status)
         self._said = now
-        if self._is_live:
-            self._text.show("\n".join(live_lines(status, rates, self._memory_bytes)))
+        if isinstance(text, LiveText):
+            text.show("\n".join(live_lines(status, rates, self._memory_bytes, text.width)))
         else:
-            self._text.tell(plain_line(status, rates, self._memory_bytes))
+            text.tell(plain_line(status, rates, self._memory_bytes))
 
     def _tell_changes(self, status: SinkStatus) -> None:
         """A problem is said when it comes and when it goes, by what it is of."""
@@ -69,26 +72,31 @@ class SinkProgress:
 
     def _rates(self, now: float, status: SinkStatus) -> tuple[float, float]:
         """Records and bytes fetched in a second, lately."""
-        while len(self._samples) > 1 and now - self._samples[1][0] >= WINDOW_S:
+        if self._before is not None:
+            self._fetched += records_between(self._before, status)
+        self._before = status
+        self._samples.append((now, self._fetched, status.bytes_fetched))
+        while len(self._samples) > 2 and now - self._samples[1][0] >= WINDOW_S:
             self._samples.popleft()
-        self._samples.append((now, status))
-        then, before = self._samples[0]
-        return rates_between(before, status, now - then)
+        then, records, size = self._samples[0]
+        seconds = now - then
+        if seconds <= 0:
+            return 0.0, 0.0
+        return (self._fetched - records) / seconds, (status.bytes_fetched - size) / seconds
 
 
-def rates_between(before: SinkStatus, after: SinkStatus, seconds: float) -> tuple[float, float]:
-    """Records a second, by the positions of partitions that were owned all the time; and bytes."""
-    if seconds <= 0:
-        return 0.0, 0.0
-    records = sum(
-        max(0, partition.position - before.partitions[where].position)
-        for where, partition in after.partitions.items()
-        if where in before.partitions
+def records_between(before: SinkStatus, after: SinkStatus) -> int:
+    """About how many were fetched: offsets of partitions whose place was known both times."""
+    return sum(
+        max(0, now.position - then.position)
+        for where, now in after.partitions.items()
+        if (then := before.partitions.get(where)) is not None and then.landed is not None
     )
-    return records / seconds, (after.bytes_fetched - before.bytes_fetched) / seconds
 
 
-def live_lines(status: SinkStatus, rates: tuple[float, float], memory_bytes: int) -> list[str]:
+def live_lines(
+    status: SinkStatus, rates: tuple[float, float], memory_bytes: int, width: int
+) -> list[str]:
     """For a terminal: what comes in, what is on the way, what has landed, what is wrong."""
     lines = [
         f"{status.state}, {_counted(len(status.partitions), 'partition')}: {_flow(status, rates)}",
@@ -98,7 +106,8 @@ def live_lines(status: SinkStatus, rates: tuple[float, float], memory_bytes: int
     if status.last_landed is not None:
         lines.append(f"newest {status.last_landed}")
     problems = status.problems
-    lines += [f"PROBLEM {problem}" for problem in problems[:PROBLEMS_MAX]]
+    for problem in problems[:PROBLEMS_MAX]:
+        lines += textwrap.wrap(f"PROBLEM {problem}", max(width, 20), subsequent_indent="  ")
     if len(problems) > PROBLEMS_MAX:
         lines.append(f"PROBLEM and {len(problems) - PROBLEMS_MAX} more")
     return lines

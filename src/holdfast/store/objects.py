@@ -47,6 +47,8 @@ _REFUSED = re.compile(
     r"status code: 40[13]\b|\((ExpiredToken|InvalidToken|TokenRefreshRequired"
     r"|InvalidAccessKeyId|SignatureDoesNotMatch)\)"
 )
+_STATUS = re.compile(r"status code: (4\d\d [A-Za-z ]+\(\w+\)|4\d\d [A-Za-z ]+)")
+"""The rest of a refusal's text is the library's, and long: a person needs the code and the hint."""
 _BAD_REQUEST = re.compile(r"status code: 400\b")
 _ERROR_CODE = re.compile(r"<Code>([A-Za-z0-9._-]{1,80})</Code>")
 
@@ -240,6 +242,8 @@ class ObjectStore:
         if is_refused or _BAD_REQUEST.search(reason):
             self._clients.renew()
         if is_refused:
+            status = _STATUS.search(reason)
+            reason = status[1] if status is not None else reason
             source = self._clients.credentials.source
             hint = f"check the credentials ({source}) and what they may do"
         kind = CredentialsRefused if is_refused else StoreUnavailable

@@ -4,7 +4,13 @@ import io
 
 from tests.unit.sink.statuses import partition, status
 
-from holdfast.cli.sink_progress import SinkProgress, live_lines, plain_line, rates_between, summary
+from holdfast.cli.sink_progress import (
+    SinkProgress,
+    live_lines,
+    plain_line,
+    records_between,
+    summary,
+)
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.live_text import LINE_UP
 from holdfast.protocol.consumer_protocol import TopicPartition
@@ -25,16 +31,29 @@ def progress(stream: io.StringIO) -> tuple[SinkProgress, VirtualClock]:
     return SinkProgress(stream, memory_bytes=MEMORY, environment=environment), clock
 
 
-def test_rates_are_of_partitions_that_were_owned_all_the_time():
-    before = status()
-    moved = {ORDERS: partition(position=600), TopicPartition("orders", 1): partition()}
-    after = status(partitions=moved, bytes_fetched=25_000_000)
-    assert rates_between(before, after, 10.0) == (50.0, 2_000_000.0)
-    assert rates_between(before, after, 0.0) == (0.0, 0.0)
+def test_records_are_counted_of_partitions_whose_place_was_known():
+    new, unknown = TopicPartition("orders", 1), TopicPartition("orders", 2)
+    before = status(partitions={ORDERS: partition(), unknown: partition(position=0, landed=None)})
+    after = status(
+        partitions={ORDERS: partition(position=600), new: partition(), unknown: partition()}
+    )
+    assert records_between(before, after) == 500
+    assert records_between(after, before) == 0
+
+
+def test_rates_are_those_of_the_last_seconds_also_where_partitions_come_late():
+    log = io.StringIO()
+    shown, clock = progress(log)
+    shown.report(status(state="joining", partitions={}, bytes_fetched=0))
+    for second in range(1, 11):
+        clock.seconds = second
+        there = {ORDERS: partition(position=500 * second)} if second > 5 else {}
+        shown.report(status(partitions=there, bytes_fetched=1_000_000 * second))
+    assert "; 200 records/s, 1.0 MB/s, " in log.getvalue().splitlines()[-1]
 
 
 def test_the_lines_of_a_terminal_say_what_is_on_the_way():
-    assert live_lines(status(bad_records=1), (12_345.6, 7_890_000.0), MEMORY) == [
+    assert live_lines(status(bad_records=1), (12_345.6, 7_890_000.0), MEMORY, 120) == [
         "stable, 1 partition: 12,346 records/s, 7.9 MB/s, lag 50 records",
         "1 open batch of 2.0 KiB, 1 upload, memory 64.0 MiB of 256.0 MiB",
         "landed 1,080 records in 2 objects, 1 bad record",
@@ -45,7 +64,7 @@ def test_the_lines_of_a_terminal_say_what_is_on_the_way():
 def test_what_is_wrong_is_said_and_the_rest_of_many_is_counted():
     many = {TopicPartition("orders", n): partition(problem="bad") for n in range(4)}
     now = status(partitions=many, store_problem="403: credentials", fetch_paused=True)
-    lines = live_lines(now, (0.0, 0.0), MEMORY)
+    lines = live_lines(now, (0.0, 0.0), MEMORY, 120)
     assert lines[1].endswith("256.0 MiB, fetching pauses")
     assert lines[-4:] == [
         "PROBLEM store: 403: credentials",
@@ -56,6 +75,14 @@ def test_what_is_wrong_is_said_and_the_rest_of_many_is_counted():
     assert plain_line(now, (0.0, 0.0), MEMORY).endswith(
         "PROBLEM store: 403: credentials (and 4 more)"
     )
+
+
+def test_a_long_problem_is_broken_into_lines_so_that_its_remedy_can_be_read():
+    now = status(store_problem="create of 'key' in s3://lake: 403 Forbidden; check the credentials")
+    lines = live_lines(now, (0.0, 0.0), MEMORY, 40)
+    assert lines[-1].startswith("  ")
+    assert " ".join(" ".join(lines).split()).endswith("403 Forbidden; check the credentials")
+    assert all(len(line) <= 40 for line in lines if line.startswith(("PROBLEM", "  ")))
 
 
 def test_a_member_without_partitions_has_an_unknown_lag():
