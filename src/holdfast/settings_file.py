@@ -223,6 +223,20 @@ def texts_of(inner: Table, table: str, key: str, origin: Origin) -> dict[str, st
     }
 
 
+def spark_settings(inner: Table, origin: Origin) -> dict[str, str]:
+    """The settings of Spark in [spark] conf."""
+    flat = texts_of(inner, "spark", "conf", origin)
+    for name in flat:
+        if not name.startswith("spark."):
+            raise origin.error(
+                f"{name!r} is no setting of Spark: they begin with spark., as in"
+                ' "spark.driver.memory" = "4g"',
+                "spark",
+                "conf",
+            )
+    return flat
+
+
 def with_overrides(
     tables: Mapping[str, Any], overrides: Iterable[str], known: FileTables
 ) -> tuple[Table, frozenset[tuple[str, str]]]:

@@ -1,9 +1,9 @@
 """The whole of seed 001 with real processes: members of a sink come, go, die and stand still.
 
-`python -m tests.chaos.sink_incident --rebalances 200 [--kafka] [--classic]`. Seven partitions, a
-producer that never stops, members of `holdfast sink` that are started, ended, killed and paused
-past their session, while batches are open and under way. At the end the log is read from its first
-record, and what has landed must equal it, record by record.
+`python -m tests.chaos.sink_incident --rebalances 200 [--kafka] [--classic] [--spark]`. Seven
+partitions, a producer that never stops, members of `holdfast sink` that are started, ended, killed
+and paused past their session, while batches are open and under way. At the end the log is read from
+its first record, and what has landed must equal it, record by record.
 """
 
 import argparse
@@ -20,6 +20,8 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.chaos.spark_cluster import StandaloneCluster
+from tests.chaos.spark_process import send, variables
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
 from tests.peers.process import Process, wait_until
@@ -35,6 +37,8 @@ from holdfast.store.address import open_store
 TOPIC = "incident"
 PARTITIONS = 7
 MEMBERS_MAX = 4
+MEMBERS_ON_SPARK = 3
+SPARK_SECONDS_MAX = 240.0
 SESSION_S = 6.0
 """The shortest that Apache Kafka accepts of a classic member at its defaults."""
 PACE_S = 1.5
@@ -46,7 +50,7 @@ BROKER_SETTINGS = {
 }
 CLASSIC_TIMES = f""""session.timeout.ms" = {int(SESSION_S * 1000)}
 "heartbeat.interval.ms" = 500"""
-EPOCH = re.compile(r"sink\.(?:assigned|revoked|lost) epoch=(-?[0-9]+)")
+EPOCH = re.compile(r"sink\.(?:assigned|revoked|lost|members) epoch=(-?[0-9]+)")
 
 
 @dataclass
@@ -114,7 +118,13 @@ class Load(threading.Thread):
 class SinkMember:
     """One process of `holdfast sink`."""
 
-    def __init__(self, number: int, incident: "Incident", *, once: bool = False) -> None:
+    def __init__(
+        self,
+        number: int,
+        incident: "Incident",
+        *more: str,
+        variables: dict[str, str] | None = None,
+    ) -> None:
         self.log = incident.folder / f"member-{number}.log"
         holdfast = Path(sys.executable).parent / "holdfast"
         program = (
@@ -122,8 +132,8 @@ class SinkMember:
             if incident.module is None
             else [sys.executable, "-m", incident.module]
         )
-        arguments = [str(incident.config), "--verbose", *(["--once"] if once else [])]
-        self.process = Process([*program, *arguments], log=self.log)
+        arguments = [str(incident.config), "--verbose", *more]
+        self.process = Process([*program, *arguments], log=self.log, environment=variables)
         self.paused_until: float | None = None
 
 
@@ -168,6 +178,9 @@ layout = "envelope"
 [batch]
 age = "2s"
 bytes = "1MiB"
+
+[spark]
+conf = {{ "spark.executor.memory" = "500m" }}
 """
         )
 
@@ -189,14 +202,17 @@ bytes = "1MiB"
             self._load.stopping.set()
             self._load.join(90)
             self._wake(all_of_them=True)
-            for member in self._members:
-                member.process.stop()
+            self._end()
         self._finish()
         self.figures.rebalances = self._rebalances()
         if self.figures.rebalances < rebalances:
             self.figures.problems.append(f"void: only {self.figures.rebalances} rebalances")
         self.figures.seconds = time.monotonic() - begun
         return self.figures
+
+    def _end(self) -> None:
+        for member in self._members:
+            member.process.stop()
 
     def _start(self) -> None:
         member = SinkMember(len(self._all), self)
@@ -253,7 +269,7 @@ bytes = "1MiB"
 
     def _finish(self) -> None:
         """One member alone lands the rest; then both sides are read."""
-        last = SinkMember(len(self._all), self, once=True)
+        last = SinkMember(len(self._all), self, "--once")
         self._all.append(last)
         wait_until(
             lambda: last.process.exit_code() is not None,
@@ -296,6 +312,47 @@ bytes = "1MiB"
             told.problems.append(f"the log has {told.produced} of {self._load.acked} acknowledged")
 
 
+class OnSpark(Incident):
+    """The members are tasks on a standalone cluster; executors and Python workers are harmed."""
+
+    _cluster: StandaloneCluster
+
+    def _start(self) -> None:
+        self._cluster = StandaloneCluster(self.folder / "spark", workers=MEMBERS_ON_SPARK).start()
+        driver = SinkMember(
+            len(self._all),
+            self,
+            *("--members", str(MEMBERS_ON_SPARK), "--master", self._cluster.url),
+            variables=variables(self._cluster.mark),
+        )
+        self._all.append(driver)
+        self._members.append(driver)
+        self.figures.started += MEMBERS_ON_SPARK
+        driver.process.wait_until(
+            lambda: f"members={MEMBERS_ON_SPARK}" in driver.process.log_text(),
+            seconds_max=SPARK_SECONDS_MAX,
+            what="all tasks are members",
+        )
+
+    def _harm(self) -> None:
+        workers = self._cluster.python_workers()
+        executors = self._cluster.executors()
+        choice = self._random.choice(["executor", "worker", "pause"])
+        if choice == "executor" and executors:
+            self.figures.killed += send([self._random.choice(executors)], signal.SIGKILL)
+        elif choice == "worker" and workers:
+            self.figures.killed += send([self._random.choice(workers)], signal.SIGKILL)
+        elif workers:
+            worker = self._random.choice(workers)
+            self.figures.paused += send([worker], signal.SIGSTOP)
+            time.sleep(SESSION_S + self._random.uniform(0.5, 2))
+            send([worker], signal.SIGCONT)
+
+    def _end(self) -> None:
+        super()._end()
+        self._cluster.stop()
+
+
 def differences(partition: int, logged: dict[int, bytes], landed: dict[int, bytes]) -> list[str]:
     """What the landed records of a partition have other than its log."""
     missing = sorted(logged.keys() - landed.keys())
@@ -325,6 +382,7 @@ def main() -> None:
     parser.add_argument("--rebalances", type=int, default=200)
     parser.add_argument("--kafka", action="store_true", help="on Apache Kafka")
     parser.add_argument("--classic", action="store_true", help="cooperative-sticky, not KIP-848")
+    parser.add_argument("--spark", action="store_true", help="members as tasks of a Spark job")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--module", help="a sink to run in place of `holdfast sink`")
     parser.add_argument("--seconds-max", type=float, default=3_600.0)
@@ -333,7 +391,8 @@ def main() -> None:
         folder = Path(name)
         broker = broker_for(folder / "broker", is_kafka=given.kafka).start()
         try:
-            figures = Incident(
+            kind = OnSpark if given.spark else Incident
+            figures = kind(
                 broker,
                 folder,
                 seed=given.seed,

@@ -1,4 +1,4 @@
-"""Seed 001 end to end, bounded: members of a sink come, go and die, and all of the log has landed."""
+"""Seed 001 end to end, bounded: members come, go and die, and all of the log has landed."""
 
 from pathlib import Path
 

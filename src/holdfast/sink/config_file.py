@@ -25,6 +25,7 @@ from holdfast.settings_file import (
     located,
     no_file,
     read_toml,
+    spark_settings,
     with_overrides,
 )
 from holdfast.sink.config_tables import (
@@ -35,6 +36,7 @@ from holdfast.sink.config_tables import (
     OutputTable,
     Quantity,
     SourceTable,
+    SparkTable,
     why_refused,
 )
 from holdfast.sink.settings import BatchBounds, Limits, OutputSettings, SinkSettings
@@ -89,6 +91,7 @@ class _Reader:
         source = convert(flat, "source", SourceTable, self._origin)
         self._checked("source", "bootstrap.servers", parse_bootstrap, source.bootstrap_servers)
         limits = self._limits()
+        spark = convert(self._tables.get("spark", {}), "spark", SparkTable, self._origin)
         settings = SinkSettings(
             bootstrap=source.bootstrap_servers,
             member=self._member(source),
@@ -96,6 +99,8 @@ class _Reader:
             batch=self._batch(),
             limits=limits,
             http=self._http(),
+            spark_master=spark.master,
+            spark_conf=spark_settings(spark.conf, self._origin),
             **_given(
                 offset_reset=self._one_of("auto.offset.reset", source.auto_offset_reset, RESETS),
                 read_committed=self._one_of(

@@ -4,7 +4,7 @@ Pure. Owns which keys there are, their types, and why an option of another clien
 never know what a value means.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -74,6 +74,13 @@ class HttpTable(msgspec.Struct, frozen=True, kw_only=True):
     listen: str | None = None
 
 
+class SparkTable(msgspec.Struct, frozen=True, kw_only=True):
+    """[spark]: where the members are tasks."""
+
+    master: str | None = None
+    conf: dict[str, Any] = {}
+
+
 SINK = FileTables(
     tables={
         "source": SourceTable,
@@ -81,7 +88,9 @@ SINK = FileTables(
         "batch": BatchTable,
         "limits": LimitsTable,
         "http": HttpTable,
+        "spark": SparkTable,
     },
+    inner={"spark": ("conf",)},
     required={
         "source": 'bootstrap.servers = "127.0.0.1:9092"',
         "output": 'to = "s3://bucket/prefix"',

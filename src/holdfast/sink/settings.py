@@ -3,6 +3,7 @@
 Pure. Owns the vocabulary and the defaults. Must never open anything.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -68,3 +69,6 @@ class SinkSettings:
     fetch_max_wait_ms: int = 500
     http: str | None = None
     """host:port of the health and metrics endpoint."""
+    spark_master: str | None = None
+    spark_conf: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of the Spark whose tasks are the members."""

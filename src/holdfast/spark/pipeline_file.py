@@ -22,7 +22,7 @@ from holdfast.settings_file import (
     located,
     no_file,
     read_toml,
-    texts_of,
+    spark_settings,
     with_overrides,
 )
 from holdfast.spark.chain_sink import LAYOUTS, Landing
@@ -174,7 +174,7 @@ def _built(path: Path, tables: dict[str, Table], origin: Origin) -> PipelineFile
         trigger=trigger,
         checkpoint=_checkpoint(output, to, name, path, origin),
         master=spark.master,
-        conf=_conf(spark, origin),
+        conf=spark_settings(spark.conf, origin),
     )
 
 
@@ -363,19 +363,6 @@ def _checkpoint(output: OutputTable, to: str, name: str, path: Path, origin: Ori
                 "checkpoint",
             )
     return place
-
-
-def _conf(spark: SparkTable, origin: Origin) -> dict[str, str]:
-    flat = texts_of(spark.conf, "spark", "conf", origin)
-    for name in flat:
-        if not name.startswith("spark."):
-            raise origin.error(
-                f"{name!r} is no setting of Spark: they begin with spark., as in"
-                ' "spark.driver.memory" = "4g"',
-                "spark",
-                "conf",
-            )
-    return flat
 
 
 def is_local_address(text: str) -> bool:

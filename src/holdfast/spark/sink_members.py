@@ -8,9 +8,10 @@ member that cannot go on.
 
 import asyncio
 import contextlib
+import logging
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -23,6 +24,8 @@ from holdfast.sink.settings import SinkSettings
 from holdfast.sink.status import SinkStatus
 from holdfast.spark.run_job import job_session
 from holdfast.spark.sink_desk import Desk
+
+log = logging.getLogger(__name__)
 
 FAILURES_MAX: Final = 1_000_000
 """Of a task: Spark gives up after 4 by default, and a sink may run for years."""
@@ -49,7 +52,6 @@ def run_members(
     stop: threading.Event,
     once: bool,
     report: Callable[[SinkStatus], None],
-    conf: Mapping[str, str] | None = None,
     verbose: bool = False,
 ) -> SinkStatus:
     """Run until it is told to stop, or (once) all that was there has landed."""
@@ -59,10 +61,12 @@ def run_members(
         "spark.task.maxFailures": str(FAILURES_MAX),
         "spark.speculation": "false",
         "spark.excludeOnFailure.enabled": "false",
-        **(conf or {}),
+        **settings.spark_conf,
     }
     name = f"holdfast sink {settings.member.group_id}"
-    spark: Any = job_session(master_for(master, members), name, settings_of_job, verbose=verbose)
+    spark: Any = job_session(
+        master_for(master or settings.spark_master, members), name, settings_of_job, verbose=verbose
+    )
     try:
         context = spark.sparkContext
         host = str(context.getConf().get("spark.driver.host"))
@@ -108,8 +112,13 @@ class _Job:
 def _watch(
     job: _Job, desk: Desk, stop: threading.Event, report: Callable[[SinkStatus], None]
 ) -> SinkStatus:
+    last = (0, 0)
     while not job.ended.wait(REPORT_S):
-        report(desk.status())
+        status = desk.status()
+        report(status)
+        if last != (status.epoch, desk.members):
+            last = (status.epoch, desk.members)
+            log.info("sink.members epoch=%d members=%d", *last)
         if stop.is_set() or desk.failure is not None:
             desk.stop()
     failure = desk.failure
