@@ -8,6 +8,7 @@ its first record, and what has landed must equal it, record by record.
 
 import argparse
 import asyncio
+import contextlib
 import random
 import re
 import signal
@@ -24,7 +25,7 @@ from tests.chaos.spark_cluster import StandaloneCluster
 from tests.chaos.spark_process import send, variables
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
-from tests.peers.process import Process, wait_until
+from tests.peers.process import PeerFailed, Process, wait_until
 
 from holdfast.client.admin import list_offset
 from holdfast.client.cluster import Cluster
@@ -39,6 +40,7 @@ PARTITIONS = 7
 MEMBERS_MAX = 4
 MEMBERS_ON_SPARK = 3
 SPARK_SECONDS_MAX = 240.0
+RESTART_SECONDS_MAX = 30.0
 SESSION_S = 6.0
 """The shortest that Apache Kafka accepts of a classic member at its defaults."""
 PACE_S = 1.5
@@ -261,11 +263,9 @@ conf = {{ "spark.executor.memory" = "500m" }}
                 self.figures.problems.append(f"a member ended by itself with {code}: {last}")
 
     def _rebalances(self) -> int:
-        """Generations, or epochs, of the group that its members have seen."""
-        seen: set[int] = set()
-        for member in self._all:
-            seen |= {int(epoch) for epoch in EPOCH.findall(member.log.read_text())}
-        return len(seen)
+        """The newest generation, or epoch, of the group: each rebalance adds one."""
+        logs = [member.log.read_text() for member in self._all]
+        return max((int(epoch) for log in logs for epoch in EPOCH.findall(log)), default=0)
 
     def _finish(self) -> None:
         """One member alone lands the rest; then both sides are read."""
@@ -335,6 +335,13 @@ class OnSpark(Incident):
         )
 
     def _harm(self) -> None:
+        """Once all are at work again, or have had the time for it."""
+        with contextlib.suppress(PeerFailed):
+            wait_until(
+                lambda: len(self._cluster.python_workers()) >= MEMBERS_ON_SPARK,
+                seconds_max=RESTART_SECONDS_MAX,
+                what="all tasks run",
+            )
         workers = self._cluster.python_workers()
         executors = self._cluster.executors()
         choice = self._random.choice(["executor", "worker", "pause"])
