@@ -9,9 +9,11 @@ CLUSTER_FAULTS ?= 500
 SPARK_KILLS ?= 100
 STREAMS_KILLS ?= 50
 TOPIC_KILLS ?= 50
+REBALANCES ?= 200
+SPARK_REBALANCES ?= 50
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help install demo test check sim chaos chaos-clients chaos-spark chaos-spark-topic chaos-streams bench bench-spark bench-coordinators bench-handoff peers lock clean
+.PHONY: help install demo test check sim chaos chaos-clients chaos-sink chaos-spark chaos-spark-topic chaos-streams bench bench-spark bench-coordinators bench-handoff peers lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -55,6 +57,12 @@ chaos-clients: $(STAMP) ## groups and exactly once with five clients, through SI
 	$(BIN)/python -m tests.chaos.transactions --kills 60
 	$(BIN)/python -m tests.chaos.groups --steps 60
 	$(BIN)/python -m tests.chaos.several_brokers --rounds 5
+
+chaos-sink: $(STAMP) ## a sink through rebalances, on Apache Kafka and on Holdfast, as processes and on Spark
+	$(BIN)/python -m tests.chaos.sink_incident --rebalances $(REBALANCES)
+	$(BIN)/python -m tests.chaos.sink_incident --rebalances $(REBALANCES) --kafka --classic
+	$(BIN)/python -m tests.chaos.sink_incident --rebalances $(REBALANCES) --kafka
+	$(BIN)/python -m tests.chaos.sink_incident --rebalances $(SPARK_REBALANCES) --spark
 
 chaos-spark: $(STAMP) ## the pipeline: SIGKILLs of driver and executors, local and on a cluster
 	$(BIN)/python -m tests.chaos.spark_kills --kills $(SPARK_KILLS) --cluster
