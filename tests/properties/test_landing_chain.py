@@ -27,7 +27,12 @@ from holdfast.store.memory import MemoryStore
 from holdfast.verify.virtual_loop import VirtualLoop
 
 TOPIC, PARTITION = "orders", 7
-FORMATS: dict[str, Format] = {"envelope": JsonLines("envelope", level=1), "parquet": Parquet()}
+FORMATS: dict[str, Format] = {
+    "envelope": JsonLines("envelope", level=1),
+    "envelope, plain": JsonLines("envelope", compression="none"),
+    "envelope, gzip": JsonLines("envelope", compression="gzip"),
+    "parquet": Parquet(),
+}
 
 
 def log_of(chance: random.Random, size: int) -> list[int]:

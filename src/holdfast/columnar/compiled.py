@@ -123,6 +123,13 @@ def _word_at(typing_context: Any, address: Any, position: Any) -> Any:
     return numba.types.uint64(numba.types.uint64, numba.types.int64), generate
 
 
+def _trailing_zeros(typing_context: Any, word: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], _ir.Constant(_ir.IntType(1), 0))
+
+    return numba.types.int64(numba.types.uint64), generate
+
+
 def _put_byte(typing_context: Any, address: Any, position: Any, byte: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place, offset, value = arguments
@@ -161,6 +168,8 @@ address_of = cast(Callable[[NDArray[Any]], Address], _extending.intrinsic(_addre
 byte_at = cast(Callable[[Address, int], int], _extending.intrinsic(_byte_at))
 word_at = cast(Callable[[Address, int], np.uint64], _extending.intrinsic(_word_at))
 """Eight bytes, little-endian, at any alignment."""
+trailing_zeros = cast(Callable[[np.uint64], int], _extending.intrinsic(_trailing_zeros))
+"""How many of the lowest bits are zero; 64 where all are."""
 put_byte = cast(Callable[[Address, int, int], None], _extending.intrinsic(_put_byte))
 copy_bytes = cast(
     Callable[[Address, int, Address, int, int], None], _extending.intrinsic(_copy_bytes)

@@ -17,6 +17,7 @@ from holdfast.columnar.compiled import (
     copy_bytes,
     kernel,
     put_byte,
+    trailing_zeros,
     u64,
     word_at,
 )
@@ -103,18 +104,25 @@ def escaped_byte(byte: int) -> int:
 
 
 @kernel
-def is_ordinary(word: np.uint64) -> bool:
-    """Whether none of eight bytes is a quote, a backslash or a control character.
+def special_bytes(word: np.uint64) -> np.uint64:
+    """The high bit of each of eight bytes that is a quote, a backslash or a control character.
 
     A byte below n is the only one that borrows into its highest bit when n is taken from it; an
-    exclusive or makes the byte that is looked for a zero, which is below one.
+    exclusive or makes the byte that is looked for a zero, which is below one. The lowest bit that
+    is set is certain; one above it may be there by its borrow.
     """
     quotes = word ^ EIGHT_QUOTES
     backslashes = word ^ EIGHT_BACKSLASHES
     found = (word - EIGHT_SPACES) & ~word
     found |= (quotes - EIGHT_ONES) & ~quotes
     found |= (backslashes - EIGHT_ONES) & ~backslashes
-    return found & EIGHT_HIGH_BITS == u64(0)
+    return found & EIGHT_HIGH_BITS
+
+
+@kernel
+def is_ordinary(word: np.uint64) -> bool:
+    """Whether none of eight bytes is a quote, a backslash or a control character."""
+    return special_bytes(word) == u64(0)
 
 
 @kernel
@@ -122,9 +130,12 @@ def skip_string(data: Address, position: int, end: int) -> tuple[int, bool]:
     """From after the opening quote to after the closing one, and whether there are escapes."""
     escapes = False
     while position < end:
-        if position + 8 <= end and is_ordinary(word_at(data, position)):
-            position += 8
-            continue
+        if position + 8 <= end:
+            found = special_bytes(word_at(data, position))
+            if found == u64(0):
+                position += 8
+                continue
+            position += trailing_zeros(found) >> 3
         byte = byte_at(data, position)
         position += 1
         if byte == QUOTE:

@@ -11,6 +11,7 @@ from holdfast.landing.chain import Chain, Landed, Refused
 from holdfast.landing.formats.interface import Format
 from holdfast.landing.formats.jsonl import JsonLines
 from holdfast.landing.formats.parquet import Parquet
+from holdfast.landing.formats.raw import Raw
 from holdfast.landing.landed import objects, records
 from holdfast.landing.packing import Bounds
 from holdfast.landing.survey import survey
@@ -215,3 +216,43 @@ def test_blocking_works_inside_a_running_loop_too():
         return run(land(chain_on(new_store()), 0, 3))
 
     assert isinstance(run(main()), Landed)
+
+
+@pytest.mark.parametrize(
+    "format", [JsonLines(), JsonLines(compression="none"), Raw(compression="gzip"), Parquet()]
+)
+def test_a_file_that_was_filled_before_its_range_was_known_is_placed(format: Format):
+    async def main() -> None:
+        store = new_store()
+        chain = chain_on(store, format)
+        await land(chain, 0, 5)
+        writer = format.writer()
+        writer.add(batch_of([5, 6]))
+        writer.add(batch_of([9]))
+        encoded = writer.finish(chain.described(5, 11, 3))
+        ours, is_ours = await chain.place(encoded, first_offset=5, last_offset=11, records=3)
+        assert is_ours
+        assert (ours.first_offset, ours.last_offset, ours.records) == (5, 11, 3)
+        assert await chain.place(encoded, first_offset=5, last_offset=11, records=3) == (ours, True)
+        theirs, is_theirs = await chain_on(store, format).place(
+            encoded, first_offset=5, last_offset=11, records=3
+        )
+        assert (theirs, is_theirs) == (ours, False)
+        assert await chain.next_offset() == 12
+        assert (await survey(store, environment=ENVIRONMENT, verify=True)).is_whole
+        found = [b async for b in records(store, environment=ENVIRONMENT, topic="orders")]
+        values = [value for b in found for value in b.column("value").to_pylist()]
+        assert values == batch_of([0, 1, 2, 3, 4, 5, 6, 9]).column("value").to_pylist()
+
+    run(main())
+
+
+def test_a_file_without_a_range_is_not_placed():
+    async def main() -> None:
+        chain = chain_on(new_store())
+        encoded = JsonLines().writer().finish({})
+        for first, last, count in ((-1, 3, 0), (3, 2, 0), (3, 4, -1)):
+            with pytest.raises(CallError, match="no object of"):
+                await chain.place(encoded, first_offset=first, last_offset=last, records=count)
+
+    run(main())

@@ -134,6 +134,7 @@ def test_a_sink_where_nothing_has_landed_says_so(sink: Sink):
         ({"store": "x", "sinkID": "a", "mergeSchemas": "true"}, "did you mean mergeSchema"),
         ({"store": "x", "sinkId": "../a"}, "cannot be used"),
         ({"store": "x", "sinkId": "a", "files": "all"}, "use rows or late"),
+        ({"store": "x", "sinkId": "a", "files": "dead"}, "dead with topic"),
         ({"store": "x", "sinkId": "a", "minPartitions": "0"}, "from 1 on"),
         ({"store": "x", "sinkId": "a", "includeHeaders": "yes"}, "use true or false"),
         ({"store": "x", "sinkId": "a", "partitions": "day=1"}, "the values to read"),
@@ -150,6 +151,7 @@ def test_options_that_cannot_be_used_are_refused_with_the_remedy(
 def test_option_names_are_case_insensitive():
     parsed = parse_landed_options({"STORE": "x", "sinkid": "a", "FILES": "late"})
     assert (parsed.sink_id, parsed.role) == ("a", FileRole.LATE)
+    assert parse_landed_options({"store": "x", "topic": "a", "files": "Dead"}).dead
 
 
 def test_tasks_are_groups_of_files_by_bytes_in_order():

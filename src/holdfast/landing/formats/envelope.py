@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from holdfast.columnar import envelope_kernels as kernels
 from holdfast.columnar import line_kernels
-from holdfast.columnar.arrow import bytes_of
+from holdfast.columnar.arrow import bytes_of, new_array
 from holdfast.columnar.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from holdfast.landing.arrow import RecordBatch, batches_of, pa
 from holdfast.landing.formats.columns import PIECE_BYTES, header_items, parts_of, valid_rows
@@ -93,7 +93,7 @@ def envelopes(batch: RecordBatch) -> Iterator[bytes]:
     if batch.num_rows == 0:
         return
     table = _Table(batch)
-    out = np.empty(min(PIECE_BYTES, 8 * batch.nbytes + 1024 * batch.num_rows), np.uint8)
+    out = new_array(min(PIECE_BYTES, 8 * batch.nbytes + 1024 * batch.num_rows), np.uint8)
     row = 0
     while row < batch.num_rows:
         row, size, room = kernels.put_envelopes(

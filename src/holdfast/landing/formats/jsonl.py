@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columnar import line_kernels as kernels
+from holdfast.columnar.arrow import new_array
 from holdfast.columnar.schema import SCHEMA_WITH_HEADERS
 from holdfast.errors import ConfigurationError, CorruptObject
 from holdfast.landing.arrow import RecordBatch, pa
@@ -126,7 +127,7 @@ def _values(batch: RecordBatch) -> Iterator[Buffer]:
     parts = parts_of(batch.column("value"))
     for first, last in windows(parts.offsets):
         size = int(parts.offsets[last] - parts.offsets[first]) + last - first
-        out = np.empty(size, np.uint8)
+        out = new_array(size, np.uint8)
         kernels.put_lines(parts.data, parts.offsets, first, last, out)
         yield out.data
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from holdfast.columnar import line_kernels as kernels
-from holdfast.columnar.arrow import bytes_of, pa, variable_array
+from holdfast.columnar.arrow import bytes_of, new_array, pa, variable_array
 from holdfast.errors import CorruptObject
 from holdfast.landing.arrow import RecordBatch
 from holdfast.landing.facts import Facts
@@ -100,6 +100,6 @@ def _framed(batch: RecordBatch) -> Iterator[Buffer]:
     parts = parts_of(batch.column("value"))
     for first, last in windows(parts.offsets):
         size = int(parts.offsets[last] - parts.offsets[first]) + 4 * (last - first)
-        out = np.empty(size, np.uint8)
+        out = new_array(size, np.uint8)
         put = kernels.put_framed(parts.data, parts.offsets, parts.valid, first, last, out)
         yield out.data[:put]
