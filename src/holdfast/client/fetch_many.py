@@ -11,7 +11,7 @@ from uuid import UUID
 from holdfast.client.address import Address
 from holdfast.client.cluster import Cluster, PartitionLeader, TopicDescription
 from holdfast.client.fetch import NO_SESSION_EPOCH, Fetched, fetched_row
-from holdfast.client.refusals import RETRIABLE, error_code, raise_for
+from holdfast.client.refusals import RETRIABLE, Refused, RefusedForNow, error_code, raise_for
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.protocol.messages.fetch import (
@@ -65,7 +65,17 @@ async def fetch_many(
     rack: str | None = None,
 ) -> dict[TopicPartition, Fetched | Unfetched]:
     """One answer for each partition; RetryError where the broker as a whole gives none."""
-    known = {row.topic: await cluster.topic(row.topic) for row in wanted}
+    known: dict[str, TopicDescription] = {}
+    found: dict[TopicPartition, Fetched | Unfetched] = {}
+    for topic in dict.fromkeys(row.topic for row in wanted):
+        try:
+            known[topic] = await cluster.topic(topic)
+        except (RefusedForNow, Refused) as refusal:
+            gone = [row for row in wanted if row.topic == topic]
+            found |= {TopicPartition(topic, row.partition): Unfetched(refusal.code) for row in gone}
+    asked = [row for row in wanted if row.topic in known]
+    if not asked:
+        return found
     connection = await cluster.broker(node_id)
     request = FetchRequest(
         max_wait_ms=max_wait_ms,
@@ -73,7 +83,7 @@ async def fetch_many(
         max_bytes=max_bytes,
         isolation_level=int(read_committed),
         session_epoch=NO_SESSION_EPOCH,
-        topics=_topics(wanted, known),
+        topics=_topics(asked, known),
         rack_id=rack or "",
     )
     version = connection.version_for(FetchRequest)
@@ -85,13 +95,12 @@ async def fetch_many(
         version=version,
         timeout_ms=cluster.request_timeout_ms + max_wait_ms,
     )
-    raise_for(response.error_code, f"fetch {len(wanted)} partitions from broker {node_id}")
+    raise_for(response.error_code, f"fetch {len(asked)} partitions from broker {node_id}")
     cluster.learn({row.node_id: Address(row.host, row.port) for row in response.node_endpoints})
-    names = {topic.topic_id: topic.name for topic in known.values()}
-    offsets = {TopicPartition(row.topic, row.partition): row.offset for row in wanted}
-    found: dict[TopicPartition, Fetched | Unfetched] = {}
+    by_id = {topic.topic_id: topic.name for topic in known.values()}
+    offsets = {TopicPartition(row.topic, row.partition): row.offset for row in asked}
     for topic in response.responses:
-        name = topic.topic if version <= NAMES_UNTIL else names.get(topic.topic_id, "")
+        name = topic.topic if version <= NAMES_UNTIL else by_id.get(topic.topic_id, "")
         for row in topic.partitions:
             where = TopicPartition(name, row.partition_index)
             if where in offsets:

@@ -66,7 +66,10 @@ class Scripted:
         return MetadataResponse(
             brokers=[MetadataResponseBroker(node_id=NODE, host="127.0.0.1", port=self.broker.port)],
             controller_id=NODE,
-            topics=[MetadataResponseTopic(name=TOPIC, topic_id=self.topic_id, partitions=parts)],
+            topics=[
+                MetadataResponseTopic(name=TOPIC, topic_id=self.topic_id, partitions=parts),
+                MetadataResponseTopic(name="gone", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            ],
         )
 
 
@@ -153,3 +156,16 @@ def test_a_cluster_without_topic_ids_is_asked_by_name():
     _, answers = asyncio.run(asked(scripted, [Wanted(TOPIC, 0, 0, 100)]))
     assert isinstance(answers[TopicPartition(TOPIC, 0)], Fetched)
     assert (ApiKey.FETCH, 12) in scripted.broker.versions
+
+
+def test_a_topic_that_is_gone_does_not_hold_up_the_others():
+    rows = [PartitionData(partition_index=0, records=[data(0, b"a")])]
+    scripted = Scripted(rows)
+    wanted = [Wanted("gone", 3, 0, 100), Wanted(TOPIC, 0, 0, 100)]
+    _, answers = asyncio.run(asked(scripted, wanted))
+    gone = Unfetched(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert answers[TopicPartition("gone", 3)] == gone
+    assert isinstance(answers[TopicPartition(TOPIC, 0)], Fetched)
+    assert [topic.topic_id for topic in scripted.requests[0].topics] == [TOPIC_ID]
+    _, answers = asyncio.run(asked(Scripted([]), wanted[:1]))
+    assert answers == {TopicPartition("gone", 3): gone}
