@@ -12,6 +12,7 @@ from holdfast.client.address import Address
 from holdfast.client.cluster import Cluster, PartitionLeader, TopicDescription
 from holdfast.client.fetch import NO_SESSION_EPOCH, Fetched, fetched_row
 from holdfast.client.refusals import RETRIABLE, Refused, RefusedForNow, error_code, raise_for
+from holdfast.errors import RetryError
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.protocol.messages.fetch import (
@@ -64,7 +65,10 @@ async def fetch_many(
     read_committed: bool = False,
     rack: str | None = None,
 ) -> dict[TopicPartition, Fetched | Unfetched]:
-    """One answer for each partition; RetryError where the broker as a whole gives none."""
+    """One answer for each partition; RetryError where the broker as a whole gives none.
+
+    After either the cluster asks anew for what may be another's now: `leader()` tells.
+    """
     known: dict[str, TopicDescription] = {}
     found: dict[TopicPartition, Fetched | Unfetched] = {}
     for topic in dict.fromkeys(row.topic for row in wanted):
@@ -76,7 +80,6 @@ async def fetch_many(
     asked = [row for row in wanted if row.topic in known]
     if not asked:
         return found
-    connection = await cluster.broker(node_id)
     request = FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
@@ -86,16 +89,12 @@ async def fetch_many(
         topics=_topics(asked, known),
         rack_id=rack or "",
     )
-    version = connection.version_for(FetchRequest)
-    if any(topic.topic_id == NO_TOPIC_ID for topic in known.values()):
-        version = min(version, NAMES_UNTIL)
-    response = await connection.request(
-        request,
-        FetchResponse,
-        version=version,
-        timeout_ms=cluster.request_timeout_ms + max_wait_ms,
-    )
-    raise_for(response.error_code, f"fetch {len(asked)} partitions from broker {node_id}")
+    try:
+        version, response = await _ask(cluster, node_id, request, known)
+    except RetryError:
+        for topic in known:
+            cluster.learn_leader(topic, 0, None)
+        raise
     cluster.learn({row.node_id: Address(row.host, row.port) for row in response.node_endpoints})
     by_id = {topic.topic_id: topic.name for topic in known.values()}
     offsets = {TopicPartition(row.topic, row.partition): row.offset for row in asked}
@@ -110,6 +109,21 @@ async def fetch_many(
         if isinstance(answer, Unfetched):
             _tell(cluster, where, answer, known[where.topic])
     return found
+
+
+async def _ask(
+    cluster: Cluster, node_id: int, request: FetchRequest, known: Mapping[str, TopicDescription]
+) -> tuple[int, FetchResponse]:
+    connection = await cluster.broker(node_id)
+    version = connection.version_for(FetchRequest)
+    if any(topic.topic_id == NO_TOPIC_ID for topic in known.values()):
+        version = min(version, NAMES_UNTIL)
+    timeout_ms = cluster.request_timeout_ms + request.max_wait_ms
+    response = await connection.request(
+        request, FetchResponse, version=version, timeout_ms=timeout_ms
+    )
+    raise_for(response.error_code, f"fetch from broker {node_id}")
+    return version, response
 
 
 def read_row(row: PartitionData, offset: int) -> Fetched | Unfetched:
