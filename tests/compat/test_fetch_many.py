@@ -9,7 +9,7 @@ from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
 
 from holdfast.client.cluster import Cluster
-from holdfast.client.fetch import Fetched, records_of
+from holdfast.client.fetch import Fetched, fetch, records_of
 from holdfast.client.fetch_many import Unfetched, Wanted, fetch_many
 from holdfast.environment import SystemEnvironment
 from holdfast.protocol.api import ErrorCode
@@ -62,6 +62,7 @@ def test_a_long_poll_does_not_hold_up_what_goes_over_a_sibling(
             Cluster(cluster.bootstrap, environment=SystemEnvironment()) as client,
             client.sibling() as sibling,
         ):
+            await fetch(client, topic, 0, 0, max_wait_ms=0)
             leader = await client.leader(topic, 0)
             wanted = [Wanted(topic, 0, 0, MIB)]
             waiting = asyncio.create_task(

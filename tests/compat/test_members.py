@@ -1,11 +1,12 @@
 """Members of this client in groups of both protocols, alone and with librdkafka."""
 
 import asyncio
+import random
 from collections.abc import Callable
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.compat.members import group_of
+from tests.compat.members import Group, group_of
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
 
@@ -92,7 +93,9 @@ def test_a_member_stays_in_while_its_owner_takes_long_to_give_up(
             given_up = set(slow.revoked_ones)
             assert 29 < slow.seconds[0] <= 30
             # Longer than the session: only heartbeats keep the member in.
-            await asyncio.sleep(11 if protocol == "consumer" else 7)
+            loop = asyncio.get_running_loop()
+            ended_at = loop.time() + (11 if protocol == "consumer" else 7)
+            await group.until(lambda: loop.time() > ended_at, "a session would have ended")
             assert slow.held == set(range(PARTITIONS))
             assert group.table.held_by("other") == set()
             slow.may_give_up.set()
@@ -203,5 +206,45 @@ def test_a_static_member_comes_back_to_what_it_had_and_nobody_else_may_be_it(
                     await asyncio.wait_for(back.task, 20)
                 assert refusal.value.code == ErrorCode.FENCED_INSTANCE_ID
                 assert back.lost_ones == had
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_whoever_comes_and_goes_no_partition_is_held_by_two_and_in_the_end_each_by_one(
+    cluster: AnyCluster, topic: str, protocol: str, seed: int
+):
+    chance = random.Random(seed)
+
+    async def turn(group: Group, number: int) -> None:
+        running = [member for member in group.ours if not member.task.done()]
+        match chance.choice(["join", "join", "leave", "cancel", "theirs", "slow"]):
+            case "join" if len(running) < 4:
+                group.join(f"member-{number}")
+            case "leave" if len(running) > 1:
+                await chance.choice(running).leave()
+            case "cancel" if len(running) > 1:
+                chance.choice(running).task.cancel()
+            case "theirs" if len(group.theirs) < 2:
+                group.join_theirs(f"theirs-{number}")
+            case "slow" if running:
+                slow = chance.choice(running)
+                slow.may_give_up.clear()
+                asyncio.get_running_loop().call_later(1.0, slow.may_give_up.set)
+            case _:
+                pass
+        rest = asyncio.get_running_loop().time() + chance.uniform(0.0, 0.8)
+        await group.until(lambda: asyncio.get_running_loop().time() > rest, "some time")
+
+    async def scenario() -> None:
+        async with group_of(cluster.bootstrap, topic, protocol) as group:
+            group.join("first")
+            for number in range(15):
+                await turn(group, number)
+                assert group.table.doubles == []
+            left = [member.name for member in group.ours if not member.task.done()]
+            await group.until_split(PARTITIONS, *left, *(other.name for other in group.theirs))
+            for member in group.ours:
+                assert set(member.committed_at_revoke) <= {ErrorCode.NONE}
 
     asyncio.run(scenario())

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.compat import one_member
 from tests.compat.members import Group, group_of
 from tests.peers.holdfast import HoldfastBroker
+from tests.peers.holdfast_cluster import HoldfastCluster
 from tests.peers.kafka import KafkaBroker
 from tests.peers.process import Process
 
@@ -22,10 +23,10 @@ from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
 
 PARTITIONS = 6
-SHORT_TIMES = {
-    "group.initial.rebalance.delay.ms": "0",
-    "group.consumer.heartbeat.interval.ms": "500",
-}
+OVERRIDES = [
+    *("--override", "group.initial.rebalance.delay.ms=0"),
+    *("--override", "group.consumer.heartbeat.interval.ms=500"),
+]
 TAKEN_OVER = 5
 
 
@@ -84,9 +85,7 @@ def test_a_member_that_was_paused_commits_nothing_of_what_it_lost_and_comes_back
 def test_members_keep_what_they_have_over_a_kill_of_their_coordinator(
     tmp_path: Path, protocol: str
 ):
-    given = [("--override", f"{name}={value}") for name, value in SHORT_TIMES.items()]
-    arguments = [word for pair in given for word in pair]
-    broker = HoldfastBroker(tmp_path, arguments=arguments).start()
+    broker = HoldfastBroker(tmp_path, arguments=OVERRIDES).start()
     try:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic("orders", PARTITIONS, 1)])["orders"].result(20)
@@ -114,3 +113,38 @@ def test_members_keep_what_they_have_over_a_kill_of_their_coordinator(
         asyncio.run(scenario())
     finally:
         broker.stop()
+
+
+def test_members_keep_what_they_have_when_another_broker_becomes_their_coordinator(
+    tmp_path: Path, protocol: str
+):
+    cluster = HoldfastCluster(tmp_path, brokers=2, arguments=OVERRIDES).start()
+    try:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([NewTopic("orders", PARTITIONS, 1)])["orders"].result(20)
+
+        async def commit_all(group: Group, offset: int) -> None:
+            for member in group.ours:
+                mine = {TopicPartition("orders", number): offset for number in member.held}
+                assert set((await member.member.commit(mine)).values()) == {ErrorCode.NONE}
+
+        async def scenario() -> None:
+            async with group_of(cluster.bootstrap, "orders", protocol) as group:
+                first, second = group.join("first"), group.join("second")
+                await group.until_split(PARTITIONS, "first", "second")
+                had = first.held, second.held
+                for turn, (end, number) in enumerate((("stop", 1), ("kill", 2))):
+                    broker = cluster.brokers[number]
+                    await asyncio.to_thread(broker.stop if end == "stop" else broker.kill)
+                    await commit_all(group, turn)
+                    await asyncio.to_thread(broker.start)
+                    await commit_all(group, 10 + turn)
+                assert (first.held, second.held) == had
+                assert (first.lost_ones, second.lost_ones) == (set(), set())
+                await second.leave()
+                await group.until_split(PARTITIONS, "first")
+                assert await offsets_of(cluster.bootstrap, group) == {7, 11}
+
+        asyncio.run(scenario())
+    finally:
+        cluster.stop()

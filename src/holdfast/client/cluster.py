@@ -186,19 +186,20 @@ class Cluster:
         self._brokers.update(brokers)
 
     def learn_leader(self, topic: str, partition: int, leader: PartitionLeader | None) -> None:
-        """Take in that the known leader is none any more: by whom it was followed, if that is said.
+        """Take in who leads in place of the known one; None where that was not said.
 
-        None: the topic is asked for anew before the next request.
+        Where it does not tell more than is known, the topic is asked for anew.
         """
         known = self._topics.get(topic)
         if known is None:
             return
+        before = known.leaders.get(partition)
         if leader is None:
             del self._topics[topic]
-            return
-        before = known.leaders.get(partition)
-        if before is None or before.leader_epoch < leader.leader_epoch:
+        elif before is None or before.leader_epoch < leader.leader_epoch:
             known.leaders[partition] = leader
+        elif before.leader_epoch == leader.leader_epoch and before.node_id != leader.node_id:
+            del self._topics[topic]
 
     async def ask_leader(
         self,

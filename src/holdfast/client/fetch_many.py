@@ -11,7 +11,8 @@ from uuid import UUID
 from holdfast.client.address import Address
 from holdfast.client.cluster import Cluster, PartitionLeader, TopicDescription
 from holdfast.client.fetch import NO_SESSION_EPOCH, Fetched, fetched_row
-from holdfast.client.refusals import RETRIABLE, error_code, raise_for
+from holdfast.client.refusals import RETRIABLE, Refused, RefusedForNow, error_code, raise_for
+from holdfast.errors import RetryError
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.protocol.messages.fetch import (
@@ -64,34 +65,41 @@ async def fetch_many(
     read_committed: bool = False,
     rack: str | None = None,
 ) -> dict[TopicPartition, Fetched | Unfetched]:
-    """One answer for each partition; RetryError where the broker as a whole gives none."""
-    known = {row.topic: await cluster.topic(row.topic) for row in wanted}
-    connection = await cluster.broker(node_id)
+    """One answer for each partition; RetryError where the broker as a whole gives none.
+
+    After either the cluster asks anew for what may be another's now: `leader()` tells.
+    """
+    known: dict[str, TopicDescription] = {}
+    found: dict[TopicPartition, Fetched | Unfetched] = {}
+    for topic in dict.fromkeys(row.topic for row in wanted):
+        try:
+            known[topic] = await cluster.topic(topic)
+        except (RefusedForNow, Refused) as refusal:
+            gone = [row for row in wanted if row.topic == topic]
+            found |= {TopicPartition(topic, row.partition): Unfetched(refusal.code) for row in gone}
+    asked = [row for row in wanted if row.topic in known]
+    if not asked:
+        return found
     request = FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
         isolation_level=int(read_committed),
         session_epoch=NO_SESSION_EPOCH,
-        topics=_topics(wanted, known),
+        topics=_topics(asked, known),
         rack_id=rack or "",
     )
-    version = connection.version_for(FetchRequest)
-    if any(topic.topic_id == NO_TOPIC_ID for topic in known.values()):
-        version = min(version, NAMES_UNTIL)
-    response = await connection.request(
-        request,
-        FetchResponse,
-        version=version,
-        timeout_ms=cluster.request_timeout_ms + max_wait_ms,
-    )
-    raise_for(response.error_code, f"fetch {len(wanted)} partitions from broker {node_id}")
+    try:
+        version, response = await _ask(cluster, node_id, request, known)
+    except RetryError:
+        for topic in known:
+            cluster.learn_leader(topic, 0, None)
+        raise
     cluster.learn({row.node_id: Address(row.host, row.port) for row in response.node_endpoints})
-    names = {topic.topic_id: topic.name for topic in known.values()}
-    offsets = {TopicPartition(row.topic, row.partition): row.offset for row in wanted}
-    found: dict[TopicPartition, Fetched | Unfetched] = {}
+    by_id = {topic.topic_id: topic.name for topic in known.values()}
+    offsets = {TopicPartition(row.topic, row.partition): row.offset for row in asked}
     for topic in response.responses:
-        name = topic.topic if version <= NAMES_UNTIL else names.get(topic.topic_id, "")
+        name = topic.topic if version <= NAMES_UNTIL else by_id.get(topic.topic_id, "")
         for row in topic.partitions:
             where = TopicPartition(name, row.partition_index)
             if where in offsets:
@@ -101,6 +109,21 @@ async def fetch_many(
         if isinstance(answer, Unfetched):
             _tell(cluster, where, answer, known[where.topic])
     return found
+
+
+async def _ask(
+    cluster: Cluster, node_id: int, request: FetchRequest, known: Mapping[str, TopicDescription]
+) -> tuple[int, FetchResponse]:
+    connection = await cluster.broker(node_id)
+    version = connection.version_for(FetchRequest)
+    if any(topic.topic_id == NO_TOPIC_ID for topic in known.values()):
+        version = min(version, NAMES_UNTIL)
+    timeout_ms = cluster.request_timeout_ms + request.max_wait_ms
+    response = await connection.request(
+        request, FetchResponse, version=version, timeout_ms=timeout_ms
+    )
+    raise_for(response.error_code, f"fetch from broker {node_id}")
+    return version, response
 
 
 def read_row(row: PartitionData, offset: int) -> Fetched | Unfetched:

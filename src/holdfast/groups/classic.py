@@ -226,9 +226,10 @@ class ClassicGroup:
         """Open the window of the next generation, or let it last for one who just came."""
         window = self._window
         if window is None:
-            for token in self._syncing.values():
+            for member_id, token in self._syncing.items():
                 error = ErrorCode.REBALANCE_IN_PROGRESS
                 self._outbox.answer(token, SyncGroupResponse(error_code=error))
+                self.touch(member_id, now)  # it was not silent, it waited
             self._syncing.clear()
             self._sync_ends_at = NEVER
             is_first = not self.members()
@@ -350,7 +351,7 @@ class ClassicGroup:
             given = {item.member_id: bytes(item.assignment) for item in request.assignments}
             assignments = [(i, given.get(i, b"")) for i in generation.members]
             self._outbox.decide(GenerationAssigned(self.group_id, generation.number, assignments))
-        self._answer_syncs()
+        self._answer_syncs(now)
 
     def _sync_problem(self, request: SyncGroupRequest) -> ErrorCode | None:
         problem = self.member_problem(request.member_id, request.group_instance_id)
@@ -371,7 +372,7 @@ class ClassicGroup:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return None
 
-    def _answer_syncs(self) -> None:
+    def _answer_syncs(self, now: float) -> None:
         generation = self.generation
         if generation is None or generation.assignments is None:
             return
@@ -384,6 +385,7 @@ class ClassicGroup:
                     assignment=generation.assignments.get(member_id, b""),
                 ),
             )
+            self.touch(member_id, now)  # it was not silent, it waited
         self._syncing.clear()
         self._sync_ends_at = NEVER
 
@@ -447,8 +449,10 @@ class ClassicGroup:
         """Let what is due happen: sessions end, windows close."""
         for member_id in [i for i, at in self._promised.items() if at <= now]:
             del self._promised[member_id]
-        for member_id, at in list(self._sessions.items()):
-            if at <= now and not self._is_waiting(member_id) and member_id in self._sessions:
+        for member_id in list(self._sessions):
+            # Those who waited for one that is expelled here begin a new session.
+            ends_at = self._sessions.get(member_id, NEVER)
+            if ends_at <= now and not self._is_waiting(member_id):
                 self._expel(member_id, ErrorCode.UNKNOWN_MEMBER_ID, now)
         if self._sync_ends_at <= now:
             self._sync_ends_at = NEVER

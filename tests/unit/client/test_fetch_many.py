@@ -3,6 +3,7 @@
 import asyncio
 from uuid import UUID
 
+import pytest
 from tests.unit.client.scripted_broker import TOPIC, ScriptedBroker
 from tests.unit.client.test_fetch import data
 
@@ -11,6 +12,7 @@ from holdfast.client.cluster import Cluster
 from holdfast.client.fetch import Fetched, records_of
 from holdfast.client.fetch_many import LeaderHint, Unfetched, Wanted, fetch_many
 from holdfast.environment import SystemEnvironment
+from holdfast.errors import RetryError
 from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.protocol.message import Message
@@ -66,7 +68,10 @@ class Scripted:
         return MetadataResponse(
             brokers=[MetadataResponseBroker(node_id=NODE, host="127.0.0.1", port=self.broker.port)],
             controller_id=NODE,
-            topics=[MetadataResponseTopic(name=TOPIC, topic_id=self.topic_id, partitions=parts)],
+            topics=[
+                MetadataResponseTopic(name=TOPIC, topic_id=self.topic_id, partitions=parts),
+                MetadataResponseTopic(name="gone", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            ],
         )
 
 
@@ -153,3 +158,33 @@ def test_a_cluster_without_topic_ids_is_asked_by_name():
     _, answers = asyncio.run(asked(scripted, [Wanted(TOPIC, 0, 0, 100)]))
     assert isinstance(answers[TopicPartition(TOPIC, 0)], Fetched)
     assert (ApiKey.FETCH, 12) in scripted.broker.versions
+
+
+def test_a_topic_that_is_gone_does_not_hold_up_the_others():
+    rows = [PartitionData(partition_index=0, records=[data(0, b"a")])]
+    scripted = Scripted(rows)
+    wanted = [Wanted("gone", 3, 0, 100), Wanted(TOPIC, 0, 0, 100)]
+    _, answers = asyncio.run(asked(scripted, wanted))
+    gone = Unfetched(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert answers[TopicPartition("gone", 3)] == gone
+    assert isinstance(answers[TopicPartition(TOPIC, 0)], Fetched)
+    assert [topic.topic_id for topic in scripted.requests[0].topics] == [TOPIC_ID]
+    _, answers = asyncio.run(asked(Scripted([]), wanted[:1]))
+    assert answers == {TopicPartition("gone", 3): gone}
+
+
+def test_after_a_broker_that_does_not_answer_the_leaders_are_asked_for_anew():
+    async def scenario() -> None:
+        scripted = Scripted([])
+        async with (
+            scripted.broker as broker,
+            Cluster(broker.bootstrap, environment=SystemEnvironment()) as cluster,
+        ):
+            await cluster.leader(TOPIC, 0)
+            before = broker.times_asked(ApiKey.METADATA)
+            with pytest.raises(RetryError):
+                await fetch_many(cluster, 99, [Wanted(TOPIC, 0, 5, 100)])
+            assert (await cluster.leader(TOPIC, 0)).node_id == NODE
+            assert broker.times_asked(ApiKey.METADATA) == before + 1
+
+    asyncio.run(scenario())

@@ -141,6 +141,34 @@ def test_a_leader_that_never_syncs_is_left_out(world: World):
     assert world.heartbeat(a, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_who_waited_long_for_its_assignment_has_a_whole_session_when_it_comes(world: World):
+    a, b = world.new_member(), world.new_member()
+    world.join(a), world.join(b)
+    world.wait(INITIAL_DELAY_S)
+    world.sync(b, 1)
+    for _ in range(4):
+        world.wait(SESSION_MS / 1000 / 2)
+        world.heartbeat(a, 1)
+    world.sync(a, 1, {a: b"for a", b: b"for b"})
+    world.wait(SESSION_MS / 1000 - 1)
+    assert world.heartbeat(b, 1) == ErrorCode.NONE
+
+
+def test_who_waited_for_a_leader_that_died_has_time_to_join_the_next_generation(world: World):
+    a, b, c = (world.new_member() for _ in range(3))
+    world.join(a), world.join(b), world.join(c)
+    world.wait(INITIAL_DELAY_S)
+    waiting = world.sync(b, 1), world.sync(c, 1)
+    world.wait(SESSION_MS / 1000)
+    for token in waiting:
+        assert world.synced(token).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    first = world.join(b)
+    world.wait(SESSION_MS / 1000 - 1)
+    assert first not in world.answers
+    second = world.join(c)
+    assert world.joined(first).generation_id == world.joined(second).generation_id == 2
+
+
 def test_the_protocol_that_all_can_do_and_most_prefer_is_chosen(world: World):
     a, b = world.new_member(), world.new_member()
     world.join(a, protocols=[("sticky", b""), ("range", b"")])
