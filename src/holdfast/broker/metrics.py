@@ -151,6 +151,12 @@ class BrokerCollector(Collector):
             failures.add_metric(label, queue.failures)
         yield from (unflushed, oldest, frames, fsyncs, failures, bypassed)
         totals = self._broker.disk_acks.totals
+        now = sum(lane.records_by_disk for lane in list(self._broker.lanes.values()))
+        yield CounterMetricFamily(
+            "holdfast_spool_acked_records",
+            "Records that were acknowledged before they were in the store",
+            value=totals["acked_records"] + now,
+        )
         yield CounterMetricFamily(
             "holdfast_spool_replayed_batches",
             "Record batches that were taken in from the disk",
