@@ -51,7 +51,7 @@ sim: $(STAMP) ## the deterministic simulation: make sim SEEDS=20000
 
 chaos: $(STAMP) ## real processes under load: SIGKILLs of one broker, then SIGKILLs and SIGSTOPs of three
 	$(BIN)/python -m tests.chaos.sigkill --kills $(KILLS)
-	$(BIN)/python -m tests.chaos.cluster_faults --kills $(CLUSTER_FAULTS) --stops $(CLUSTER_FAULTS)
+	$(BIN)/python -m tests.chaos.cluster_faults --kills $(CLUSTER_FAULTS) --stops $(CLUSTER_FAULTS) --ack mixed
 
 chaos-clients: $(STAMP) ## groups and exactly once with five clients, through SIGKILLs and pauses
 	$(BIN)/python -m tests.chaos.transactions --kills 60

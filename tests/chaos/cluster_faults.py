@@ -4,19 +4,27 @@
 promise; its exit code says whether there was one. Owns the choice of the broker, of the instant and
 of how long it stands still: shorter than anybody notices, past its silence, past the validity of
 its claims. Some faults fall into others.
+
+With `--ack disk` all records, with `--ack mixed` those of the client families, are acknowledged
+from the brokers' disks, and go to the store only where a broker lets go of a lane. Then the brokers
+are started on their disks once more, one after the other and alone, before the store is read.
 """
 
 import argparse
 import dataclasses
+import http.client
 import json
 import random
+import re
 import signal
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+from tests.chaos import observers as observed
 from tests.chaos.brokers import ChaosBroker
+from tests.chaos.families import TOPIC
 from tests.chaos.stores import ChaosStore, chaos_store
 from tests.chaos.under_load import UnderLoad
 from tests.peers.process import free_port
@@ -28,6 +36,11 @@ LANES = 6
 STOP_SECONDS = (0.05, 0.5, 2.0, 4.0, 7.0, 12.0)
 CLAIM_VALID_MS = 2_000
 END_SECONDS_MAX = 60.0
+METRICS_SECONDS_MAX = 5.0
+BY_DISK = {"holdfast.ack": "disk", "holdfast.flush.ms": "86400000"}
+ON_DISK = {"store": (), "mixed": (TOPIC,), "disk": (TOPIC, observed.TOPIC)}
+"""Which topics are acknowledged from a disk."""
+ACKED_FROM_DISK = re.compile(r"^holdfast_spool_acked_records_total (\S+)$", re.MULTILINE)
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -41,6 +54,8 @@ class Figures:
     sent: int = 0
     acked: int = 0
     acked_by: dict[str, int] = dataclasses.field(default_factory=dict)
+    acked_from_disk: int = 0
+    """At least so many, as the brokers said before each was ended."""
     unknown: int = 0
     errors_told: dict[str, int] = dataclasses.field(default_factory=dict)
     history_calls: int = 0
@@ -63,8 +78,17 @@ class ClusterRun(UnderLoad):
     """One store, three ids, many processes."""
 
     def __init__(
-        self, folder: Path, store: ChaosStore, *, seed: int, per_second: float, life_s: float
+        self,
+        folder: Path,
+        store: ChaosStore,
+        *,
+        seed: int,
+        per_second: float,
+        life_s: float,
+        ack: str,
     ) -> None:
+        self.ack = ack
+        self.metrics_ports = {broker_id: free_port() for broker_id in BROKERS}
         self.folder = folder
         self.store = store
         self.random = random.Random(seed)
@@ -76,6 +100,7 @@ class ClusterRun(UnderLoad):
         self.live: dict[int, ChaosBroker] = {}
         bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
         super().__init__(bootstrap, self.figures, seed=seed, per_second=per_second)
+        self.configs = dict.fromkeys(ON_DISK[ack], BY_DISK)
 
     def _warm(self, broker_id: int, port: int | None = None) -> ChaosBroker:
         self._count += 1
@@ -89,8 +114,33 @@ class ClusterRun(UnderLoad):
                 *("--id", str(broker_id)),
                 *("--lanes", str(LANES)),
                 *("--claim-valid-ms", str(CLAIM_VALID_MS)),
+                *self._disk_of(broker_id),
             ),
         )
+
+    def _disk_of(self, broker_id: int) -> tuple[str, ...]:
+        if broker_id not in BROKERS or self.ack == "store":
+            return ()
+        disk = self.folder / f"disk-{broker_id}"
+        disk.mkdir(parents=True, exist_ok=True)
+        metrics = f"127.0.0.1:{self.metrics_ports[broker_id]}"
+        return ("--spool", str(disk), "--metrics", metrics)
+
+    def _count_acks(self, broker_id: int) -> None:
+        """How many records a broker has acknowledged from its disk; before it is ended."""
+        if self.ack == "store":
+            return
+        asked = http.client.HTTPConnection(
+            "127.0.0.1", self.metrics_ports[broker_id], timeout=METRICS_SECONDS_MAX
+        )
+        try:
+            asked.request("GET", "/metrics")
+            told = ACKED_FROM_DISK.search(asked.getresponse().read().decode())
+        except OSError:
+            return
+        finally:
+            asked.close()
+        self.figures.acked_from_disk += int(float(told[1])) if told else 0
 
     def start(self, broker_id: int) -> None:
         broker = self.live[broker_id] = self.standby[broker_id]
@@ -121,6 +171,7 @@ class ClusterRun(UnderLoad):
         self.start(broker_id)
 
     def _kill(self, broker_id: int) -> None:
+        self._count_acks(broker_id)
         broker = self.live.pop(broker_id)
         broker.kill()
         self.harmed()
@@ -147,18 +198,24 @@ class ClusterRun(UnderLoad):
 
     def drain(self) -> None:
         broker_id = self.random.choice(BROKERS)
+        self._count_acks(broker_id)
         broker = self.live.pop(broker_id)
         broker.signal(signal.SIGTERM)
         self.harmed()
+        self._expect_end(broker)
+        self.figures.drains += 1
+        self.start(broker_id)
+
+    def _expect_end(self, broker: ChaosBroker) -> None:
         code = broker.exit_code(seconds_max=END_SECONDS_MAX)
         if code != 0:
             said = broker.process.log_text()[-400:]
             self.figures.problems.append(f"{broker.name} ended with {code}: {said}")
-        self.figures.drains += 1
-        self.start(broker_id)
 
     def finish(self) -> None:
         self.finish_load()
+        for broker_id in self.live:
+            self._count_acks(broker_id)
         for broker in (*self.live.values(), *self.standby.values()):
             broker.kill()
             said = broker.process.log_text()
@@ -168,16 +225,35 @@ class ClusterRun(UnderLoad):
 
     def check(self) -> None:
         self.store = self.store.moved()
+        if self.ack != "store":
+            self._bring_in_disks()
         self.compare(self.store, self._warm(9, free_port()))
+
+    def _bring_in_disks(self) -> None:
+        """As a person would: each broker is started on its disk, alone, and ended cleanly."""
+        for broker_id in self.random.sample(BROKERS, len(BROKERS)):
+            broker = self._warm(broker_id, free_port())
+            broker.go()
+            broker.wait_ready()
+            broker.signal(signal.SIGTERM)
+            self._expect_end(broker)
 
 
 def run(
-    folder: Path, *, kills: int, stops: int, seed: int, store: str, per_second: float, life_s: float
+    folder: Path,
+    *,
+    kills: int,
+    stops: int,
+    seed: int,
+    store: str,
+    per_second: float,
+    life_s: float,
+    ack: str = "mixed",
 ) -> Figures:
     """The whole of it: load, faults, cold read, checks."""
     begun = time.monotonic()
     with chaos_store(store, folder) as where:
-        chaos = ClusterRun(folder, where, seed=seed, per_second=per_second, life_s=life_s)
+        chaos = ClusterRun(folder, where, seed=seed, per_second=per_second, life_s=life_s, ack=ack)
         chaos.begin()
         figures = chaos.figures
         shown = 0
@@ -209,6 +285,7 @@ def main() -> None:
     parser.add_argument("--stops", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--store", choices=("directory", "s3"), default="directory")
+    parser.add_argument("--ack", choices=tuple(ON_DISK), default="mixed")
     parser.add_argument("--rate", type=float, default=1500, help="records per second, at most")
     parser.add_argument("--life", type=float, default=2.0, help="seconds between faults, at most")
     parser.add_argument("--keep", type=Path, help="a folder to work in, kept afterwards")
@@ -222,6 +299,7 @@ def main() -> None:
             store=options.store,
             per_second=options.rate,
             life_s=options.life,
+            ack=options.ack,
         )
     print(json.dumps(figures.summary(), indent=2))
     sys.exit(1 if figures.problems else 0)

@@ -40,9 +40,35 @@ def test_an_overtaken_broker_ends_and_says_nothing_that_is_out_of_date(tmp_path)
 @pytest.mark.timeout(400)
 def test_kills_and_stops_of_a_cluster_lose_hide_rewind_and_double_nothing(tmp_path):
     figures = cluster_faults.run(
-        tmp_path, kills=3, stops=3, seed=2, store="directory", per_second=800, life_s=1.0
+        tmp_path,
+        kills=3,
+        stops=3,
+        seed=2,
+        store="directory",
+        per_second=800,
+        life_s=1.0,
+        ack="store",
     )
     assert figures.problems == []
     assert figures.kills >= 3
     assert figures.stops >= 3
+    assert all(count > 0 for count in figures.acked_by.values())
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("ack", ["mixed", "disk"])
+def test_what_a_cluster_acknowledged_from_its_disks_is_there_when_each_is_back(tmp_path, ack: str):
+    figures = cluster_faults.run(
+        tmp_path,
+        kills=2,
+        stops=1,
+        seed=3,
+        store="directory",
+        per_second=800,
+        life_s=1.0,
+        ack=ack,
+    )
+    assert figures.problems == []
+    assert figures.kills >= 2
+    assert figures.acked_from_disk > 100
     assert all(count > 0 for count in figures.acked_by.values())

@@ -54,6 +54,8 @@ class UnderLoad:
         self, bootstrap: str, figures: LoadFigures, *, seed: int, per_second: float
     ) -> None:
         self.bootstrap = bootstrap
+        self.configs: dict[str, dict[str, str]] = {}
+        """Of the topics, by name."""
         self._told = figures
         self.ledger = Ledger(producers=list(FAMILIES), partitions=PARTITIONS)
         self._harmed_at: float | None = None
@@ -67,7 +69,7 @@ class UnderLoad:
         )
 
     def begin_load(self) -> None:
-        asyncio.run(_create_topics(self.bootstrap))
+        asyncio.run(_create_topics(self.bootstrap, self.configs))
         for thread in (*self.families, self.follower, self.observers):
             thread.start()
         self.wait_for_ack(time.monotonic())
@@ -155,13 +157,16 @@ class UnderLoad:
         figures.seconds = round(time.monotonic() - begun, 1)
 
 
-async def _create_topics(bootstrap: str) -> None:
+async def _create_topics(bootstrap: str, configs: dict[str, dict[str, str]]) -> None:
     async with Cluster(bootstrap, environment=SystemEnvironment()) as cluster:
         await admin.create_topics(
             cluster,
             [
-                admin.NewTopic(TOPIC, PARTITIONS),
-                admin.NewTopic(observed.TOPIC, observed.PARTITIONS),
+                admin.NewTopic(name, partitions, configs=configs.get(name, {}))
+                for name, partitions in (
+                    (TOPIC, PARTITIONS),
+                    (observed.TOPIC, observed.PARTITIONS),
+                )
             ],
         )
 

@@ -1,6 +1,7 @@
 """What the simulation found in brokers that share the lanes, played step by step."""
 
 import asyncio
+import dataclasses
 
 import pytest
 from tests.unit.broker.cluster import Cluster, lane_of, log_of, pass_time, produce, topic
@@ -69,6 +70,27 @@ def test_a_broker_that_is_pinged_before_it_knows_its_incarnation_is_not_replaced
         await pass_time(2)
         assert not again.lost.done()
         assert again.lanes
+
+    simulate(test)
+
+
+def test_a_broker_whose_younger_process_died_before_it_was_registered_is_heard_again():
+    """Seed 683 of streams with disks: it was silent to one that had heard the other, for ever; the
+    two took a lane from each other, which waited for the disk of the first."""
+
+    async def test(world: Several) -> None:
+        brokers = [await world.join(i) for i in (1, 2)]
+        await pass_time(10)
+        doubled, hearer = sorted(brokers, key=lambda each: not each.is_controller)
+        known = doubled.report()
+        younger = dataclasses.replace(
+            known, incarnation=known.incarnation + 1, port=9093, lanes={}, cleared={}
+        )
+        assert hearer.membership is not None
+        hearer.membership.heard(younger)  # and then it dies
+        await pass_time(40)
+        assert sorted(hearer.membership.alive()) == [1, 2]
+        assert len(doubled.lanes) == len(hearer.lanes) == 2
 
     simulate(test)
 

@@ -7,9 +7,9 @@ wrong; PLANTED names them all, for the tests and for `--planted`.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.simulation.planted_clusters import CLUSTERS, HARMLESS
+from tests.simulation.planted_clusters import CLUSTERS, WRONG_ABOUT_WHO
 from tests.simulation.planted_coordinators import COORDINATORS
-from tests.simulation.planted_disks import DISKS
+from tests.simulation.planted_disks import DISKS, HARMLESS_DISKS, SHARED_DISKS
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.claiming import Claimer
@@ -287,7 +287,8 @@ RECORDS: dict[str, type[BrokerProcess]] = {
     "load-loses-the-last-batch": lanes(bad_reader),
     "sweeps-claims": data_lane(SweepsClaims),
 }
-PLANTED = RECORDS | COORDINATORS | DISKS | CLUSTERS
+PLANTED = RECORDS | COORDINATORS | DISKS | CLUSTERS | SHARED_DISKS
 """What breaks a promise."""
+HARMLESS = WRONG_ABOUT_WHO | HARMLESS_DISKS
 
 __all__ = ["HARMLESS", "PLANTED"]

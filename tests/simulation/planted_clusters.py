@@ -1,7 +1,7 @@
 """Bugs of brokers that share the lanes: some must be found, and some must do no harm.
 
-No production code knows of them. CLUSTERS break a promise; HARMLESS are wrong only about who tries,
-who is asked first or how soon, and safety must not rest on any of that.
+No production code knows of them. CLUSTERS break a promise; WRONG_ABOUT_WHO are wrong only about who
+tries, who is asked first or how soon, and safety must not rest on any of that.
 """
 
 import asyncio
@@ -160,7 +160,7 @@ CLUSTERS: dict[str, type[BrokerProcess]] = {
     "trusts-its-claim": TrustsItsClaim,
     "trusts-an-early-hand-over": TrustsAnEarlyHandOver,
 }
-HARMLESS: dict[str, type[BrokerProcess]] = {
+WRONG_ABOUT_WHO: dict[str, type[BrokerProcess]] = {
     "prefers-older-epochs": PrefersOlderEpochs,
     "hands-over-too-early": HandsOverTooEarly,
     "takes-without-asking": TakesWithoutAsking,

@@ -1,5 +1,7 @@
 """Bugs of acks from a local disk that the simulation must find: see planted.py."""
 
+import asyncio
+from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -143,6 +145,61 @@ class ReplaysOutOfOrder(DiskAcks):
             del lane.awaited[partition]
 
 
+class HandsOverUnflushed(DataLane):
+    """A release says that nothing is on the disk, and what is there stays there."""
+
+    _is_giving = False
+
+    def adding(self, fact):
+        if not self._is_giving:
+            super().adding(fact)
+
+    async def close(self, *, release):
+        queue = self.appender.queue
+        if not release or queue is None or not self.appender.is_open:
+            await super().close(release=release)
+            return
+        self._is_giving = True
+        queue._unflushed = deque(group for group in queue._unflushed if group.is_taken)
+        for partition in self._by_disk:
+            stored = self.log_of(partition).sealed_end_offset
+            claim = self.claimed_lane.cursor.claim
+            self.appender.add(CeilingReserved(partition, stored, claim))
+        for task in list(self._background):
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self.appender.close(release=True)
+
+
+class ForgetsAnothersDisk(DiskAcks):
+    """Where another broker's disk has more, it goes on with what is in the store."""
+
+    async def _look(self, lane):
+        await super()._look(lane)
+        if self.awaits.get(lane.lane, self.broker_id) != self.broker_id:
+            lane.awaited.clear()
+
+
+class TakesNoNotice(BrokerProcess):
+    def make_broker(self) -> Broker:
+        broker = super().make_broker()
+        broker.disk_acks.__class__ = ForgetsAnothersDisk
+        broker.disk_acks.broker_id = broker.settings.broker_id
+        return broker
+
+
+class SaysNotWhose(DiskAcks):
+    """Nobody hears whose disk a lane waits for: it waits for longer."""
+
+    async def _note_whose(self, lane):
+        return None
+
+
+SHARED_DISKS: dict[str, type[BrokerProcess]] = {
+    "hands-over-unflushed": data_lane(HandsOverUnflushed),
+    "forgets-anothers-disk": TakesNoNotice,
+}
+HARMLESS_DISKS: dict[str, type[BrokerProcess]] = {"says-not-whose-disk": disk_acks(SaysNotWhose)}
 DISKS: dict[str, type[BrokerProcess]] = {
     "ack-before-fsync": queue(AcksBeforeFsync),
     "spool-dropped-before-the-put": queue(DropsBeforeTheStoreHasIt),

@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast.verify.broker_process import BrokerProcess
+from holdfast.verify.cluster_fleet import BROKER_MACHINES
 from holdfast.verify.coordination import TRANSACTIONAL, Mode, Workload
 from holdfast.verify.history import LandedKind, MarkerKind, Outcome, Produce
 from holdfast.verify.simulation import Outcome as Simulated
@@ -60,6 +61,55 @@ def test_old_leaders_are_asked_and_refuse(outcomes: list[Simulated]):
     for kind in (Produce, FetchOffsets):
         done = [c for c in calls if isinstance(c.operation, kind) and c.outcome is Outcome.OK]
         assert len({call.broker.partition(".")[0] for call in done}) == 3, kind
+
+
+@pytest.fixture(scope="module")
+def with_disks() -> list[Simulated]:
+    return [
+        simulate(seed, workload=Workload.RECORDS, mode=Mode.CLUSTER, uses_disks=True)
+        for seed in (*range(100, 112), 121, 134, 137, 145)
+    ]
+
+
+def test_what_is_acknowledged_from_three_disks_is_there_when_each_machine_had_its_turn(
+    with_disks: list[Simulated],
+):
+    for outcome in with_disks:
+        where = f"--seed {outcome.seed} --workload records --mode cluster --disks"
+        assert not [str(v) for v in outcome.violations], where
+        assert not outcome.liveness, where
+    frames = [frame for outcome in with_disks for frame in outcome.history.frames]
+    assert {frame.disk for frame in frames} == set(BROKER_MACHINES)
+    assert len(frames) > 50
+    details = {m.detail for outcome in with_disks for m in outcome.history.markers}
+    assert {"disk full", "disk slow", "disk lost"} <= details
+    assert any(land.given_up for outcome in with_disks for land in outcome.history.landings)
+
+
+def test_every_process_of_a_broker_has_the_disk_of_its_machine(with_disks: list[Simulated]):
+    starts = [
+        (marker.process.partition(".")[0], marker.detail)
+        for outcome in with_disks
+        for marker in outcome.history.markers
+        if marker.kind is MarkerKind.START and marker.detail.startswith("machine")
+    ]
+    assert len(set(starts)) == len(BROKER_MACHINES) < len(starts)
+
+
+def test_a_disk_is_taken_in_by_a_later_owner_of_the_lane(with_disks: list[Simulated]):
+    taken_in = 0
+    for outcome in with_disks:
+        framed = {
+            (frame.lane, append): frame.claim
+            for frame in outcome.history.frames
+            for append in frame.appends
+        }
+        taken_in += sum(
+            framed.get((landing.lane, append), landing.claim) < landing.claim
+            for landing in outcome.history.landings
+            for append in landing.appends
+        )
+    assert taken_in > 3
 
 
 def test_a_seed_draws_how_its_brokers_stand_to_each_other():

@@ -2,6 +2,7 @@
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -76,6 +77,10 @@ OF_CLUSTERS: dict[str, set[Kind]] = {
     "trusts-its-claim": {Kind.STALE_ANSWER},
     "trusts-an-early-hand-over": {Kind.SERVED_TOO_EARLY},
 }
+OF_SHARED_DISKS: dict[str, set[Kind]] = {
+    "hands-over-unflushed": {Kind.LOST_WRITE, Kind.TWO_VALUES, Kind.HIDDEN, Kind.WATERMARK_BACK},
+    "forgets-anothers-disk": {Kind.LOST_WRITE, Kind.TWO_VALUES, Kind.HIDDEN, Kind.WATERMARK_BACK},
+}
 CASES = [
     pytest.param(workload, mode, name, kinds, id=name)
     for workload, mode, expected in (
@@ -85,6 +90,7 @@ CASES = [
         (Workload.TRANSACTIONS, Mode.ALONE, OF_TRANSACTIONS),
         (Workload.STREAMS, Mode.ALONE, OF_STREAMS),
         (Workload.RECORDS, Mode.CLUSTER, OF_CLUSTERS),
+        (Workload.RECORDS, Mode.CLUSTER, OF_SHARED_DISKS),
     )
     for name, kinds in sorted(expected.items())
 ]
@@ -98,10 +104,13 @@ def test_every_planted_bug_is_expected_somewhere():
 def test_a_planted_bug_is_caught_on_a_seed_that_is_clean_without_it(
     workload: Workload, mode: Mode, name: str, kinds: set[Kind]
 ):
+    kind: Any = {"workload": workload, "mode": mode}
+    if mode is Mode.CLUSTER:
+        kind["uses_disks"] = name in OF_SHARED_DISKS
     for seed in range(SEEDS_MAX):
-        outcome = simulate(seed, process_type=planted.PLANTED[name], workload=workload, mode=mode)
+        outcome = simulate(seed, process_type=planted.PLANTED[name], **kind)
         if {violation.kind for violation in outcome.violations} & kinds:
-            assert not simulate(seed, workload=workload, mode=mode).violations
+            assert not simulate(seed, **kind).violations
             return
     pytest.fail(f"{name} was not caught in {SEEDS_MAX} seeds")
 
@@ -114,5 +123,6 @@ def test_who_is_wrong_about_who_leads_loses_time_and_breaks_no_promise(name: str
             process_type=planted.HARMLESS[name],
             workload=Workload.RECORDS,
             mode=Mode.CLUSTER,
+            uses_disks=seed % 2 == 0,
         )
         assert not [str(v) for v in outcome.violations], (name, seed)

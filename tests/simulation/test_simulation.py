@@ -181,19 +181,24 @@ def test_idempotent_and_plain_producers_take_part(outcomes: list[Simulated]):
 
 def test_a_seed_has_one_history_in_this_interpreter_and_in_another():
     kinds = [
-        *((workload, Mode.ALONE) for workload in Workload),
-        (Workload.RECORDS, Mode.CLUSTER),
-        (Workload.GROUPS, Mode.CLUSTER),
+        *((workload, Mode.ALONE, None) for workload in Workload),
+        (Workload.RECORDS, Mode.CLUSTER, True),
+        (Workload.GROUPS, Mode.CLUSTER, False),
+        (Workload.STREAMS, Mode.CLUSTER, True),
     ]
-    here = [simulate(3, workload=w, mode=m).history.digest() for w, m in kinds]
-    assert here == [simulate(3, workload=w, mode=m).history.digest() for w, m in kinds]
+
+    def digests() -> list[str]:
+        return [simulate(3, workload=w, mode=m, uses_disks=d).history.digest() for w, m, d in kinds]
+
+    here = digests()
+    assert here == digests()
     assert len(set(here)) == len(here)
     code = (
         "from holdfast.verify.coordination import Mode, Workload; "
         "from holdfast.verify.simulation import simulate; "
-        f"kinds = {[(w.value, m.value) for w, m in kinds]}; "
-        "print([simulate(3, workload=Workload(w), mode=Mode(m)).history.digest()"
-        " for w, m in kinds])"
+        f"kinds = {[(w.value, m.value, d) for w, m, d in kinds]}; "
+        "print([simulate(3, workload=Workload(w), mode=Mode(m), uses_disks=d).history.digest()"
+        " for w, m, d in kinds])"
     )
     there = subprocess.run(
         [sys.executable, "-c", code],

@@ -109,6 +109,7 @@ class Broker(Directory):
             make_transactions=self._make_transactions,
             on_lost=self._lost_lane,
         )
+        self.served.when_left.append(self.disk_acks.left)
         self.replicas = Replicas(store, environment, self.cache)
         self.served.when_left.append(lambda _: self.underway.held_back.forget())
         self.waiting_room = WaitingRoom(self.served.coming)

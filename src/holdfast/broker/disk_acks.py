@@ -33,7 +33,8 @@ class DiskAcks:
     ) -> None:
         self.disk = disk
         self.totals: Counter[str] = Counter()
-        """record_batches and bytes that were replayed, torn_bytes, missing_offsets."""
+        """record_batches and bytes that were replayed, torn_bytes, missing_offsets; and the records
+        that were acknowledged from the disk in lanes that are no longer served here."""
         self._look_every_s = look_every_s
         self._is_unclean = is_unclean
         self._is_by_disk = is_by_disk
@@ -54,6 +55,10 @@ class DiskAcks:
                 claim,
             )
         lane.spawn(self._watch(lane))
+
+    def left(self, lane: DataLane) -> None:
+        """A lane is not served any more: what it has counted stays."""
+        self.totals["acked_records"] += lane.records_by_disk
 
     async def _watch(self, lane: DataLane) -> None:
         while lane.appender.is_open:

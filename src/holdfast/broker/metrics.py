@@ -151,6 +151,12 @@ class BrokerCollector(Collector):
             failures.add_metric(label, queue.failures)
         yield from (unflushed, oldest, frames, fsyncs, failures, bypassed)
         totals = self._broker.disk_acks.totals
+        now = sum(lane.records_by_disk for lane in list(self._broker.lanes.values()))
+        yield CounterMetricFamily(
+            "holdfast_spool_acked_records",
+            "Records that were acknowledged before they were in the store",
+            value=totals["acked_records"] + now,
+        )
         yield CounterMetricFamily(
             "holdfast_spool_replayed_batches",
             "Record batches that were taken in from the disk",
@@ -216,14 +222,21 @@ class BrokerCollector(Collector):
         )
         results: Counter[str] = Counter()
         started_ms: list[int] = []
+        unwritten = 0
         for lane in list(self._broker.transactions.values()):
             results.update(lane.ended)
             started_ms += [t.started_ms for t in list(lane.all()) if t.phase is Phase.ONGOING]
+            unwritten += len(lane.unwritten)
         for result, count in results.items():
             ended.add_metric([result], count)
         yield ended
         yield GaugeMetricFamily(
             "holdfast_transactions_open", "Transactions that are open", value=len(started_ms)
+        )
+        yield GaugeMetricFamily(
+            "holdfast_transactions_unwritten_markers",
+            "Transactions that have ended, and whose markers could not be written everywhere yet",
+            value=unwritten,
         )
         now_ms = self._broker.environment.now_ms()
         yield GaugeMetricFamily(

@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from holdfast.broker.distant_ends import DistantPart, Leaders, end_parts
 from holdfast.broker.groups import LaneGroups, refusal
 from holdfast.broker.markers import add_marker
+from holdfast.broker.unwritten import UnwrittenMarkers
 from holdfast.broker.verification import (
     ADDS_PARTITIONS_SINCE,
     TransactionalAppend,
@@ -109,6 +110,7 @@ class LaneTransactions:
         self._environment = environment
         self._ending: dict[str, asyncio.Future[None]] = {}
         """Transactions that wait for markers in other lanes, and who waits for them."""
+        self.unwritten = UnwrittenMarkers(lane.lane)
         self.ended = {"committed": 0, "aborted": 0, "timed_out": 0}
         """How transactions have ended here."""
         for transaction in list(lane.state.transactions.transactions.values()):
@@ -278,6 +280,8 @@ class LaneTransactions:
         try:
             await self._tell_others(name, marker)
         finally:
+            is_written = self.lane.appender.is_open
+            self.unwritten.over(name, self._environment.monotonic(), is_written=is_written)
             ending = self._ending.pop(name, None)
             if ending is not None:
                 ending.set_result(None)
@@ -310,7 +314,7 @@ class LaneTransactions:
                     self.decide(TransactionEnded(name, self.now_ms()))
                 return
             except HoldfastError as error:
-                log.warning("markers_not_written transactional_id=%s error=%s", name, error)
+                self.unwritten.failed(name, error, self._environment.monotonic())
                 await asyncio.sleep(RETRY_S)
 
     async def _know_topics(self, transaction: Transaction) -> None:

@@ -64,7 +64,10 @@ class Peers:
     def heard(self, report: PeerReport, now: float) -> None:
         """A broker has said something, in a ping or in the answer to one."""
         known = self._heard.get(report.broker_id)
-        if known is not None and known.report.incarnation > report.incarnation:
+        is_older = known is not None and known.report.incarnation > report.incarnation
+        # A younger process that is silent may have died before it was registered: then the older
+        # one is the broker still.
+        if known is not None and is_older and now - known.at < self.silence_s:
             return
         self._heard[report.broker_id] = _Heard(report, now)
         for lane, leader_epoch in report.lanes.items():

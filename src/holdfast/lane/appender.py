@@ -83,8 +83,8 @@ class Listener(Generic[F]):
     def spooled(self, frame: EntryHeader, facts: Sequence[F], payload: list[Buffer]) -> None:
         """A frame is on the disk, and not in the store."""
 
-    def spool_published(self, facts: Sequence[F]) -> None:
-        """Facts that came by the disk may be seen."""
+    def spool_published(self, facts: Sequence[F], *, by_disk: bool) -> None:
+        """Facts that went by the disk may be seen; `by_disk`: before they are in the store."""
 
     def flushed(self, frames: Sequence[EntryHeader]) -> None:
         """These frames are in the store."""
@@ -423,7 +423,7 @@ class Appender(Generic[F]):
 
     def _publish_spooled(self, group: SpooledGroup[F]) -> None:
         self._state.publish(group.facts)
-        self._listener.spool_published(group.facts)
+        self._listener.spool_published(group.facts, by_disk=not group.stored.done())
 
     def _seal(self, kind: EntryKind, facts: bytes, payload: Sequence[Buffer]) -> SealedEntry:
         return seal(

@@ -58,6 +58,8 @@ class DataLane(OwnedLane[LogState, DataFact]):
         self.bytes_published = 0
         self._by_disk: set[PartitionId] = set()
         """Partitions whose newest batch went by the disk."""
+        self.records_by_disk = 0
+        """How many were acknowledged before they were in the store."""
         self.bypassed: Counter[str] = Counter()
         """Batches of disk-acked topics that went to the store at once, by the reason."""
         self.awaited: dict[PartitionId, int] = {
@@ -203,7 +205,13 @@ class DataLane(OwnedLane[LogState, DataFact]):
         del facts
         self.tail.pin(self.lane, spooled_header(frame).number, payload)
 
-    def spool_published(self, facts: Sequence[DataFact]) -> None:
+    def spool_published(self, facts: Sequence[DataFact], *, by_disk: bool) -> None:
+        if by_disk:
+            self.records_by_disk += sum(
+                fact.last_offset - fact.base_offset + 1
+                for fact in facts
+                if isinstance(fact, Appended)
+            )
         self._wake_readers(facts)
 
     def flushed(self, frames: Sequence[EntryHeader]) -> None:

@@ -15,6 +15,7 @@ from holdfast.verify.observed_store import process_name
 from holdfast.verify.wires import PeerWay, Wires
 
 PORT = 9092
+BROKER_MACHINES = tuple(f"machine-{broker_id}" for broker_id in range(BROKER_IDS))
 RESTARTED = 0.3
 """How likely a dead broker is started again whenever somebody looks."""
 REPLACED = 0.06
@@ -26,13 +27,21 @@ NOTICED = 0.8
 class ClusterFleet(Fleet):
     """Brokers that share the lanes."""
 
-    def __init__(self, wires: Wires, **parts: Any) -> None:
+    def __init__(self, wires: Wires, *, has_disks: bool, **parts: Any) -> None:
         super().__init__(**parts)
         self.wires = wires
+        self._has_disks = has_disks
+        """Then each broker has a machine of its own, and all its processes run there."""
         self._buried: set[str] = set()
 
+    @property
+    def machines(self) -> tuple[str, ...]:
+        return BROKER_MACHINES
+
     def start(self, machine: str | None = None, *, broker_id: int = -1) -> str:
-        """A process of a broker that has none; else one more of any."""
+        """A process of the machine's broker, or of one that has none; else one more of any."""
+        if machine is not None:
+            broker_id = self.machines.index(machine)
         if broker_id < 0:
             absent = [each for each in range(BROKER_IDS) if not self._of(each)]
             broker_id = absent[0] if absent else int(self._chance.random() * BROKER_IDS)
@@ -42,6 +51,8 @@ class ClusterFleet(Fleet):
         if self._of(broker_id):
             # The other process has the port, also while it stands still.
             address = Address(f"broker-{broker_id}", PORT + number)
+        if self._has_disks:
+            machine = self.machines[broker_id]
         process = self._spawn(name, number, broker_id, address, PeerWay(self.wires, name), machine)
         self.wires.listen(address, name, process)
         return name

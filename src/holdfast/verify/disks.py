@@ -27,6 +27,7 @@ from holdfast.verify.virtual_loop import VirtualLoop
 TOPIC_RESOURCE = 2
 ALTER_VERSION = 1
 DAY_MS = 86_400_000
+UNCLEAN = "unclean.leader.election.enable"
 USED_SHARE = 0.5
 DISK_TOPIC_SHARE = 0.75
 LOSSY_SHARE = 0.3
@@ -52,17 +53,21 @@ class DiskPlan:
     """What a seed has of disks; drawn through a door of its own, so that seeds without any stay
     what they were."""
 
-    def __init__(self, seed: int, seconds: float, *, may_lose: bool, may_use: bool = True) -> None:
+    def __init__(
+        self, seed: int, seconds: float, *, may_lose: bool, uses_disks: bool | None = None
+    ) -> None:
         environment = SeededEnvironment(seed=seed + 6, clock=VirtualClock())
         self.draw = environment.random().random
-        self.is_used = self.draw() < USED_SHARE and may_use
+        is_drawn = self.draw() < USED_SHARE
+        self.is_used = is_drawn if uses_disks is None else uses_disks
         self._flush_ms = (200, 2_000, DAY_MS)[int(self.draw() * 3)]
         self._flush_bytes = (300, 2_000, 1 << 26)[int(self.draw() * 3)]
         self.switches = self.draw() < 0.3
         self.troubles: dict[str, list[Trouble]] = {}
+        self._topics = 0
         self._seconds = seconds
         self.is_lossy = self.is_used and may_lose and self.draw() < LOSSY_SHARE
-        """Partitions may go on without a disk, and disks are lost with their machine."""
+        """Topics may go on without a disk, and disks are lost with their machine."""
         self.losses = [
             Loss(self.draw() * seconds, self.draw())
             for _ in range(int(self.draw() * 3) if self.is_lossy else 0)
@@ -76,8 +81,14 @@ class DiskPlan:
             "holdfast.ack": "disk",
             "holdfast.flush.ms": str(self._flush_ms),
             "holdfast.flush.bytes": str(self._flush_bytes),
-            "unclean.leader.election.enable": str(self.is_lossy).lower(),
+            UNCLEAN: str(self._is_next_unclean()).lower(),
         }
+
+    def _is_next_unclean(self) -> bool:
+        """Whether the next topic may go on without a disk: all, where disks are lost; else every
+        second one."""
+        self._topics += 1
+        return self.is_lossy and (bool(self.losses) or self._topics % 2 == 1)
 
     def troubles_of(self, machine: str) -> list[Trouble]:
         if machine not in self.troubles:

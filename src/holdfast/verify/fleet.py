@@ -137,6 +137,11 @@ class Fleet:
         for process in self.alive():
             self._loop.kill(process)
 
+    @property
+    def machines(self) -> tuple[str, ...]:
+        """The machines whose disks a seed has."""
+        return MACHINE_NAMES
+
     def hand_to_other_machine(self, process: str) -> None:
         """As placement would: where partitions wait for a disk, a process beside it has its turn.
 
@@ -146,8 +151,9 @@ class Fleet:
         self._next_machine = self.other_machine(process)
 
     def other_machine(self, process: str) -> str:
-        here = self.processes[process].liveness.machine
-        return next(name for name in MACHINE_NAMES if name != here)
+        """The machine whose turn is next."""
+        here = self.machines.index(self.processes[process].liveness.machine)
+        return self.machines[(here + 1) % len(self.machines)]
 
     async def supervise(self, is_over: Callable[[], bool]) -> None:
         """Start a process where none is left, or where all of them stand still."""

@@ -16,7 +16,7 @@ from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -34,6 +34,23 @@ HUNG_AFTER_SECONDS = 20.0
 SHOWN_VIOLATIONS_MAX = 5
 
 
+class Choice(NamedTuple):
+    """Of which kind all seeds are; what is None follows from each seed."""
+
+    workload: Workload | None = None
+    mode: Mode | None = None
+    uses_disks: bool | None = None
+
+    def options(self) -> str:
+        """As they are given on the command line."""
+        disks = {None: "", True: " --disks", False: " --no-disks"}[self.uses_disks]
+        workload = f" --workload {self.workload.value}" if self.workload else ""
+        return workload + (f" --mode {self.mode.value}" if self.mode else "") + disks
+
+
+FREE = Choice()
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """What is kept of one seed."""
@@ -49,6 +66,8 @@ class Summary:
     calls: int
     acked: int
     hand_offs: int
+    frames: int
+    """Durable on a disk."""
     kills: int
 
 
@@ -60,6 +79,8 @@ class Totals:
     calls: int = 0
     acked: int = 0
     hand_offs: int = 0
+    frames: int = 0
+    with_disks: int = 0
     kills: int = 0
     workloads: Counter[str] = dataclasses.field(default_factory=Counter[str])
     void: int = 0
@@ -74,6 +95,8 @@ class Totals:
         self.calls += summary.calls
         self.acked += summary.acked
         self.hand_offs += summary.hand_offs
+        self.frames += summary.frames
+        self.with_disks += summary.frames > 0
         self.kills += summary.kills
         self.void += summary.void is not None
         self.unfinished += bool(summary.liveness)
@@ -125,13 +148,11 @@ def hang_detector(processor_seconds: float = HUNG_AFTER_SECONDS) -> Generator[No
         signal.signal(signal.SIGVTALRM, before)
 
 
-def run_seed(
-    seed: int, process_type: ProcessType, workload: Workload | None = None, mode: Mode | None = None
-) -> Summary:
+def run_seed(seed: int, process_type: ProcessType, choice: Choice = FREE) -> Summary:
     """One seed, reduced to what the report needs."""
     try:
         with hang_detector():
-            outcome = simulate(seed, process_type=process_type, workload=workload, mode=mode)
+            outcome = simulate(seed, process_type=process_type, **choice._asdict())
     except Hung as hung:
         frames = traceback.extract_tb(hung.__traceback__)[-4:]
         where = " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
@@ -147,6 +168,7 @@ def run_seed(
             calls=0,
             acked=0,
             hand_offs=0,
+            frames=0,
             kills=0,
         )
     history = outcome.history
@@ -162,19 +184,18 @@ def run_seed(
         calls=len(history.calls),
         acked=outcome.acked,
         hand_offs=outcome.hand_offs,
+        frames=len(history.frames),
         kills=sum(marker.kind is MarkerKind.KILL for marker in history.markers),
     )
 
 
-def run_seeds(
-    seeds: Iterable[int], planted: str | None, workload: Workload | None, mode: Mode | None
-) -> list[Summary]:
+def run_seeds(seeds: Iterable[int], planted: str | None, choice: Choice) -> list[Summary]:
     """Some seeds in this process."""
     process_type: ProcessType = load_planted(planted) if planted else BrokerProcess
     gc.disable()
     found: list[Summary] = []
     for seed in seeds:
-        found.append(run_seed(seed, process_type, workload, mode))
+        found.append(run_seed(seed, process_type, choice))
     gc.enable()
     gc.collect()
     return found
@@ -185,8 +206,7 @@ def run_all(
     count: int,
     jobs: int,
     planted: str | None,
-    workload: Workload | None,
-    mode: Mode | None,
+    choice: Choice,
 ) -> Iterator[Summary]:
     """All seeds, over so many processes, in their order."""
     chunks = [
@@ -195,10 +215,10 @@ def run_all(
     ]
     if jobs == 1:
         for chunk in chunks:
-            yield from run_seeds(chunk, planted, workload, mode)
+            yield from run_seeds(chunk, planted, choice)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        all_alike = [planted] * len(chunks), [workload] * len(chunks), [mode] * len(chunks)
+        all_alike = [planted] * len(chunks), [choice] * len(chunks)
         for summaries in pool.map(run_seeds, chunks, *all_alike):
             yield from summaries
 
@@ -206,13 +226,12 @@ def run_all(
 def replay(
     seed: int,
     process_type: ProcessType,
-    workload: Workload | None,
-    mode: Mode | None,
+    choice: Choice,
     *,
     shows_history: bool,
 ) -> int:
     """One seed in full."""
-    outcome = simulate(seed, process_type=process_type, workload=workload, mode=mode)
+    outcome = simulate(seed, process_type=process_type, **choice._asdict())
     if shows_history:
         for sequence, line in outcome.history.events():
             click.echo(f"{sequence:6d} {line}")
@@ -228,13 +247,10 @@ def replay(
     return 1 if outcome.violations else 0
 
 
-def replay_command(
-    seed: int, planted: str | None, workload: Workload | None, mode: Mode | None
-) -> str:
+def replay_command(seed: int, planted: str | None, choice: Choice) -> str:
     return (
         f"python -m holdfast.verify.run --seed {seed}"
-        + (f" --workload {workload.value}" if workload else "")
-        + (f" --mode {mode.value}" if mode else "")
+        + choice.options()
         + (f" --planted {planted}" if planted else "")
     )
 
@@ -255,6 +271,12 @@ def replay_command(
     type=click.Choice([mode.value for mode in Mode]),
     help="Brokers that share the lanes, or that know nothing of each other; else as the seed says.",
 )
+@click.option(
+    "--disks/--no-disks",
+    "uses_disks",
+    default=None,
+    help="Machines with disks, and topics that are acknowledged from them; else as the seed says.",
+)
 @click.option("--planted", help="A bug of tests/simulation/planted.py to run with.")
 def command(
     seeds: int,
@@ -264,27 +286,28 @@ def command(
     quiet: bool,
     workload: str | None,
     mode: str | None,
+    uses_disks: bool | None,
     planted: str | None,
 ) -> None:
     """Run the simulation of the whole broker, and check every history."""
-    kind = Workload(workload) if workload else None
-    stand = Mode(mode) if mode else None
+    choice = Choice(
+        Workload(workload) if workload else None, Mode(mode) if mode else None, uses_disks
+    )
     if seed is not None:
         process_type: ProcessType = load_planted(planted) if planted else BrokerProcess
-        sys.exit(replay(seed, process_type, kind, stand, shows_history=not quiet))
+        sys.exit(replay(seed, process_type, choice, shows_history=not quiet))
     clock = SystemEnvironment()
     started = clock.monotonic()
     totals = Totals()
-    for summary in run_all(first, seeds, jobs, planted, kind, stand):
+    for summary in run_all(first, seeds, jobs, planted, choice):
         totals.add(summary)
         if summary.violations and len(totals.failed) <= SHOWN_VIOLATIONS_MAX:
-            click.echo(
-                f"seed {summary.seed} FAILED; {replay_command(summary.seed, planted, kind, stand)}"
-            )
+            again = replay_command(summary.seed, planted, choice)
+            click.echo(f"seed {summary.seed} FAILED; {again}")
             for violation in summary.violations[:SHOWN_VIOLATIONS_MAX]:
                 click.echo(f"  {violation}")
         if summary.liveness:
-            command = replay_command(summary.seed, planted, kind, stand)
+            command = replay_command(summary.seed, planted, choice)
             click.echo(f"seed {summary.seed} did not finish: {summary.liveness[0]}; {command}")
         if totals.seeds % 200 == 0:
             seconds = clock.monotonic() - started
@@ -299,6 +322,7 @@ def _report(totals: Totals, seconds: float) -> None:
         f"{totals.seeds} seeds in {seconds:.1f} s: {totals.calls} operations, {totals.acked} acked "
         f"batches, {totals.hand_offs} hand-offs, {totals.kills} kills, {totals.void} void runs"
     )
+    click.echo(f"disks: {totals.frames} frames durable, in {totals.with_disks} seeds")
     click.echo("workloads: " + ", ".join(f"{k} {n}" for k, n in sorted(totals.workloads.items())))
     click.echo("faults: " + ", ".join(f"{k} {n}" for k, n in sorted(totals.faults.items())))
     click.echo(f"liveness, apart from safety: {totals.unfinished} seeds did not finish their work")

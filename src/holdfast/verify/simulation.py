@@ -1,7 +1,8 @@
 """One seed of the simulation: brokers that race, clients, faults, and what came of it.
 
 Owns the course of a run: work under faults, heal, a last primary that recovers, a cold read by a
-fresh reader with nothing but the store. Everything follows from the seed.
+fresh reader with nothing but the store (where there are disks: after each machine that is still
+needed has taken over in turn). Everything follows from the seed.
 """
 
 import asyncio
@@ -30,11 +31,11 @@ from holdfast.verify.coordination import (
     finish,
     start_clients,
 )
-from holdfast.verify.disks import DiskPlan, Disks, Switcher
+from holdfast.verify.disks import UNCLEAN, DiskPlan, Disks, Switcher
 from holdfast.verify.drawing import draw_settings, draw_topics
 from holdfast.verify.error_log import errors_logged_to
 from holdfast.verify.faults import ALONE, Act, Plan, draw_plan, strike_all
-from holdfast.verify.fleet import MACHINE_NAMES, Fleet, Parts
+from holdfast.verify.fleet import Fleet, Parts
 from holdfast.verify.history import History, MarkerKind, PartitionRules, Recorder
 from holdfast.verify.network import Network
 from holdfast.verify.observed_store import ObservedStore
@@ -50,9 +51,6 @@ SETTLE_LOOK_SECONDS = 0.5
 STEPS_MAX = 300_000
 LANES = 2
 TAKE_OVERS_MAX = 4
-DISKS_OVER_SEVERAL = False
-"""Whether brokers that share the lanes have disks; not yet: who reads at the end would have to take
-over on each machine in turn."""
 RETENTION_BYTES = 600
 
 ProcessType = Callable[..., BrokerProcess]
@@ -86,9 +84,10 @@ def simulate(
     process_type: ProcessType = BrokerProcess,
     workload: Workload | None = None,
     mode: Mode | None = None,
+    uses_disks: bool | None = None,
 ) -> Outcome:
     """Run one seed, and check its history; of which kind it is follows from the seed."""
-    return Simulation(seed, process_type, workload, mode).run()
+    return Simulation(seed, process_type, workload, mode, uses_disks).run()
 
 
 class Simulation:
@@ -100,6 +99,7 @@ class Simulation:
         process_type: ProcessType,
         workload: Workload | None = None,
         mode: Mode | None = None,
+        uses_disks: bool | None = None,
     ) -> None:
         self.seed = seed
         # A door of its own, so that what a seed of records alone draws stays what it was.
@@ -138,7 +138,7 @@ class Simulation:
         self.store = FaultyStore(
             self.truth, plan=self.plan.store, chance=self._child_environment().random()
         )
-        self.disks = self._make_disks()
+        self.disks = self._make_disks(uses_disks)
         self.network = Network(self.loop, self._child_environment(), self.plan.network)
         parts: dict[str, Any] = {
             "loop": self.loop,
@@ -148,7 +148,10 @@ class Simulation:
             "make_process": self._make_process,
         }
         wires = Wires(self.network)
-        self.fleet = ClusterFleet(wires, **parts) if is_cluster else Fleet(**parts)
+        has_disks = self.disks.plan.is_used
+        self.fleet = (
+            ClusterFleet(wires, has_disks=has_disks, **parts) if is_cluster else Fleet(**parts)
+        )
         self.clients = Clients(
             network=self.network,
             environment=SkewedEnvironment(seed=seed + 2, loop=self.loop),
@@ -157,13 +160,13 @@ class Simulation:
             process_at=wires.process_at if is_cluster else None,
         )
 
-    def _make_disks(self) -> Disks:
+    def _make_disks(self, uses_disks: bool | None) -> Disks:
         return Disks(
             plan=DiskPlan(
                 self.seed,
                 WORK_SECONDS,
                 may_lose=self.workload is Workload.RECORDS,
-                may_use=DISKS_OVER_SEVERAL or self.mode is not Mode.CLUSTER,
+                uses_disks=uses_disks,
             ),
             loop=self.loop,
             recorder=self.recorder,
@@ -232,7 +235,7 @@ class Simulation:
             configs |= self.disks.plan.configs()
             if "holdfast.ack" in configs:
                 self._on_disk.append(topic.name)
-                if self.disks.plan.is_lossy:
+                if configs[UNCLEAN] == "true":
                     clients.lossy.add(topic.name)
             await administrator.create(topic.name, topic.partitions, configs)
         producing, others = self._start_clients()
@@ -309,7 +312,9 @@ class Simulation:
 
     async def _last_primary(self) -> None:
         """One more process takes over everything, and all is read through it."""
-        name = await self._take_over()
+        is_on_disks = self.disks.plan.is_used and self.mode is Mode.CLUSTER
+        machines = self.fleet.machines
+        name = await self._take_over(machines[self.seed % len(machines)] if is_on_disks else None)
         for _ in range(TAKE_OVERS_MAX):
             if name is None or not self.fleet.processes[name].awaits_disk:
                 break
@@ -333,7 +338,7 @@ class Simulation:
         """Machines go down, with all that runs there, and lose what they had on disk."""
         for loss in sorted(self.disks.plan.losses):
             await asyncio.sleep(max(0.0, loss.at - self.loop.time()))
-            machine = MACHINE_NAMES[int(loss.which * len(MACHINE_NAMES))]
+            machine = self.fleet.machines[int(loss.which * len(self.fleet.machines))]
             for name in self.fleet.alive():
                 if self.fleet.processes[name].liveness.machine == machine:
                     self.loop.kill(name)

@@ -47,6 +47,14 @@ def test_an_older_incarnation_of_a_broker_is_not_listened_to():
     assert peers.leader_of(LANE, 101.0) is None
 
 
+def test_an_older_incarnation_is_listened_to_again_where_the_younger_one_is_silent():
+    peers = Peers()
+    peers.heard(dataclasses.replace(ONE, incarnation=11, host="new", lanes={}), 100.0)
+    peers.heard(ONE, 100.0 + peers.silence_s)
+    assert peers.report_of(BrokerId(1)) == ONE
+    assert peers.leader_of(LANE, 100.0 + peers.silence_s) == Leader(BrokerId(1), 3)
+
+
 def test_a_broker_whose_port_is_closed_need_not_be_waited_for():
     peers = Peers()
     peers.heard(ONE, 100.0)

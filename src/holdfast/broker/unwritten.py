@@ -1,0 +1,54 @@
+"""Ends of transactions whose markers could not be written yet: what is said of them in the log.
+
+Owns when: once where it begins, and once where the last of them is written, or left. Must never say
+something for each try: a participant that is away is tried twice a second, for each transaction.
+"""
+
+import logging
+
+log = logging.getLogger("holdfast.broker")
+
+
+class UnwrittenMarkers:
+    """Of one coordinator's lane; time is handed in."""
+
+    def __init__(self, lane: int) -> None:
+        self._lane = lane
+        self._waiting: set[str] = set()
+        self._since = 0.0
+        self._transactions = 0
+        self._tries = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def failed(self, transactional_id: str, error: Exception, now: float) -> None:
+        """A try to write the markers of a transaction did not succeed."""
+        if not self._waiting:
+            self._since, self._transactions, self._tries = now, 0, 0
+            log.warning(
+                "markers_not_written lane=%d transactional_id=%s error=%s: tried again until they"
+                " are; others that wait meanwhile are counted",
+                self._lane,
+                transactional_id,
+                error,
+            )
+        self._tries += 1
+        if transactional_id not in self._waiting:
+            self._waiting.add(transactional_id)
+            self._transactions += 1
+
+    def over(self, transactional_id: str, now: float, *, is_written: bool) -> None:
+        """The markers of a transaction are written, or not ours to write any more."""
+        if transactional_id not in self._waiting:
+            return
+        self._waiting.discard(transactional_id)
+        if not self._waiting:
+            log.warning(
+                "%s lane=%d seconds=%.1f transactions=%d tries=%d",
+                "markers_written" if is_written else "markers_left_to_the_next_owner",
+                self._lane,
+                now - self._since,
+                self._transactions,
+                self._tries,
+            )

@@ -1,0 +1,55 @@
+"""A lane that is being taken over is left to who takes it: a broker that joins meanwhile, and that
+should have it, asks for it when it is served."""
+
+import logging
+
+import pytest
+from tests.unit.broker.cluster import pass_time
+from tests.unit.broker.several import Several, simulate
+
+from holdfast.broker.broker import Broker
+from holdfast.identifiers import LaneId
+
+
+def taken_while_a_broker_joins() -> dict[str, set[LaneId]]:
+    """Broker 2 takes the lanes of 1, which died; 3 joins while 2 still waits for the claims of 1 to
+    be out of date."""
+    found: dict[str, set[LaneId]] = {"coming": set(), "served": set()}
+
+    async def test(world: Several) -> None:
+        first = await world.join(1, lanes=6)
+        taker = await world.join(2, lanes=6)
+        await pass_time(15)
+        await world.kill(first)
+        await pass_time(2)
+        found["coming"] = set(taker.served.coming)
+        taker.served.when_served.append(lambda lane: found["served"].add(lane.lane))
+        joined = await world.join(3, lanes=6)
+        await pass_time(60)
+        assert sorted([*taker.lanes, *joined.lanes]) == [LaneId(i) for i in range(1, 7)]
+        assert len(taker.lanes) == len(joined.lanes) == 3
+
+    simulate(test)
+    return found
+
+
+def test_a_broker_that_joins_leaves_a_lane_to_who_takes_it_and_is_given_it_then(
+    caplog: pytest.LogCaptureFixture,
+):
+    with caplog.at_level(logging.INFO):
+        found = taken_while_a_broker_joins()
+    assert len(found["coming"]) >= 2
+    assert found["served"] == found["coming"]
+    assert "lane_lost" not in caplog.text
+    assert "lane_not_taken" not in caplog.text
+
+
+def test_where_nobody_says_what_is_coming_the_lane_is_taken_from_who_takes_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(Broker, "coming", property(lambda broker: frozenset[LaneId]()))
+    with caplog.at_level(logging.INFO):
+        found = taken_while_a_broker_joins()
+    assert len(found["coming"]) >= 2
+    for lane in found["coming"]:
+        assert f"lane_lost lane={lane}" in caplog.text
