@@ -6,6 +6,8 @@ where going on would harm data and a person must look, 4 where starting it again
 """
 
 import asyncio
+import contextlib
+import ctypes
 import importlib.util
 import signal
 import sys
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
     from holdfast.sink.preflight import Ready
     from holdfast.sink.settings import SinkSettings
     from holdfast.sink.status import SinkStatus
+
+M_ARENA_MAX = -8
+ARENAS = 2
 
 Report = Callable[["SinkStatus"], None]
 Work = Callable[["Stop", Report], Awaitable["SinkStatus"]]
@@ -74,6 +79,7 @@ def _run(
 ) -> int:
     from holdfast.sink.config_file import read_sink
 
+    hold_memory_together()
     settings = read_sink(config, options)
     _check_packages()
     if dry_run:
@@ -82,6 +88,15 @@ def _run(
     if members is not None or master is not None:
         work = _on_spark(settings, members or 1, master, once=once, verbose=verbose)
     return run_loop(run_watched(settings, work))
+
+
+def hold_memory_together() -> None:
+    """Few arenas of malloc, whatever the number of threads: what one frees another may use.
+
+    Only glibc has them; elsewhere there is nothing to set.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
 
 
 def _check_packages() -> None:
