@@ -13,7 +13,7 @@ REBALANCES ?= 200
 SPARK_REBALANCES ?= 50
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help install demo test check sim chaos chaos-clients chaos-sink chaos-spark chaos-spark-topic chaos-streams bench bench-spark bench-coordinators bench-handoff peers lock clean
+.PHONY: help install demo test check sim chaos chaos-clients chaos-sink chaos-spark chaos-spark-topic chaos-streams bench bench-spark bench-coordinators bench-handoff bench-sink peers lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -84,6 +84,9 @@ bench-coordinators: $(STAMP) ## groups and transactions against Apache Kafka, in
 
 bench-handoff: $(STAMP) ## hand-offs as clients see them, against three nodes of Apache Kafka
 	$(BIN)/python -m benchmarks.handoff
+
+bench-sink: $(STAMP) ## a sink into S3 against Redpanda Connect and a script, in the same run
+	$(BIN)/python -m benchmarks.sink
 
 peers: $(STAMP) ## fetch Apache Kafka's jars (needs Java 17 and Maven)
 	$(BIN)/python -m tests.peers.kafka fetch

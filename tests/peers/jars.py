@@ -19,6 +19,8 @@ POM = ROOT / "peers" / "pom.xml"
 SPARK_POM = ROOT / "peers" / "spark" / "pom.xml"
 JAVA_SOURCES = ROOT / "peers" / "java"
 GO_SOURCES = ROOT / "peers" / "go"
+CONNECT_SOURCES = ROOT / "peers" / "redpanda-connect"
+BUILD_SECONDS_MAX = 1_800
 KAFKA_VERSION = "4.3.1"
 JAVA_MAJOR_MIN = 17
 FETCH_SECONDS_MAX = 600
@@ -79,42 +81,42 @@ def program_class_path() -> str:
 
 def go_program() -> Path:
     """Our Go program, the client franz-go; the first caller compiles it."""
-    sources = sorted(path for path in GO_SOURCES.iterdir() if path.suffix in (".go", ".mod"))
-    program = cache_folder() / f"franz-go-{_digest(sources)}"
-    with _locked("franz-go"):
+    return _go_built("franz-go", GO_SOURCES)
+
+
+def redpanda_connect() -> Path:
+    """Redpanda Connect with Kafka and S3; the first caller compiles it, for some minutes."""
+    return _go_built("redpanda-connect", CONNECT_SOURCES)
+
+
+def _go_built(name: str, folder: Path) -> Path:
+    sources = sorted(path for path in folder.iterdir() if path.suffix in (".go", ".mod"))
+    program = cache_folder() / f"{name}-{_digest(sources)}"
+    with _locked(name):
         if not program.is_file():
-            _build_go(program)
+            _build_go(program, folder, name)
     return program
 
 
-def _build_go(program: Path) -> None:
+def _build_go(program: Path, folder: Path, name: str) -> None:
     go = shutil.which("go")
     if go is None:
-        raise PeerUnavailable("the client franz-go needs Go: no go on the path")
-    environment = {**os.environ, "CGO_ENABLED": "0"}
-    fetched = subprocess.run(
-        [go, "mod", "download"],
-        cwd=GO_SOURCES,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=FETCH_SECONDS_MAX,
-        check=False,
-    )
-    if fetched.returncode != 0:
-        raise PeerUnavailable(f"Go could not fetch franz-go: {fetched.stderr[-600:]}")
+        raise PeerUnavailable(f"{name} needs Go: no go on the path")
     partial = program.with_suffix(".partial")
-    built = subprocess.run(
-        [go, "build", "-trimpath", "-o", str(partial), "."],
-        cwd=GO_SOURCES,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=FETCH_SECONDS_MAX,
-        check=False,
-    )
-    if built.returncode != 0:
-        raise RuntimeError(f"go build: {built.stderr}")
+    for step in (["mod", "download"], ["build", "-trimpath", "-o", str(partial), "."]):
+        done = subprocess.run(
+            [go, *step],
+            cwd=folder,
+            env={**os.environ, "CGO_ENABLED": "0"},
+            capture_output=True,
+            text=True,
+            timeout=BUILD_SECONDS_MAX,
+            check=False,
+        )
+        if done.returncode != 0 and step[0] == "mod":
+            raise PeerUnavailable(f"Go could not fetch {name}: {done.stderr[-600:]}")
+        if done.returncode != 0:
+            raise RuntimeError(f"go build: {done.stderr}")
     partial.rename(program)
 
 
