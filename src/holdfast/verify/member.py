@@ -138,7 +138,7 @@ class Member(Consumer):
 
 
 class OffsetsPoller(Consumer):
-    """Asks all brokers in turn what a group has committed."""
+    """Asks again and again what a group has committed, now and then whom it did not ask before."""
 
     async def watch(self, group: str, partitions: list[Partition], pause_s: float) -> None:
         self.clients.groups.add(group)
