@@ -31,7 +31,8 @@ class Commits:
         due: dict[TopicPartition, tuple[Flow, int]] = {}
         for flow in flows:
             offset = flow.committable
-            if offset is None or flow.committed == offset:
+            # A member before may have committed past a marker behind the end of the chain.
+            if offset is None or (flow.committed is not None and offset <= flow.committed):
                 continue
             if not self.may_commit(flow):
                 self._counters.commits_withheld += 1
