@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 const workerRecordsMax = 20
+const quietMax = 15 * time.Second
+
+var abortedAt time.Time
 
 // Does what it is told, one call of the client at a time.
 func produceTransactions(be given, heard <-chan command) {
@@ -77,6 +81,11 @@ func workOnce(be given, session *kgo.GroupTransactSession) {
 	defer cancel()
 	fetches := session.PollRecords(patience, workerRecordsMax)
 	if fetches.NumRecords() == 0 {
+		if !abortedAt.IsZero() && time.Since(abortedAt) > quietMax {
+			// What was aborted is not given again: the session is out of its group, and stays so.
+			tell("failed", object{"error": -1, "text": "no records after an abort"})
+			os.Exit(1)
+		}
 		return
 	}
 	check(session.Begin())
@@ -98,8 +107,10 @@ func workOnce(be given, session *kgo.GroupTransactSession) {
 		tell("failed", object{"error": codeOf(err), "text": err.Error()})
 		os.Exit(1)
 	case committed:
+		abortedAt = time.Time{}
 		tell("transaction", object{"count": fetches.NumRecords()})
 	default:
+		abortedAt = time.Now()
 		tell("aborted", object{"error": -1})
 	}
 }

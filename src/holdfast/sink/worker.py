@@ -29,6 +29,7 @@ from holdfast.sink.counters import Counters
 from holdfast.sink.encoder import Recipe
 from holdfast.sink.flow import Aside, Chains, Flow, Shop
 from holdfast.sink.intake import Intake
+from holdfast.sink.log_end import LogEnd
 from holdfast.sink.ownership import Ownership, Token
 from holdfast.sink.settings import SinkSettings
 from holdfast.sink.status import SinkStatus
@@ -37,8 +38,6 @@ from holdfast.sink.watched_store import WatchedStore
 TICK_S: Final = 0.1
 COMMIT_S: Final = 1.0
 RETRY_S: Final = 0.5
-NOTHING_TO_DO_S: Final = 5.0
-"""How long a member of a stable group that was given nothing waits before it calls that the end."""
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +66,7 @@ class Worker:
         self._budget = Budget(settings.limits.memory_bytes)
         self._flows: dict[TopicPartition, Flow] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        self._goals: dict[Token, int] = {}
-        self._alone_since = environment.monotonic()
+        self._end = LogEnd(control, settings)
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_stopping = False
         self.member = Member(control, settings.member, self, environment=environment)
@@ -188,7 +186,6 @@ class Worker:
         for where in partitions:
             flow = self._flows.pop(where, None)
             if flow is not None:
-                self._goals.pop(flow.token, None)
                 ending = asyncio.ensure_future(flow.end())
                 self._ending.add(ending)
                 ending.add_done_callback(self._ending.discard)
@@ -230,7 +227,6 @@ class Worker:
         listed = partial(
             list_offset, self._control, *where, read_committed=self._settings.read_committed
         )
-        self._goals[token] = (await listed(at=LATEST)).offset
         group_id = self._settings.member.group_id
         found = await committed_positions(self._control, group_id, [where])
         committed = found[where].offset if where in found else None
@@ -240,9 +236,8 @@ class Worker:
             return end
         if committed is not None:
             return committed
-        if self._settings.offset_reset == "latest":
-            return self._goals[token]
-        return (await listed(at=EARLIEST)).offset
+        at = LATEST if self._settings.offset_reset == "latest" else EARLIEST
+        return (await listed(at=at)).offset
 
     def _note(self, token: Token, problem: str | None, *, committed: int | None = None) -> None:
         flow = self._flows.get(token.where)
@@ -259,7 +254,7 @@ class Worker:
             if now >= next_commit:
                 next_commit = now + COMMIT_S
                 await self._commits.commit(list(self._flows.values()))
-            if stop.is_set() or (once and self._is_all_there(now)):
+            if stop.is_set() or (once and await self._is_all_there()):
                 self._is_stopping = True
                 leave.set()
             await asyncio.sleep(TICK_S)
@@ -274,14 +269,17 @@ class Worker:
             # What is open fills the budget, and nothing is on its way out.
             max(flows, key=lambda flow: flow.open_bytes).seal()
 
-    def _is_all_there(self, now: float) -> bool:
-        """All that was in the log when this member got its partitions is encoded, at least."""
-        if self.member.description.state != "stable":
-            self._alone_since = now
+    async def _is_all_there(self) -> bool:
+        """Whether all that was in the log at the beginning has landed, by whichever member."""
+        try:
+            goals = await self._end.goals()
+            mine = {where: goals[where] for where in self._flows if where in goals}
+            if not all(self._flows[where].has_taken(goal) for where, goal in mine.items()):
+                return False
+            return await self._end.is_committed(goals.keys() - mine.keys())
+        except RetryError as error:
+            log.info("sink.end_unknown error=%s", error)
             return False
-        if not self._flows:
-            return now - self._alone_since > NOTHING_TO_DO_S
-        return all(flow.has_taken(self._goals.get(flow.token)) for flow in self._flows.values())
 
     def _fail(self, error: Exception) -> None:
         if not self._failure.done():
