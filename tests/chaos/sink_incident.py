@@ -152,6 +152,7 @@ class Incident:
         module: str | None = None,
         store: str | None = None,
         per_second: float = 2_000,
+        age: str = "2s",
     ) -> None:
         self.broker = broker
         self.folder = folder
@@ -178,7 +179,7 @@ to = "{self.store}"
 layout = "envelope"
 
 [batch]
-age = "2s"
+age = "{age}"
 bytes = "1MiB"
 
 [spark]

@@ -310,7 +310,7 @@ def run(
         while ran.figures.kills < kills:
             step += 1
             ran.step(
-                broker_too=step % broker_every == 0,
+                broker_too=broker_every > 0 and step % broker_every == 0,
                 zombie=zombie_every > 0 and step % zombie_every == 0,
             )
         ran.finish()

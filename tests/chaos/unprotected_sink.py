@@ -13,6 +13,7 @@ from dataclasses import replace
 from holdfast.cli import sink
 from holdfast.client.groups import committed_positions
 from holdfast.landing.chain import Chain
+from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.sink import run
 from holdfast.sink.encoder import Sealed
@@ -21,6 +22,8 @@ from holdfast.sink.ownership import Token
 from holdfast.sink.worker import Worker
 
 LATE_SECONDS = 1.0
+ACKED_LATE = "acked_late"
+"""Said in the log, with the partitions whose late ack the broker took."""
 
 
 class LateWorker(Worker):
@@ -40,7 +43,8 @@ class LateWorker(Worker):
         await asyncio.sleep(LATE_SECONDS)
         commits = self.member._shell.commits
         commits._is_as_before = lambda offsets, epoch: True
-        await commits._send(read, self.member.description.epoch)
+        answers = await commits._send(read, self.member.description.epoch)
+        self._log(ACKED_LATE, [where for where, code in answers.items() if code == ErrorCode.NONE])
 
     async def _beginning(self, token: Token, chain: Chain) -> int:
         begin = await super()._beginning(token, chain)
