@@ -24,7 +24,7 @@ from holdfast.lane.cursor import Cursor
 from holdfast.lane.entry import SPOOLED, Buffer, EntryHeader, EntryKind, SealedEntry, seal
 from holdfast.lane.proof import ClaimProof, Tried
 from holdfast.lane.recovery import read_head
-from holdfast.lane.spool.queue import FlushRules, SpooledGroup, SpoolQueue, SpoolSettings
+from holdfast.lane.spool.queue import FlushRules, Put, SpooledGroup, SpoolQueue, SpoolSettings
 from holdfast.lane.spool.spool import Spool
 from holdfast.lane.state import F, LaneState
 from holdfast.store.interface import Store
@@ -211,7 +211,9 @@ class Appender(Generic[F]):
         if queue is None or not self.is_open:
             raise InvariantViolation(f"lane {self.lane}: a fact for a disk that is not there")
         self._state.apply(fact)
-        put = self._in_flight.done if after_put and self._in_flight is not None else None
+        put = None
+        if after_put and self._in_flight is not None:
+            put = Put(self.cursor.next_number, self._in_flight.done)
         queue.add(fact, payload, flush, put)
 
     def disk_barrier(self) -> asyncio.Future[None] | None:

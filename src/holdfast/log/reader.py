@@ -70,6 +70,7 @@ class LogReader:
         self, log: PartitionLog, offset: int, bytes_max: int, end_offset: int = NO_END
     ) -> Cut | None:
         """What is in the tail from the offset on; None where the first bytes are not there."""
+        end_offset = min(end_offset, log.high_watermark)
         plan = plan_read(log, offset, bytes_max, end_offset)
         cut = Cut(offset, bytes_max, end_offset)
         if plan.segments:
@@ -89,8 +90,10 @@ class LogReader:
     ) -> Cut:
         """The records from an offset up to an end, at least one batch where the log has one.
 
-        An object that is gone was rewritten or dropped meanwhile: the read is planned anew.
+        An object that is gone was rewritten or dropped meanwhile: the read is planned anew. The
+        high watermark may be inside a run, where a flush takes along what the disk has not yet.
         """
+        end_offset = min(end_offset, log.high_watermark)
         for attempt in range(5):
             cut = self.read_from_memory(log, offset, bytes_max, end_offset)
             if cut is not None:

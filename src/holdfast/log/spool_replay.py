@@ -1,13 +1,14 @@
 """What an earlier owner had acknowledged from this machine's disk, taken into the lane, or not.
 
 Owns which frames count: those of the claim that a partition's ceiling names, by the writer of that
-claim, from the end of the log in the store on, in order. Must never take in what the lane has gone
-past, call a spool complete that is not on this disk, nor delete one that is not this lane's, or
-that holds what was given up.
+claim, from the end of the log in the store on, in order. A frame that follows a lane object which
+never came to the store was not acknowledged, nor was any after it: what is missing before those is
+missed by nobody. Must never take in what the lane has gone past, call a spool complete that is not
+on this disk, nor delete one that is not this lane's, or that holds what was given up.
 """
 
 import dataclasses
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 import msgspec
@@ -80,18 +81,25 @@ async def _take_in(
     replayed.torn_bytes += found.torn_bytes
     replayed.problems += found.problems
     leader_epoch = bisect_left(lane.state.claims, spool.claim)
+    next_claim = lane.state.claims[bisect_right(lane.state.claims, spool.claim)]
+    is_acknowledged = True
+    ended: set[PartitionId] = set()
     gaps: set[PartitionId] = set()
     for frame in found.frames:
+        # Frames are published in their order, so what follows one that was not was not either.
+        is_acknowledged &= frame.after is None or frame.after < next_claim
         for fact, record_batch in batches_in(frame):
-            if fact.partition not in wanted or fact.partition in gaps:
+            if fact.partition not in wanted or fact.partition in ended:
                 continue
             end_offset = lane.log_of(fact.partition).log_end_offset
             if fact.base_offset > end_offset:
-                gaps.add(fact.partition)
-                replayed.problems.append(
-                    f"{fact.partition}: offset {fact.base_offset} of the spool follows"
-                    f" {end_offset - 1} of the log"
-                )
+                ended.add(fact.partition)
+                if is_acknowledged:
+                    gaps.add(fact.partition)
+                    replayed.problems.append(
+                        f"{fact.partition}: offset {fact.base_offset} of the spool follows"
+                        f" {end_offset - 1} of the log"
+                    )
             elif fact.base_offset == end_offset:
                 kept = msgspec.structs.replace(fact, leader_epoch=leader_epoch)
                 lane.appender.add(kept, record_batch)

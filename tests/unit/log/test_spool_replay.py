@@ -2,14 +2,24 @@
 
 import asyncio
 import random
+import re
 
 import pytest
-from tests.unit.lane.world import P0, P1, World, simulate
-from tests.unit.log.test_disk_acks import NEVER_FLUSHED, acked, add, in_the_store, owner, values
+from tests.unit.lane.world import P0, P1, Hold, World, simulate
+from tests.unit.log.test_disk_acks import (
+    LANE_OBJECT,
+    NEVER_FLUSHED,
+    acked,
+    add,
+    in_the_store,
+    owner,
+    values,
+)
 
 from holdfast.identifiers import PartitionId
+from holdfast.lane.entry import MAGIC
 from holdfast.lane.spool.memory_disk import MemoryDisk
-from holdfast.lane.spool.spool import spools_on
+from holdfast.lane.spool.spool import part_name, spools_on
 from holdfast.log.data_lane import DataLane
 from holdfast.log.spool_replay import replay_spools
 
@@ -127,6 +137,68 @@ def test_the_first_batch_of_a_partition_goes_to_the_store_with_its_ceiling():
     simulate(test)
 
 
+async def with_a_put_that_never_lands(world: World) -> tuple[DataLane, MemoryDisk]:
+    """Offset 0 is in the store, 1 in a put under way, 2 and 3 behind it on the disk; 4 too, in a
+    frame of its own."""
+    disk = MemoryDisk(environment=world.environment())
+    lane = await successor(world, disk)
+    first = Hold("create", LANE_OBJECT)
+    world.store.before.append(first)
+    add(lane, b"0")
+    await first.reached.wait()
+    add(lane, b"1")  # the ceiling is not durable yet
+    second = Hold("create", f"{lane.claimed_lane.cursor.next_number + 1:020d}")
+    world.store.before[:] = [second]
+    first.go.set()
+    await second.reached.wait()
+    for value in (b"2", b"3", b"4"):
+        add(lane, value)
+        if value != b"2":
+            await asyncio.sleep(1)
+    assert lane.log_of(P0).high_watermark == 1
+    world.store.before.clear()
+    return lane, disk
+
+
+def test_what_followed_a_put_that_never_landed_was_not_acknowledged_and_keeps_nothing_offline():
+    async def test(world: World) -> None:
+        _, disk = await with_a_put_that_never_lands(world)
+        second = await successor(world, disk)
+        assert set(second.awaited) == {P0}
+        replayed = await replay_spools(second, disk)
+        assert (replayed.problems, replayed.kept, replayed.partitions) == ([], [], 1)
+        assert second.awaited == {}
+        assert await values(second.reader, second.log_of(P0)) == [b"0"]
+        add(second, b"again")
+        await acked(second)
+        assert await values(second.reader, second.log_of(P0)) == [b"0", b"again"]
+
+    simulate(test)
+
+
+def test_what_is_missing_before_a_frame_that_was_acknowledged_is_waited_for():
+    async def test(world: World) -> None:
+        first, disk = await owner(world)
+        for number in range(3):
+            add(first, b"%d" % number)
+            await acked(first)
+        (name,) = disk.files
+        whole = bytes(disk.files[name])
+        starts = [found.start() for found in re.finditer(re.escape(MAGIC), whole)]
+        assert len(starts) == 4
+        second = await successor(world, None)
+        await second.close(release=False)
+        # As if the file of the first frame had been lost, and the others had one of their own.
+        spool = next(iter(await spools_on(disk)))
+        disk.files = {part_name(spool, 1): bytearray(whole[starts[2] :])}
+        third = await successor(world, disk)
+        replayed = await replay_spools(third, disk)
+        assert replayed.problems and replayed.kept
+        assert P0 in third.awaited
+
+    simulate(test)
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_what_was_acknowledged_survives_any_number_of_crashes(seed: int):
     chance = random.Random(seed)
@@ -143,19 +215,25 @@ def test_what_was_acknowledged_survives_any_number_of_crashes(seed: int):
                 assert found[: len(expected)] == expected, (life, partition)
                 # What was not acknowledged may have come through all the same, in its order.
                 told[partition] = [value for value in found if value is not None]
+            stuck = False
             for number in range(chance.randrange(1, 25)):
                 partition = chance.choice((P0, P1))
                 add(lane, b"%d.%d" % (life, number), partition, to_disk=chance.random() < 0.8)
                 disk.bytes_max = 1 if chance.random() < 0.05 else None
                 if chance.random() < 0.5:
                     await asyncio.sleep(chance.random() * 0.01)
-                if chance.random() < 0.1:
+                if not stuck and chance.random() < 0.1:
                     await lane.appender.flush_spool()
-                if chance.random() < 0.1:
+                if not stuck and chance.random() < 0.1:
                     await lane.snapshot_now()
+                if chance.random() < 0.05:
+                    # What is put from here on never lands in this life.
+                    stuck = True
+                    world.store.before.append(Hold("create", LANE_OBJECT))
             for partition in told:
                 told[partition] = await visible(lane, partition)
             disk.bytes_max = None
+            world.store.before.clear()
 
     simulate(test, seed=seed)
 

@@ -2,9 +2,11 @@
 
 Owns how far a spool is believed: each frame must be whole, of the same lane, claim and writer, and
 continue the chain of the one before. What comes after the first that does not is not believed.
+A frame says which lane object it follows, if that was not in the store yet when it was written.
 """
 
 import dataclasses
+import struct
 from typing import NamedTuple
 
 from holdfast.errors import CorruptObject
@@ -31,8 +33,20 @@ class Frame(NamedTuple):
     """What was made durable by one write to the disk."""
 
     header: EntryHeader
+    after: LaneNumber | None
+    """The lane object without which nothing of it was ever acknowledged."""
     facts: bytes
     payload: memoryview
+
+
+_AFTER = struct.Struct(">Q")
+_NOTHING = 0
+"""No put of a frame's owner has the number 0: its claim has a lower one than all of them."""
+
+
+def frame_facts(facts: bytes, after: LaneNumber | None) -> bytes:
+    """The facts of a frame as they are on the disk: behind what it follows."""
+    return _AFTER.pack(after if after is not None else _NOTHING) + facts if facts else b""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +109,12 @@ def _frame(data: memoryview, *, name: str) -> Frame:
     facts = facts_of(header, data, key=name)
     payload = data[header.payload_start : header.payload_start + header.payload_bytes]
     check_payload(header, payload, key=name)
-    return Frame(header, facts, payload)
+    if not facts:
+        return Frame(header, None, facts, payload)
+    if len(facts) < _AFTER.size:
+        raise CorruptObject(f"{name}: a frame with {len(facts)} bytes of facts")
+    (after,) = _AFTER.unpack_from(facts)
+    return Frame(header, LaneNumber(after) if after else None, facts[_AFTER.size :], payload)
 
 
 def _check_order(

@@ -13,6 +13,7 @@ from typing import Generic, NamedTuple
 
 from holdfast.environment import Environment
 from holdfast.errors import Fenced, HoldfastError
+from holdfast.identifiers import LaneNumber
 from holdfast.lane.entry import Buffer, EntryHeader
 from holdfast.lane.spool.disk import DiskFailed
 from holdfast.lane.spool.spool import Spool
@@ -49,6 +50,13 @@ class SpoolSettings:
         return FlushRules(self.flush_bytes, self.flush_ms)
 
 
+class Put(NamedTuple):
+    """A lane object that is under way."""
+
+    number: LaneNumber
+    done: asyncio.Future[None]
+
+
 class SpooledGroup(Generic[F]):
     """The facts of one frame, from their decision until they are in the store."""
 
@@ -73,7 +81,7 @@ class SpooledGroup(Generic[F]):
         self.added_at = added_at
         self.due_at = NEVER
         """When it goes to the store at the latest."""
-        self.after: asyncio.Future[None] | None = None
+        self.after: Put | None = None
         """The lane object that holds what was decided before it; not published earlier."""
         self.frame: EntryHeader | None = None
         """What it is on the disk, once it is there."""
@@ -155,9 +163,9 @@ class SpoolQueue(Generic[F]):
         fact: F,
         payload: Buffer | None,
         flush: FlushRules | None = None,
-        after: asyncio.Future[None] | None = None,
+        after: Put | None = None,
     ) -> None:
-        """Let an applied fact join the next frame; `after` resolves when it may be published."""
+        """Let an applied fact join the next frame; `after` is what it may not be seen before."""
         rules = flush or self.settings.flush
         now = self._environment.monotonic()
         group = self._open
@@ -275,7 +283,10 @@ class SpoolQueue(Generic[F]):
         try:
             facts = self._encode_facts(group.facts)
             group.frame = await self.spool.write(
-                facts, payload, written_ms=self._environment.now_ms()
+                facts,
+                payload,
+                written_ms=self._environment.now_ms(),
+                after=group.after.number if group.after is not None else None,
             )
         except DiskFailed as error:
             self._disk_failed(error)
@@ -290,7 +301,7 @@ class SpoolQueue(Generic[F]):
         if not group.is_taken:
             self._written(group, payload)
         if group.after is not None:
-            await asyncio.wait({group.after})
+            await asyncio.wait({group.after.done})
         try:
             await self._prove()
         except HoldfastError:

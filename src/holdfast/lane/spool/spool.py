@@ -15,7 +15,7 @@ from holdfast.errors import CorruptObject
 from holdfast.identifiers import LaneId, LaneNumber, WriterId
 from holdfast.lane.entry import CHAIN_START, Buffer, EntryHeader, EntryKind, seal
 from holdfast.lane.spool.disk import Disk, DiskFailed
-from holdfast.lane.spool.frames import Frame, SpoolId, read_frames
+from holdfast.lane.spool.frames import Frame, SpoolId, frame_facts, read_frames
 
 NAME = re.compile(r"(\d+)-(\d{20})-([0-9a-f]{32})-(\d{8})\.spool")
 
@@ -40,11 +40,19 @@ class Spool:
         await self.write(b"", (), written_ms=0)
 
     async def write(
-        self, facts: bytes, payload: Sequence[Buffer], *, written_ms: int
+        self,
+        facts: bytes,
+        payload: Sequence[Buffer],
+        *,
+        written_ms: int,
+        after: LaneNumber | None = None,
     ) -> EntryHeader:
-        """Make a frame durable; raises DiskFailed, and then the frame counts as never written."""
+        """Make a frame durable; raises DiskFailed, and then the frame counts as never written.
+
+        `after`: what is in it follows a lane object that may not be in the store.
+        """
         async with self._writing:
-            return await self._write(facts, payload, written_ms)
+            return await self._write(frame_facts(facts, after), payload, written_ms)
 
     async def _write(self, facts: bytes, payload: Sequence[Buffer], written_ms: int) -> EntryHeader:
         last = self._last
