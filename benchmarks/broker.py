@@ -12,13 +12,11 @@ from pathlib import Path
 from tests.peers.jars import PeerUnavailable
 
 from benchmarks import report
-from benchmarks.machine import ROOT, describe_machine
+from benchmarks.machine import describe_machine
 from benchmarks.rows import FULL, QUICK, Workload, start_up
 from benchmarks.session import Row, Session
 from benchmarks.variants import VARIANTS, Broker, Variant, add_options, variants_named
 
-PAGE = ROOT / "docs" / "reference" / "benchmarks.md"
-RESULTS = ROOT / "benchmarks" / "results"
 INTRODUCTION = """\
 # Benchmarks
 
@@ -58,10 +56,8 @@ def main() -> int:
     print(page)
     complete = not arguments.quick and len(chosen) == len(VARIANTS) and not arguments.rows
     if complete or arguments.write:
-        report.write(PAGE, page)
-        stem = f"{machine.date}-{machine.commit}"
         result = report.as_json(machine, session.samples, session.failures, repeats)
-        report.write(RESULTS / f"{stem}.json", result + "\n")
+        report.keep("benchmarks", page, f"{machine.date}-{machine.commit}", result)
     return 1 if session.failures else 0
 
 

@@ -14,12 +14,10 @@ from tests.peers.jars import PeerUnavailable
 
 from benchmarks import report
 from benchmarks.coordinator_rows import FULL, QUICK, Workload
-from benchmarks.machine import ROOT, describe_machine
+from benchmarks.machine import describe_machine
 from benchmarks.session import Session
 from benchmarks.variants import VARIANTS, add_options, variants_named
 
-PAGE = ROOT / "docs" / "reference" / "benchmarks-coordinators.md"
-RESULTS = ROOT / "benchmarks" / "results"
 DISK_WRITES = 60
 INTRODUCTION = """\
 # Benchmarks of groups and transactions
@@ -49,9 +47,9 @@ def main() -> int:
     page = report.markdown(INTRODUCTION, machine, session.samples, session.failures, repeats)
     print(page)
     if not arguments.quick and len(chosen) == len(VARIANTS) and not arguments.rows:
-        report.write(PAGE, page)
         result = report.as_json(machine, session.samples, session.failures, repeats)
-        report.write(RESULTS / f"coordinators-{machine.date}-{machine.commit}.json", result + "\n")
+        stem = f"coordinators-{machine.date}-{machine.commit}"
+        report.keep("benchmarks-coordinators", page, stem, result)
     return 1 if session.failures else 0
 
 

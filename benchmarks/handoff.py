@@ -5,12 +5,12 @@ For each kind of hand-off (a broker that is stopped cleanly; one that is killed)
 every partition all the time, and a consumer reads. The pause of a producer is the longest time
 between two acks of one partition, less what is usual; that of a consumer the longest time from a
 record's creation to its arrival. Also: the latency of acks, and puts of an idle and a busy cluster.
+A full run writes docs/reference/benchmarks-handoff.md and a JSON file under benchmarks/results.
 """
 
 import argparse
 import dataclasses
 import itertools
-import json
 import statistics
 import sys
 import tempfile
@@ -27,6 +27,10 @@ from tests.peers.kafka import KAFKA_DEFAULT_HEAP
 from tests.peers.kafka_cluster import KafkaCluster
 from tests.peers.process import wait_until
 
+from benchmarks import report
+from benchmarks.machine import describe_machine
+from benchmarks.samples import FAILED, LATENCY, PAUSE, PUTS_BY_HOUR, Metric, Sample
+
 PARTITIONS = 6
 SEND_EVERY_S = 0.01
 SETTLE_S = 5.0
@@ -35,6 +39,7 @@ RESTART_S = 12.0
 AFTER_S = 8.0
 LATENCY_SENDS = 1_000
 PUTS_SECONDS = 60.0
+DISK_WRITES = 60
 BUSY_BYTES_PER_S = 1_000_000
 Cluster = HoldfastCluster | KafkaCluster
 
@@ -44,6 +49,7 @@ class Variant:
     """A cluster, and the settings of the topic that is measured."""
 
     name: str
+    title: str
     open: Callable[[Path], Cluster]
     replication: int
     configs: dict[str, str]
@@ -60,15 +66,43 @@ def _kafka(folder: Path) -> Cluster:
 
 
 VARIANTS = (
-    Variant(name="kafka, replication 3", open=_kafka, replication=3, configs={}),
-    Variant(name="holdfast, acks from the store", open=_holdfast, replication=1, configs={}),
     Variant(
-        name="holdfast, acks from disk",
+        name="kafka",
+        title="three nodes of Apache Kafka (KRaft), replication 3, acks=all",
+        open=_kafka,
+        replication=3,
+        configs={},
+    ),
+    Variant(
+        name="holdfast-store",
+        title="three brokers of Holdfast on one directory, acks from the store",
+        open=_holdfast,
+        replication=1,
+        configs={},
+    ),
+    Variant(
+        name="holdfast-disk",
+        title="the same, `holdfast.ack=disk`",
         open=_holdfast,
         replication=1,
         configs={"holdfast.ack": "disk"},
     ),
 )
+COMPARED = report.Compared(
+    titles={variant.name: variant.title for variant in VARIANTS},
+    ratios=(("holdfast-store", "kafka"), ("holdfast-disk", "kafka")),
+)
+INTRODUCTION = """\
+# Benchmarks of hand-offs
+
+Written by `make bench-handoff` (see
+[how to run the benchmarks](../how-to/run-the-benchmarks.md)); do not edit. What a producer and a
+consumer (librdkafka) notice when one of three brokers is stopped cleanly (planned) or killed
+(crash). Each cell is the median of the repeats, with the lowest and the highest in brackets. The
+clusters ran one after the other, interleaved, each alone on the same machine, all three brokers and
+both clients on its cores.
+"""
+Value = tuple[Metric, str, float]
 
 
 class Watched:
@@ -138,7 +172,7 @@ class Watched:
         return max(delay for at, delay in self.delays if at >= since)
 
 
-def hand_off(cluster: Cluster, topic: str, how: str) -> dict[str, float]:
+def hand_off(cluster: Cluster, topic: str, how: str) -> list[Value]:
     """Let one broker go that leads something, and say what clients noticed."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     leader = admin.list_topics(topic, timeout=30).topics[topic].partitions[0].leader
@@ -157,14 +191,15 @@ def hand_off(cluster: Cluster, topic: str, how: str) -> dict[str, float]:
         time.sleep(AFTER_S)
         ended = time.monotonic()
     time.sleep(SETTLE_S)
-    return {
-        f"producer pause, {how}, ms": max(0.0, watched.producer_pause(begun, ended) - usual) * 1000,
-        f"consumer pause, {how}, ms": watched.consumer_pause(begun) * 1000,
-        f"records that failed, {how}": float(len(watched.failed)),
-    }
+    pause = max(0.0, watched.producer_pause(begun, ended) - usual)
+    return [
+        (PAUSE, f"{how}, producer", pause * 1000),
+        (PAUSE, f"{how}, consumer", watched.consumer_pause(begun) * 1000),
+        (FAILED, how, float(len(watched.failed))),
+    ]
 
 
-def ack_latency(cluster: Cluster, topic: str) -> dict[str, float]:
+def ack_latency(cluster: Cluster, topic: str) -> list[Value]:
     """One record after the other, each waited for."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 0, "acks": "all"})
     times: list[float] = []
@@ -180,10 +215,11 @@ def ack_latency(cluster: Cluster, topic: str) -> dict[str, float]:
         if number >= 100:
             times.append((time.perf_counter() - begun) * 1000)
     cuts = statistics.quantiles(times, n=100)
-    return {"ack latency, p50, ms": cuts[49], "ack latency, p99, ms": cuts[98]}
+    row = "one record of 1,000 B after the other"
+    return [(LATENCY, f"{row}: p50", cuts[49]), (LATENCY, f"{row}: p99", cuts[98])]
 
 
-def puts(cluster: HoldfastCluster, topic: str) -> dict[str, float]:
+def puts(cluster: HoldfastCluster, topic: str) -> list[Value]:
     """Puts to the store of a cluster with nothing to do, and at 1 MB/s; by the hour."""
 
     def count() -> float:
@@ -206,10 +242,10 @@ def puts(cluster: HoldfastCluster, topic: str) -> dict[str, float]:
     producer.flush(30)
     busy = count() - before
     scale = 3600 / PUTS_SECONDS
-    return {"puts per hour, idle": idle * scale, "puts per hour, 1 MB/s": busy * scale}
+    return [(PUTS_BY_HOUR, "idle", idle * scale), (PUTS_BY_HOUR, "at 1 MB/s", busy * scale)]
 
 
-def measure(variant: Variant, folder: Path, number: int) -> dict[str, float]:
+def measure(variant: Variant, folder: Path, number: int) -> list[Value]:
     cluster = variant.open(folder)
     cluster.start()
     try:
@@ -223,10 +259,10 @@ def measure(variant: Variant, folder: Path, number: int) -> dict[str, float]:
             what="every broker leads a partition",
         )
         found = ack_latency(cluster, topic)
-        found |= hand_off(cluster, topic, "planned")
-        found |= hand_off(cluster, topic, "crash")
+        found += hand_off(cluster, topic, "planned")
+        found += hand_off(cluster, topic, "crash")
         if isinstance(cluster, HoldfastCluster):
-            found |= puts(cluster, topic)
+            found += puts(cluster, topic)
         return found
     finally:
         cluster.stop()
@@ -242,32 +278,31 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default="", help="variants whose name has this in it")
     options = parser.parse_args()
-    found: dict[str, dict[str, list[float]]] = {}
+    samples: list[Sample] = []
     chosen = [variant for variant in VARIANTS if options.only in variant.name]
-    for number in range(options.repeats):
-        for variant in chosen:
-            with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as name:
+        folder = Path(name)
+        machine = describe_machine(folder, disk_writes=DISK_WRITES)
+        for number in range(options.repeats):
+            for variant in chosen:
                 try:
-                    values = measure(variant, Path(folder), number)
+                    values = measure(variant, folder / f"{variant.name}-{number}", number)
                 except PeerUnavailable as unavailable:
                     print(f"not run: {unavailable}")
                     return 2
-            print(variant.name, json.dumps({k: round(v, 1) for k, v in values.items()}), flush=True)
-            for name, value in values.items():
-                found.setdefault(name, {}).setdefault(variant.name, []).append(value)
-    print()
-    print("| | " + " | ".join(variant.name for variant in chosen) + " |")
-    print("| --- " * (len(chosen) + 1) + "|")
-    for name, by_variant in found.items():
-        cells = [_cell(by_variant.get(variant.name)) for variant in chosen]
-        print(f"| {name} | " + " | ".join(cells) + " |")
+                for metric, row, value in values:
+                    print(f"{variant.name:16} {value:12.1f} {metric.unit:9} {metric.name}, {row}")
+                    samples.append(
+                        Sample(metric=metric, row=row, variant=variant.name, value=value)
+                    )
+                sys.stdout.flush()
+    page = report.markdown(INTRODUCTION, machine, samples, [], options.repeats, COMPARED)
+    print(page)
+    if len(chosen) == len(VARIANTS):
+        result = report.as_json(machine, samples, [], options.repeats)
+        stem = f"handoff-{machine.date}-{machine.commit}"
+        report.keep("benchmarks-handoff", page, stem, result)
     return 0
-
-
-def _cell(values: list[float] | None) -> str:
-    if not values:
-        return "-"
-    return f"{statistics.median(values):.1f} ({min(values):.1f} to {max(values):.1f})"
 
 
 if __name__ == "__main__":

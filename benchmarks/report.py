@@ -2,12 +2,29 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.machine import Machine
+from benchmarks.machine import ROOT, Machine
 from benchmarks.samples import METRICS, Failure, Metric, Sample, Summary, summaries
 from benchmarks.variants import VARIANTS
+
+PAGES = ROOT / "docs" / "reference"
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """The columns of a page, and which of them are divided by which."""
+
+    titles: Mapping[str, str]
+    ratios: Sequence[tuple[str, str]]
+
+
+BROKERS = Compared(
+    titles={variant.name: variant.title for variant in VARIANTS},
+    ratios=(("holdfast-directory", "kafka"), ("holdfast-directory", "kafka-flush")),
+)
 
 
 def markdown(
@@ -16,12 +33,13 @@ def markdown(
     samples: Sequence[Sample],
     failures: Sequence[Failure],
     repeats: int,
+    compared: Compared = BROKERS,
 ) -> str:
     """The whole page."""
-    parts = [introduction, _machine_table(machine, repeats), _legend(samples)]
+    parts = [introduction, _machine_table(machine, repeats), _legend(samples, compared)]
     for metric in METRICS:
         if any(sample.metric == metric for sample in samples):
-            parts.append(_metric_table(metric, samples))
+            parts.append(_metric_table(metric, samples, compared))
     if failures:
         lines = [f"- {f.variant}, {f.row}: {f.reason}" for f in failures]
         parts.append("## Not measured\n\n" + "\n".join(lines) + "\n")
@@ -48,6 +66,12 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
+def keep(page_name: str, page: str, result_name: str, result: str) -> None:
+    """Put a page where readers look for it, and every sample of it beside the others."""
+    write(PAGES / f"{page_name}.md", page)
+    write(RESULTS / f"{result_name}.json", result + "\n")
+
+
 def _machine_table(machine: Machine, repeats: int) -> str:
     rows = {
         "date": machine.date,
@@ -70,25 +94,22 @@ def _load(machine: Machine) -> str:
     return load
 
 
-def _legend(samples: Sequence[Sample]) -> str:
+def _legend(samples: Sequence[Sample], compared: Compared) -> str:
     measured = {sample.variant for sample in samples}
-    lines = [f"- `{v.name}`: {v.title}" for v in VARIANTS if v.name in measured]
+    lines = [f"- `{name}`: {title}" for name, title in compared.titles.items() if name in measured]
     return "\n".join([*lines, ""])
 
 
-def _metric_table(metric: Metric, samples: Sequence[Sample]) -> str:
+def _metric_table(metric: Metric, samples: Sequence[Sample], compared: Compared) -> str:
     chosen = [sample for sample in samples if sample.metric == metric]
     found = summaries(chosen)
     rows = list(dict.fromkeys(sample.row for sample in chosen))
     measured = {sample.variant for sample in chosen}
-    columns = [variant.name for variant in VARIANTS if variant.name in measured]
+    columns = [name for name in compared.titles if name in measured]
     direction = "higher is better" if metric.higher_is_better else "lower is better"
     ratios = [
         (f"{ours} / {theirs}", ours, theirs)
-        for ours, theirs in (
-            ("holdfast-directory", "kafka"),
-            ("holdfast-directory", "kafka-flush"),
-        )
+        for ours, theirs in compared.ratios
         if ours in columns and theirs in columns
     ]
     heads = ["", *columns, *(title for title, _, _ in ratios)]

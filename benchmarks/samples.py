@@ -27,9 +27,18 @@ REBALANCE = Metric(name="rebalance", unit="s", higher_is_better=False)
 COMMITS = Metric(name="offset commits", unit="per s", higher_is_better=True)
 TRANSACTIONS = Metric(name="transactions", unit="per s", higher_is_better=True)
 CPU_EACH = Metric(name="broker CPU for each", unit="ms", higher_is_better=False)
+PAUSE = Metric(name="pause at a hand-off", unit="ms", higher_is_better=False)
+FAILED = Metric(name="records that failed", unit="count", higher_is_better=False)
+PUTS_BY_HOUR = Metric(name="PUTs of a cluster", unit="per hour", higher_is_better=False)
+RECORDS = Metric(name="records landed", unit="per s", higher_is_better=True)
+LANDED = Metric(name="bytes landed", unit="MB/s", higher_is_better=True)
+MEMORY = Metric(name="peak memory", unit="MiB", higher_is_better=False)
+CPU_OF_MILLION = Metric(name="CPU", unit="s for a million records", higher_is_better=False)
+FIRST_COMMIT = Metric(name="start to first commit", unit="s", higher_is_better=False)
 METRICS = (
-    *(THROUGHPUT, REBALANCE, COMMITS, TRANSACTIONS, BROKER_CPU, CPU_EACH),
-    *(LATENCY, START_UP, PUTS, FILES),
+    *(THROUGHPUT, RECORDS, LANDED, MEMORY, CPU_OF_MILLION, FIRST_COMMIT),
+    *(REBALANCE, COMMITS, TRANSACTIONS, BROKER_CPU, CPU_EACH),
+    *(PAUSE, FAILED, LATENCY, START_UP, PUTS, PUTS_BY_HOUR, FILES),
 )
 
 

@@ -3,12 +3,13 @@
 Each sink works off the same topic of the same Apache Kafka into the same S3 server, alone, in turns
 and repeated: 50 MiB or one minute for an object of JSON lines under zstd, as in seed 001. The rate
 is that of the committed offsets, from the first commit to the one with which 90 % are committed, so
-starting up does not count. Memory is the largest that was seen.
+starting up does not count. Memory is the largest that was seen. A full run writes
+docs/reference/benchmarks-sink.md and a JSON file under benchmarks/results.
 """
 
 import argparse
 import json
-import statistics
+import shutil
 import sys
 import tempfile
 import time
@@ -25,12 +26,48 @@ from tests.peers.kafka import KAFKA_DEFAULT_HEAP, KafkaBroker
 from tests.peers.process import Process
 from tests.peers.seaweedfs import REGION, SeaweedFs
 
+from benchmarks import report
+from benchmarks.machine import describe_machine
+from benchmarks.samples import (
+    CPU_OF_MILLION,
+    FIRST_COMMIT,
+    LANDED,
+    MEMORY,
+    RECORDS,
+    Sample,
+)
+
 PARTITIONS = 6
 SHARE = 0.9
 SECONDS_MAX = 300.0
 LOOK_S = 0.1
 MIB = 1024 * 1024
-SIZES = {200: 200, 1024: 1024}
+DISK_WRITES = 60
+SIZES = (200, 1024)
+COMPARED = report.Compared(
+    titles={
+        "holdfast": "`holdfast sink`, one member, its defaults",
+        "redpanda-connect": "Redpanda Connect 4.61.0 with the configuration of the incident:"
+        " `unordered_processing` in batches of 50 MiB or one minute",
+        "script": "a plain script (`benchmarks/sink_script.py`): confluent-kafka's `consume()`,"
+        " lines, zstd, one put",
+    },
+    ratios=(("holdfast", "redpanda-connect"), ("holdfast", "script")),
+)
+INTRODUCTION = """\
+# Benchmarks of the sink
+
+Written by `make bench-sink` (see [how to run the benchmarks](../how-to/run-the-benchmarks.md)); do
+not edit. Each sink works off the same topic (JSON records, 1.5 GB, six partitions) of the same
+Apache Kafka into the same S3 server (SeaweedFS), alone, in turns: objects of JSON lines under zstd,
+50 MiB or one minute each. The rate is that of the committed offsets, from the first commit to the
+one with which 90 % are committed; memory and CPU are those of the sink's process. Kafka and the S3
+server run on the same two cores. Each cell is the median of the repeats, with the lowest and the
+highest in brackets.
+
+The Kafka Connect sink into S3 could not be had here: no version of its artifact was in the package
+registry.
+"""
 
 CONNECT = """
 http: {{ enabled: false }}
@@ -248,31 +285,20 @@ def servers(folder: Path) -> Iterator[tuple[KafkaBroker, SeaweedFs]]:
         kafka.stop()
 
 
-def report(rows: list[Measured]) -> list[str]:
-    """Medians, and how Holdfast compares with each of the others."""
-    lines: list[str] = []
-    for size in sorted({row.record_bytes for row in rows}):
-        medians: dict[str, tuple[float, float]] = {}
-        for name in SINKS:
-            mine = [row for row in rows if (row.sink, row.record_bytes) == (name, size)]
-            if not mine:
-                continue
-            rate = statistics.median(row.records_per_second for row in mine)
-            memory = statistics.median(row.memory_mib for row in mine)
-            cpu = statistics.median(row.cpu_seconds_per_million for row in mine)
-            medians[name] = rate, memory
-            lines.append(
-                f"{size:>5} B  {name:<17} {rate:>10,.0f} records/s {rate * size / 1e6:>7.1f} MB/s"
-                f" {memory:>7.0f} MiB {cpu:>6.2f} CPU s per million  ({len(mine)} runs)"
-            )
-        for name, (rate, memory) in medians.items():
-            if name != "holdfast" and "holdfast" in medians:
-                ours = medians["holdfast"]
-                lines.append(
-                    f"{size:>5} B  holdfast against {name}: {ours[0] / rate:.2f}x the records,"
-                    f" {ours[1] / memory:.2f}x the memory"
-                )
-    return lines
+def samples_of(measured: Measured) -> list[Sample]:
+    """The rows of one run."""
+    row = f"records of {measured.record_bytes:,} B"
+    values = (
+        (RECORDS, measured.records_per_second),
+        (LANDED, measured.megabytes_per_second),
+        (MEMORY, measured.memory_mib),
+        (CPU_OF_MILLION, measured.cpu_seconds_per_million),
+        (FIRST_COMMIT, measured.seconds_to_first_commit),
+    )
+    return [
+        Sample(metric=metric, row=row, variant=measured.sink, value=value)
+        for metric, value in values
+    ]
 
 
 def main() -> None:
@@ -281,13 +307,14 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=list(SIZES))
     parser.add_argument("--sinks", nargs="*", default=list(SINKS), choices=list(SINKS))
     parser.add_argument("--mib", type=int, default=1_500, help="of records in the topic")
-    parser.add_argument("--json", type=Path, help="where each run's figures go")
     given = parser.parse_args()
-    rows: list[Measured] = []
+    samples: list[Sample] = []
     sinks = [name for name in given.sinks if name != "redpanda-connect" or _is_there()]
-    for size in given.sizes:
-        with tempfile.TemporaryDirectory(prefix="holdfast-bench-sink-") as name:
-            folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-sink-") as name:
+        machine = describe_machine(Path(name), disk_writes=DISK_WRITES)
+        for size in given.sizes:
+            folder = Path(name) / str(size)
+            folder.mkdir()
             with servers(folder) as (kafka, server):
                 topic = f"records-{size}"
                 count = fill(kafka.bootstrap, topic, size, given.mib * MIB)
@@ -297,11 +324,15 @@ def main() -> None:
                         place = Place(
                             folder=folder, kafka=kafka, server=server, topic=topic, group=group
                         )
-                        rows.append(measure(sink, place, count=count, record_bytes=size))
-                        print(rows[-1], file=sys.stderr, flush=True)
-    if given.json is not None:
-        given.json.write_text(json.dumps([row.__repr__() for row in rows], indent=1))
-    print("\n".join(report(rows)))
+                        measured = measure(sink, place, count=count, record_bytes=size)
+                        print(measured, file=sys.stderr, flush=True)
+                        samples += samples_of(measured)
+            shutil.rmtree(folder)
+    page = report.markdown(INTRODUCTION, machine, samples, [], given.repeats, COMPARED)
+    print(page)
+    if sinks == list(SINKS) and given.sizes == list(SIZES):
+        result = report.as_json(machine, samples, [], given.repeats)
+        report.keep("benchmarks-sink", page, f"sink-{machine.date}-{machine.commit}", result)
 
 
 def _is_there() -> bool:
