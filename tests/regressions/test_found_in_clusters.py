@@ -10,7 +10,9 @@ from tests.unit.broker.several import Several, simulate
 
 from holdfast.client.address import Address
 from holdfast.errors import Fenced
+from holdfast.identifiers import CONTROL_LANE
 from holdfast.log.facts import LogStartMoved
+from holdfast.protocol.api import ErrorCode
 from holdfast.verify.skewed_environment import SkewedEnvironment
 
 
@@ -91,6 +93,35 @@ def test_a_broker_whose_younger_process_died_before_it_was_registered_is_heard_a
         await pass_time(40)
         assert sorted(hearer.membership.alive()) == [1, 2]
         assert len(doubled.lanes) == len(hearer.lanes) == 2
+
+    simulate(test)
+
+
+def test_a_broker_that_joins_and_must_leave_the_control_lane_alone_for_a_while_rests():
+    """Seed 24940: it asked the store again and again without a pause, until the while was over."""
+
+    async def test(world: Several) -> None:
+        joining = world.make(1)
+        assert joining.membership is not None
+        joining.membership.taken_away(CONTROL_LANE)
+        starting = asyncio.create_task(joining.start())
+        await pass_time(4)
+        assert len(world.store.calls) < 200
+        await pass_time(4)
+        await starting
+        assert joining.is_controller
+
+    simulate(test)
+
+
+def test_a_broker_that_just_joins_coordinates_nothing():
+    """Seeds 27643, 29042, 30069 and 33091: asked by another broker, before it knew how many lanes
+    there are, it divided by none."""
+
+    async def test(world: Several) -> None:
+        joining = world.make(1)
+        assert joining.groups_of("group") is ErrorCode.NOT_COORDINATOR
+        assert joining.transactions_of("worker") is ErrorCode.NOT_COORDINATOR
 
     simulate(test)
 

@@ -14,6 +14,7 @@ from holdfast.broker.cluster_view import ClusterView, ControlLane
 from holdfast.broker.directory import Directory
 from holdfast.broker.disk_acks import DiskAcks
 from holdfast.broker.fetch_sessions import FetchSessions
+from holdfast.broker.given_lanes import GivenLanes
 from holdfast.broker.groups import LaneGroups
 from holdfast.broker.membership import Membership
 from holdfast.broker.peer_network import PeerNetwork
@@ -118,6 +119,7 @@ class Broker(Directory):
             self.membership = Membership(member=self, network=network, environment=environment)
             self.view.when_published = self.membership.news
         self.producer_ids = ProducerIds(self.view, self.ask_leader)
+        self._given = GivenLanes(environment)
         self._is_controller = False
         self._takes_control = False
         self._background: set[asyncio.Task[None]] = set()
@@ -188,6 +190,7 @@ class Broker(Directory):
             lanes=lanes,
             cleared=dict(self.cleared),
             coming=frozenset(self.coming),
+            given={lane: to for lane, to in self._given.now().items() if lane not in lanes},
             awaits={
                 lane: awaited
                 for lane, awaited in self.disk_acks.awaits.items()
@@ -233,12 +236,14 @@ class Broker(Directory):
             if not self.is_controller or self.control.leader_epoch != leader_epoch:
                 return False
             self._is_controller = False
-            await self.view.give(release=True)
+            with self._given.giving(lane, to):
+                await self.view.give(release=True)
         else:
             served = self.lanes.get(lane)
             if served is None or served.leader_epoch != leader_epoch:
                 return False
-            await self.served.give(lane, release=True)
+            with self._given.giving(lane, to):
+                await self.served.give(lane, release=True)
         if self.membership is not None:
             self.membership.peers.hand_over(lane, Leader(to, leader_epoch + 1))
             self.membership.news()

@@ -134,12 +134,15 @@ class Directory(ABC):
         return lane_of(name, self.state.lanes)
 
     def groups_of(self, group_id: str) -> LaneGroups | ErrorCode:
-        """The coordinator of a group; or what is told where it is not here."""
-        found = self.groups.get(self.lane_of_name(group_id))
+        """The coordinator of a group; or what is told where it is not here. Who just joins, and
+        does not know how many lanes there are, coordinates nothing."""
+        found = self.groups.get(self.lane_of_name(group_id)) if self.state.lanes else None
         return found if found is not None else ErrorCode.NOT_COORDINATOR
 
     def transactions_of(self, transactional_id: str) -> LaneTransactions | ErrorCode:
-        """The coordinator of a transactional id; or what is told where it is not here."""
+        """As groups_of, of a transactional id."""
+        if not self.state.lanes:
+            return ErrorCode.NOT_COORDINATOR
         found = self.transactions.get(self.lane_of_name(transactional_id))
         return found if found is not None else ErrorCode.NOT_COORDINATOR
 

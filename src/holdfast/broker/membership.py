@@ -152,8 +152,7 @@ class Membership:
                 if self.peers.leader_of(CONTROL_LANE, self.now()) is None:
                     self._act()
                     await self._wait_for_takes()
-                    continue
-            await self._pause(PING_INTERVAL_S / 5)
+            await self._pause(PING_INTERVAL_S / 5)  # no pause where a lane was just taken
         await self._ping_all()
         self._act()
         await self._wait_for_takes()

@@ -5,7 +5,7 @@ from holdfast.identifiers import BrokerId, LaneId
 from holdfast.protocol.messages.peer_ping import PeerLane, PeerReportFields
 
 NOT_YET = -1
-"""The leader epoch of a lane that is not claimed yet."""
+"""The leader epoch of a lane that is not claimed yet, or was given away."""
 
 
 def encoded(report: PeerReport) -> PeerReportFields:
@@ -30,12 +30,16 @@ def encoded(report: PeerReport) -> PeerReportFields:
         + [
             PeerLane(lane=lane, leader_epoch=NOT_YET, is_coming=True)
             for lane in sorted(report.coming)
+        ]
+        + [
+            PeerLane(lane=lane, leader_epoch=NOT_YET, given_to_broker_id=to)
+            for lane, to in sorted(report.given.items())
         ],
     )
 
 
 def decoded(fields: PeerReportFields) -> PeerReport:
-    served = [each for each in fields.lanes if not each.is_coming]
+    served = [each for each in fields.lanes if each.leader_epoch != NOT_YET]
     return PeerReport(
         broker_id=BrokerId(fields.broker_id),
         incarnation=fields.incarnation,
@@ -48,6 +52,11 @@ def decoded(fields: PeerReportFields) -> PeerReport:
         lanes={LaneId(each.lane): each.leader_epoch for each in served},
         cleared={LaneId(each.lane): each.cleared_number for each in served},
         coming=frozenset(LaneId(each.lane) for each in fields.lanes if each.is_coming),
+        given={
+            LaneId(each.lane): BrokerId(each.given_to_broker_id)
+            for each in fields.lanes
+            if each.given_to_broker_id >= 0
+        },
         awaits={
             LaneId(each.lane): BrokerId(each.awaited_broker_id)
             for each in served

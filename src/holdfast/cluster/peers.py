@@ -39,6 +39,8 @@ class PeerReport:
     """Whose disk holds what is missing in a lane of these."""
     coming: Collection[LaneId] = ()
     """Lanes that it is taking over, and will serve when their last owner was waited for."""
+    given: Mapping[LaneId, BrokerId] = dataclasses.field(default_factory=dict[LaneId, BrokerId])
+    """Lanes that it has just given away, and to whom."""
 
 
 class Leader(NamedTuple):
@@ -115,6 +117,12 @@ class Peers:
     def owners(self, now: float) -> dict[LaneId, BrokerId]:
         """Who has which lane, or is about to."""
         alive = self.alive(now)
+        given = {
+            lane: to
+            for report in alive.values()
+            for lane, to in report.given.items()
+            if to in alive and not alive[to].is_store_away
+        }
         coming = {
             lane: each
             for each, report in alive.items()
@@ -127,7 +135,7 @@ class Peers:
             if (leader := self.leader_of(lane, now)) is not None
             and not alive[leader.broker_id].is_store_away
         }
-        return coming | led
+        return given | coming | led
 
     def awaited(self, now: float) -> dict[LaneId, BrokerId]:
         """Which broker each lane waits for, where one does."""

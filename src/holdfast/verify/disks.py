@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from holdfast.environment import Environment, SeededEnvironment, VirtualClock
 from holdfast.identifiers import PartitionId
-from holdfast.lane.entry import Buffer, facts_of, parse_header
+from holdfast.lane.entry import Buffer
 from holdfast.lane.spool.disk import DiskFailed
+from holdfast.lane.spool.frames import parse_frame
 from holdfast.lane.spool.memory_disk import MemoryDisk
 from holdfast.log.facts import Appended, decode_facts
 from holdfast.protocol.messages.incremental_alter_configs import (
@@ -187,8 +188,7 @@ class Disks:
                 self._recorder.mark(MarkerKind.FAULT, machine, trouble.start, f"disk {kind}")
 
     def _tell(self, machine: str, whole: bytes) -> None:
-        header = parse_header(whole, key=machine)
-        facts = facts_of(header, whole, key=machine)
+        header, _, facts, _ = parse_frame(memoryview(whole), name=machine)
         appends = tuple(
             Append(self._name_of(fact.partition), fact.base_offset, self._values_of(fact))
             for fact in (decode_facts(facts) if facts else ())

@@ -105,3 +105,27 @@ def test_what_was_sent_again_after_it_was_given_up_is_no_double():
     script.ok(again, Produced(10), 0.0)
     script.cold((10, 1))
     assert Kind.DOUBLED not in script.kinds()
+
+
+def test_a_batch_that_is_tried_again_behind_what_was_given_up_is_not_out_of_order():
+    """Seed 30270: the one after it was acknowledged, and given up."""
+    script = started()
+    script.history.rules[P] = PartitionRules(unclean=True)
+    unknown = script.send(1, p=(7, 0), seq=0)
+    acked = script.send(2, p=(7, 0), seq=1)
+    script.spooled(disk="d1", lane=1, claim=0, appends=(Append(P, 0, (1,)), Append(P, 1, (2,))))
+    script.ok(acked, Produced(1), 0.0)
+    script.landed(
+        lane=1,
+        number=1,
+        kind=LandedKind.DATA,
+        claim=0,
+        writer="w1",
+        previous="h0",
+        digest="h1",
+        given_up=(GivenUp(P, 0, 9),),
+    )
+    script.lands(2, Append(P, 10, (1,)))
+    script.ok(unknown, Produced(10), 0.0)
+    script.cold((10, 1))
+    assert Kind.ORDER not in script.kinds()

@@ -8,7 +8,6 @@ import enum
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
-from holdfast.broker.groups import lane_of
 from holdfast.cluster.topics import TopicRefused
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.find_coordinator import (
@@ -68,7 +67,7 @@ def _coordinator(broker: Broker, key: str, refused: TopicRefused | None) -> Coor
             error_code=error_code(refused.error),
             error_message=refused.message,
         )
-    leader = broker.leader_of(lane_of(key, broker.state.lanes))
+    leader = broker.leader_of(broker.lane_of_name(key)) if broker.state.lanes else None
     report = broker.report_of(leader.broker_id) if leader is not None else None
     if report is None:
         return Coordinator(

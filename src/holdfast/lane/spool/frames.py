@@ -73,7 +73,7 @@ def read_frames(data: bytes, spool: SpoolId, *, name: str) -> ReadFrames:
     last: EntryHeader | None = None
     while position < len(view):
         try:
-            frame = _frame(view[position:], name=f"{name} at byte {position}")
+            frame = parse_frame(view[position:], name=f"{name} at byte {position}")
             _check_order(frame.header, spool, last, name=f"{name} at byte {position}")
         except CorruptObject as error:
             problem = str(error)
@@ -104,7 +104,8 @@ def _has_later(data: bytes, position: int, spool: SpoolId, last: EntryHeader | N
     return False
 
 
-def _frame(data: memoryview, *, name: str) -> Frame:
+def parse_frame(data: memoryview, *, name: str) -> Frame:
+    """The frame at the beginning of some bytes, checked by itself."""
     header = parse_header(data[:HEADER_BYTES], key=name)
     facts = facts_of(header, data, key=name)
     payload = data[header.payload_start : header.payload_start + header.payload_bytes]

@@ -23,6 +23,7 @@ class PeerLane(Struct):
     cleared_number: int = int64(default=-1)
     awaited_broker_id: int = int32(default=-1)
     is_coming: bool = boolean()
+    given_to_broker_id: int = int32(default=-1)
 
 
 class PeerReportFields(Struct):

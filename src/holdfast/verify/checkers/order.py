@@ -15,13 +15,18 @@ SEQUENCE_ERRORS = frozenset(
 
 
 def producer_order(knowledge: Knowledge) -> list[Violation]:
-    """Two batches of one producer id and epoch whose offsets contradict their sequences."""
+    """Two batches of one producer id and epoch whose offsets contradict their sequences.
+
+    What a partition gave up has no place any more: a batch before it may be tried again after it.
+    """
     found: list[Violation] = []
     for partition, known in knowledge.partitions.items():
         producers: dict[tuple[int, int], list[tuple[int, int, Batch]]] = {}
         for batch in known.batches:
             offset = _offset_of(known, batch)
-            if offset is not None and batch.produce.producer_id >= 0:
+            if offset is None or known.is_given_up(offset):
+                continue
+            if batch.produce.producer_id >= 0:
                 key = (batch.produce.producer_id, batch.produce.producer_epoch)
                 producers.setdefault(key, []).append((batch.produce.base_sequence, offset, batch))
         for producer, landed in producers.items():
