@@ -6,6 +6,7 @@ STAMP := $(VENV)/.installed
 SEEDS ?= 20000
 KILLS ?= 200
 CLUSTER_FAULTS ?= 500
+HAND_OFFS ?= 50
 SPARK_KILLS ?= 100
 STREAMS_KILLS ?= 50
 TOPIC_KILLS ?= 50
@@ -13,7 +14,7 @@ REBALANCES ?= 200
 SPARK_REBALANCES ?= 50
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help install demo test check sim chaos chaos-clients chaos-sink chaos-spark chaos-spark-topic chaos-streams bench bench-spark bench-coordinators bench-handoff bench-sink peers lock clean
+.PHONY: help install demo test check sim chaos chaos-handoff chaos-clients chaos-sink chaos-spark chaos-spark-topic chaos-streams bench bench-spark bench-coordinators bench-handoff bench-sink peers lock clean
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -52,6 +53,9 @@ sim: $(STAMP) ## the deterministic simulation: make sim SEEDS=20000
 chaos: $(STAMP) ## real processes under load: SIGKILLs of one broker, then SIGKILLs and SIGSTOPs of three
 	$(BIN)/python -m tests.chaos.sigkill --kills $(KILLS)
 	$(BIN)/python -m tests.chaos.cluster_faults --kills $(CLUSTER_FAULTS) --stops $(CLUSTER_FAULTS) --ack mixed
+
+chaos-handoff: $(STAMP) ## seed 000: Spark's own Kafka source through hand-offs of brokers whose records are on disk alone
+	$(BIN)/python -m tests.chaos.seed_000 --hand-offs $(HAND_OFFS)
 
 chaos-clients: $(STAMP) ## groups and exactly once with five clients, through SIGKILLs and pauses
 	$(BIN)/python -m tests.chaos.transactions --kills 60
