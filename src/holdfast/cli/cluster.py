@@ -56,7 +56,7 @@ def status(as_json: bool, bootstrap: str) -> None:
                 f"{each.host}:{each.port}",
                 each.rack or NOTHING,
                 _state(each),
-                ", ".join(map(str, _lanes(each))) or NOTHING,
+                ", ".join(map(str, each.lanes)) or NOTHING,
             )
             for each in found.brokers
         ],
@@ -118,7 +118,7 @@ async def _until(
         async with asyncio.timeout(timeout_s):
             while True:
                 found = await cluster_status(cluster)
-                now = "  ".join(f"{b.broker_id}: {_lanes(b)}" for b in found.brokers)
+                now = "  ".join(f"{b.broker_id}: {list(b.lanes)}" for b in found.brokers)
                 if now != shown:
                     click.echo(f"lanes  {now}", err=True)
                     shown = now
@@ -132,12 +132,8 @@ async def _until(
         ) from None
 
 
-def _lanes(status: BrokerStatus) -> list[int]:
-    return [each.lane for each in status.report.lanes] if status.report is not None else []
-
-
 def _lanes_of(found: ClusterStatus, broker_id: int) -> list[int]:
-    return [lane for each in found.brokers if each.broker_id == broker_id for lane in _lanes(each)]
+    return [lane for each in found.brokers if each.broker_id == broker_id for lane in each.lanes]
 
 
 def _state(status: BrokerStatus) -> str:
@@ -157,10 +153,7 @@ def _plain(found: ClusterStatus) -> dict[str, object]:
                 "port": each.port,
                 "rack": each.rack,
                 "state": _state(each),
-                "lanes": {
-                    str(lane.lane): lane.leader_epoch
-                    for lane in (each.report.lanes if each.report is not None else [])
-                },
+                "lanes": {str(lane): epoch for lane, epoch in each.lanes.items()},
             }
             for each in found.brokers
         ],

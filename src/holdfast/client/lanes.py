@@ -36,6 +36,12 @@ class BrokerStatus(NamedTuple):
     rack: str | None
     report: PeerReportFields | None
 
+    @property
+    def lanes(self) -> dict[int, int]:
+        """What it serves, with the leader epochs; not what it is taking, nor what it just gave."""
+        told = self.report.lanes if self.report is not None else []
+        return {each.lane: each.leader_epoch for each in told if each.leader_epoch >= 0}
+
 
 class ClusterStatus(NamedTuple):
     """All brokers that are registered."""
