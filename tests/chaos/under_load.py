@@ -27,6 +27,7 @@ from holdfast.verify.checkers import check
 from holdfast.verify.history import ColdLog, Outcome
 
 PARTITIONS = 6
+FOLLOWER_SECONDS_MAX = 120.0
 ACK_SECONDS_MAX = 60.0
 
 
@@ -102,14 +103,18 @@ class UnderLoad:
         self.observers.stopping.set()
         self.observers.join(60)
         ends = [self.ledger.acked_end(p) for p in range(PARTITIONS)]
-        wait_until(
-            lambda: (
-                bool(self.follower.problems)
-                or all(len(s) >= e for s, e in zip(self.follower.seen, ends, strict=True))
-            ),
-            seconds_max=60,
-            what="the follower catches up",
-        )
+        try:
+            wait_until(
+                lambda: (
+                    bool(self.follower.problems)
+                    or all(len(s) >= e for s, e in zip(self.follower.seen, ends, strict=True))
+                ),
+                seconds_max=FOLLOWER_SECONDS_MAX,
+                what="the follower catches up",
+            )
+        except PeerFailed as failure:
+            behind = [f"{len(s)} of {e}" for s, e in zip(self.follower.seen, ends, strict=True)]
+            self._told.problems.append(f"not live: {failure}: it has {', '.join(behind)}")
         self.follower.stopping.set()
         self.follower.join(30)
 
