@@ -45,12 +45,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("client", able, indirect=True, ids=[f.name for f in able])
 
 
+BY_LIBRDKAFKA = frozenset({"test_group_migration"})
+"""Tests that drive librdkafka themselves."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Another's client on Apache Kafka: nothing of ours is in such a test."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        if item.get_closest_marker("peer") is not None and fixtures & {"client", "program"}:
+        is_anothers = bool(fixtures & {"client", "program"}) or item.path.stem in BY_LIBRDKAFKA
+        if item.get_closest_marker("peer") is not None and is_anothers:
             item.add_marker(pytest.mark.foreign)
 
 

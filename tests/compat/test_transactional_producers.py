@@ -8,9 +8,11 @@ from tests.compat.conftest import StartProgram
 from tests.compat.programs.process import ClientProcess, Program, ProgramAbility
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
+from tests.peers.process import PeerFailed
 
 Cluster = KafkaBroker | HoldfastBroker
 PARTITIONS = 3
+READER_SECONDS_MAX = 30.0
 READ_SECONDS_MAX = 60.0
 INVALID_PRODUCER_EPOCH = 47
 PRODUCER_FENCED = 90
@@ -32,10 +34,29 @@ def new_producer(start_program: StartProgram, topic: str) -> Callable[..., Clien
 
 @pytest.fixture
 def reader(program: Program, start_program: StartProgram, topic: str) -> ClientProcess:
-    """The same client, as a reader of committed records."""
-    return start_program(
-        program, "member", group=f"readers-{topic}", topic=topic, isolation="read_committed"
-    )
+    """The same client, as a reader of committed records.
+
+    A kafka-python whose first metadata lacked the topic may assign itself nothing for a minute:
+    then it is started again, in another group.
+    """
+    for tries in range(3):
+        reader = start_program(
+            program,
+            "member",
+            group=f"readers-{topic}-{tries}",
+            topic=topic,
+            isolation="read_committed",
+        )
+        try:
+            reader.wait_until(
+                lambda reader=reader: bool(reader.owned),
+                seconds_max=READER_SECONDS_MAX,
+                what="the reader owns partitions",
+            )
+            return reader
+        except PeerFailed:
+            reader.kill()
+    raise PeerFailed("no reader was given partitions")
 
 
 def values(word: str) -> list[str]:
