@@ -52,13 +52,8 @@ def test_what_is_on_a_disk_alone_in_the_end_is_lost():
     assert Kind.LOST_WRITE in script.kinds()
 
 
-def gone_on(*, unclean: bool) -> Script:
-    """Offsets 0 to 9 may be on a disk; one of them was acked; the log goes on at 10."""
-    script = started()
-    script.history.rules[P] = PartitionRules(unclean=unclean)
-    first = script.send(1)
-    spooled(script, 0, 1)
-    script.ok(first, Produced(0), 0.0)
+def gives_up(script: Script) -> None:
+    """The log goes on at 10, whatever a disk has below that."""
     script.landed(
         lane=1,
         number=1,
@@ -69,6 +64,16 @@ def gone_on(*, unclean: bool) -> Script:
         digest="h1",
         given_up=(GivenUp(P, 0, 9),),
     )
+
+
+def gone_on(*, unclean: bool) -> Script:
+    """Offsets 0 to 9 may be on a disk; one of them was acked; the log goes on at 10."""
+    script = started()
+    script.history.rules[P] = PartitionRules(unclean=unclean)
+    first = script.send(1)
+    spooled(script, 0, 1)
+    script.ok(first, Produced(0), 0.0)
+    gives_up(script)
     return script
 
 
@@ -115,16 +120,7 @@ def test_a_batch_that_is_tried_again_behind_what_was_given_up_is_not_out_of_orde
     acked = script.send(2, p=(7, 0), seq=1)
     script.spooled(disk="d1", lane=1, claim=0, appends=(Append(P, 0, (1,)), Append(P, 1, (2,))))
     script.ok(acked, Produced(1), 0.0)
-    script.landed(
-        lane=1,
-        number=1,
-        kind=LandedKind.DATA,
-        claim=0,
-        writer="w1",
-        previous="h0",
-        digest="h1",
-        given_up=(GivenUp(P, 0, 9),),
-    )
+    gives_up(script)
     script.lands(2, Append(P, 10, (1,)))
     script.ok(unknown, Produced(10), 0.0)
     script.cold((10, 1))
