@@ -6,6 +6,8 @@ Must never change anything.
 
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import NamedTuple
 from uuid import UUID
 
 from holdfast.broker.cluster_view import ClusterView
@@ -32,6 +34,16 @@ class Led:
     topic: Topic
     partition: PartitionId
     lane: DataLane
+
+
+class Placed(NamedTuple):
+    """Where one partition is."""
+
+    partition: int
+    leader: Leader | None
+    """None where nobody serves it now."""
+    replicas: list[int]
+    """The leader, and the brokers that serve readers of their own rack what it leads."""
 
 
 class Directory(ABC):
@@ -75,11 +87,20 @@ class Directory(ABC):
             return [self.report()]
         return [report for _, report in sorted(self.membership.alive().items())]
 
-    def readers_beside(self, leader: int, topic: Topic) -> list[int]:
-        """Brokers that serve readers of their own rack what another one leads."""
-        if self.membership is None or not may_be_followed(topic.configs):
-            return []
-        return [each.broker_id for each in self.alive() if each.rack and each.broker_id != leader]
+    def placed(self, topic: Topic, partitions: range) -> Iterator[Placed]:
+        """Who leads and who serves each of these partitions of a usable topic."""
+        may_read = self.membership is not None and may_be_followed(topic.configs)
+        readers = [each.broker_id for each in self.alive() if each.rack] if may_read else []
+        lanes = {LaneId(lane) for lane in topic.lanes[partitions.start : partitions.stop]}
+        leaders = {lane: self.leader_of(lane) for lane in lanes}
+        for index in partitions:
+            leader = leaders[LaneId(topic.lanes[index])]
+            led = self.led(topic, index)
+            if leader is None or (led is not None and led.lane.is_offline(led.partition)):
+                yield Placed(index, None, [])
+            else:
+                beside = [reader for reader in readers if reader != leader.broker_id]
+                yield Placed(index, leader, [leader.broker_id, *beside])
 
     def controller_id(self) -> int:
         """-1 where nobody is known to be the controller."""

@@ -13,8 +13,8 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.groups import lane_of
 from holdfast.broker.peer_network import PEER_CLIENT_ID
+from holdfast.broker.topic_creation import hear_of_changes
 from holdfast.client.refusals import BrokerUnavailable
-from holdfast.errors import HoldfastError
 from holdfast.identifiers import CONTROL_LANE, LaneId
 from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.message import Message
@@ -125,8 +125,5 @@ async def forwarded(broker: Broker, message: Message, context: RequestContext) -
     except BrokerUnavailable as error:
         log.warning("not_forwarded api=%s error=%s", ApiKey(message.API_KEY).name, error)
         return None
-    try:
-        await broker.look()
-    except HoldfastError as error:
-        log.warning("control_lane_not_read error=%s", error)
+    await hear_of_changes(broker)
     return answer

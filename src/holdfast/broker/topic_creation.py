@@ -92,6 +92,15 @@ def controller_refusal(broker: Broker) -> TopicRefused | None:
     return lane_refusal(lane, fenced="NOT_CONTROLLER")
 
 
+async def hear_of_changes(broker: Broker) -> None:
+    """Know what the controller has changed, perhaps just now and by another broker; while the store
+    is away, go on with what is known."""
+    try:
+        await broker.look()
+    except HoldfastError as error:
+        log.warning("control_lane_not_read error=%s", error)
+
+
 async def control_durable(broker: Broker, timeout_ms: int) -> TopicRefused | None:
     """Wait until all that was decided about the cluster is durable, or say why it is not."""
     lane = broker.view.lane

@@ -12,7 +12,20 @@ from holdfast.errors import StoreUnavailable
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from holdfast.protocol.messages.delete_topics import DeleteTopicsRequest
+from holdfast.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from holdfast.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
 from holdfast.protocol.messages.find_coordinator import FindCoordinatorRequest
+from holdfast.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from holdfast.protocol.messages.init_producer_id import InitProducerIdRequest
 from holdfast.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -32,6 +45,15 @@ async def create(broker: Broker, name: str = "t") -> int:
 async def leaders(broker: Broker, name: str = "t") -> dict[int, int]:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
     response = await answer(broker, request, RequestContext(api_version=12))
+    return {p.partition_index: p.leader_id for p in response.topics[0].partitions}
+
+
+async def described(broker: Broker, name: str = "t") -> dict[int, int]:
+    """As the newer admin clients ask."""
+    request = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name=name)], response_partition_limit=2000
+    )
+    response = await answer(broker, request, RequestContext(api_version=0))
     return {p.partition_index: p.leader_id for p in response.topics[0].partitions}
 
 
@@ -79,13 +101,46 @@ def test_any_broker_takes_a_request_for_the_controller_and_knows_the_outcome_at_
     simulate(test)
 
 
+def test_any_broker_shows_the_configurations_of_a_topic_as_they_were_just_changed():
+    async def test(world: Several) -> None:
+        brokers = {i: await world.join(i) for i in (1, 2, 3)}
+        assert await create(brokers[1]) == ErrorCode.NONE
+        for changed_by, retention in ((1, "1000"), (2, "2000"), (3, "3000")):
+            alter = IncrementalAlterConfigsRequest(
+                resources=[
+                    AlterConfigsResource(
+                        resource_type=2,
+                        resource_name="t",
+                        configs=[AlterableConfig(name="retention.ms", value=retention)],
+                    )
+                ]
+            )
+            done = await answer(brokers[changed_by], alter, RequestContext(api_version=1))
+            assert done.responses[0].error_code == ErrorCode.NONE
+            for broker in brokers.values():
+                assert await retention_ms(broker) == retention
+
+    simulate(test)
+
+
+async def retention_ms(broker: Broker, name: str = "t") -> str | None:
+    resource = DescribeConfigsResource(
+        resource_type=2, resource_name=name, configuration_keys=["retention.ms"]
+    )
+    request = DescribeConfigsRequest(resources=[resource])
+    response = await answer(broker, request, RequestContext(api_version=4))
+    assert response.results[0].error_code == ErrorCode.NONE
+    return response.results[0].configs[0].value
+
+
 def test_all_brokers_name_the_same_leaders_and_only_those_take_records():
     async def test(world: Several) -> None:
         brokers = {i: await world.join(i) for i in (1, 2, 3)}
         assert await create(brokers[1]) == ErrorCode.NONE
         await pass_time(SETTLED_S)
         told = [await leaders(broker) for broker in brokers.values()]
-        assert told[0] == told[1] == told[2]
+        told += [await described(broker) for broker in brokers.values()]
+        assert all(each == told[0] for each in told)
         assert set(told[0].values()) == {1, 2, 3}
         for partition, leader in told[0].items():
             for broker_id, broker in brokers.items():

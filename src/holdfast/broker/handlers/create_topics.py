@@ -141,6 +141,11 @@ def assignment_problem(broker: Broker, broker_ids: list[int]) -> str | None:
     this = broker.settings.broker_id
     if broker_ids == [this]:
         return None
+    if broker.membership is not None:
+        return (
+            f"assigned to brokers {broker_ids[:10]}; the brokers of a cluster share out partitions"
+            " themselves: leave the assignment out, and see holdfast cluster move"
+        )
     return f"assigned to brokers {broker_ids[:10]}; the only assignment there is is [{this}]"
 
 

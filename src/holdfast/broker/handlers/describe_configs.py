@@ -15,7 +15,7 @@ from holdfast.broker.context import RequestContext, error_code
 from holdfast.broker.handlers.alter_configs import BROKER, TOPIC
 from holdfast.broker.properties import PROPERTIES
 from holdfast.broker.settings import LANES_DEFAULT, BrokerSettings
-from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, control_durable
+from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, control_durable, hear_of_changes
 from holdfast.cluster.configs import ConfigSource, ConfigType, shown_configs
 from holdfast.cluster.topics import TopicRefused
 from holdfast.identifiers import topic_name_problem
@@ -45,8 +45,12 @@ async def handle(
     broker: Broker, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
     del context
+    if broker.membership is not None and broker.view.lane is None:
+        await hear_of_changes(broker)
     described = [(resource, _rows(broker, resource)) for resource in request.resources]
-    failed = await control_durable(broker, WAIT_MS_DEFAULT)
+    failed = None
+    if broker.membership is None or broker.view.lane is not None:
+        failed = await control_durable(broker, WAIT_MS_DEFAULT)
     if failed is not None:
         described = [
             (resource, failed if resource.resource_type == TOPIC else rows)

@@ -1,11 +1,12 @@
 """DescribeTopicPartitions (75), version 0.
 
 Topics in the order of their names, page by page: a page ends after so many partitions, and its
-cursor says where the next one begins. Each partition has one replica: its leader.
+cursor says where the next one begins. The replicas of a partition are those of Metadata.
 """
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.directory import Placed
 from holdfast.cluster.state import Topic
 from holdfast.identifiers import topic_name_problem
 from holdfast.protocol.messages.describe_topic_partitions import (
@@ -79,26 +80,27 @@ def _described(
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
-        partitions=[_partition(broker, topic, index) for index in partitions],
+        partitions=[_partition(each) for each in broker.placed(topic, partitions)],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
-def _partition(
-    broker: Broker, topic: Topic, index: int
-) -> DescribeTopicPartitionsResponsePartition:
-    led = broker.led(topic, index)
-    if led is not None and led.lane.is_offline(led.partition):
-        led = None
-    this = broker.settings.broker_id
+def _partition(placed: Placed) -> DescribeTopicPartitionsResponsePartition:
+    leader = placed.leader
+    if leader is None:
+        return DescribeTopicPartitionsResponsePartition(
+            error_code=error_code("LEADER_NOT_AVAILABLE"),
+            partition_index=placed.partition,
+            leader_id=-1,
+            eligible_leader_replicas=[],
+            last_known_elr=[],
+        )
     return DescribeTopicPartitionsResponsePartition(
-        error_code=error_code("NONE" if led is not None else "LEADER_NOT_AVAILABLE"),
-        partition_index=index,
-        leader_id=this if led is not None else -1,
-        leader_epoch=led.lane.leader_epoch if led is not None else -1,
-        replica_nodes=[this],
-        isr_nodes=[this] if led is not None else [],
+        partition_index=placed.partition,
+        leader_id=leader.broker_id,
+        leader_epoch=leader.leader_epoch,
+        replica_nodes=placed.replicas,
+        isr_nodes=placed.replicas,
         eligible_leader_replicas=[],
         last_known_elr=[],
-        offline_replicas=[] if led is not None else [this],
     )

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.broker.directory import Placed
 from holdfast.broker.topic_creation import auto_create
 from holdfast.cluster.state import Topic
 from holdfast.identifiers import topic_name_problem
@@ -70,23 +71,22 @@ def _described(broker: Broker, topic: Topic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
-        partitions=[_partition(broker, topic, i) for i in range(topic.partitions)],
+        partitions=[_partition(each) for each in broker.placed(topic, range(topic.partitions))],
     )
 
 
-def _partition(broker: Broker, topic: Topic, index: int) -> MetadataResponsePartition:
-    lane = topic.lane_of(index)
-    leader = broker.leader_of(lane) if lane is not None else None
-    led = broker.led(topic, index)
-    if leader is None or (led is not None and led.lane.is_offline(led.partition)):
+def _partition(placed: Placed) -> MetadataResponsePartition:
+    leader = placed.leader
+    if leader is None:
         return MetadataResponsePartition(
-            error_code=ErrorCode.LEADER_NOT_AVAILABLE, partition_index=index, leader_id=-1
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=placed.partition,
+            leader_id=-1,
         )
-    replicas = [leader.broker_id, *broker.readers_beside(leader.broker_id, topic)]
     return MetadataResponsePartition(
-        partition_index=index,
+        partition_index=placed.partition,
         leader_id=leader.broker_id,
         leader_epoch=leader.leader_epoch,
-        replica_nodes=replicas,
-        isr_nodes=replicas,
+        replica_nodes=placed.replicas,
+        isr_nodes=placed.replicas,
     )
