@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tests.chaos.stores import ChaosStore, chaos_store
 from tests.chaos.streams_app import SMALL_BUFFERS, STATIC
-from tests.chaos.streams_run import Figures, Run, TurningBroker
+from tests.chaos.streams_run import Figures, Run, TurningBroker, TurningCluster
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import SMALL_HEAP, KafkaBroker
 
@@ -91,15 +91,18 @@ class Part:
     lanes: int
     settings: Mapping[str, str]
     share: float
+    brokers: int = 1
     problem: str = ""
     """Planted: what the oracle must say."""
 
 
 PARTS = {
     # Members that are gone are missed when their session is over; RocksDB as Streams sets it up.
-    "one lane": Part(lanes=1, settings={}, share=0.5),
+    "one lane": Part(lanes=1, settings={}, share=0.35),
     # Static members; RocksDB writes out uncommitted state all the time.
-    "four lanes": Part(lanes=4, settings={**STATIC, **SMALL_BUFFERS}, share=0.5),
+    "four lanes": Part(lanes=4, settings={**STATIC, **SMALL_BUFFERS}, share=0.35),
+    # Groups, transactional ids and partitions are spread over brokers, which are killed in turn.
+    "three brokers": Part(lanes=6, settings=STATIC, share=0.3, brokers=3),
     "at least once": Part(
         lanes=1,
         settings={"processing.guarantee": "at_least_once", "commit.interval.ms": "5000", **STATIC},
@@ -125,9 +128,11 @@ class Bounds:
 
 def broker_of(
     folder: Path, part: Part, bounds: Bounds, store: ChaosStore
-) -> HoldfastBroker | KafkaBroker:
+) -> HoldfastBroker | TurningCluster | KafkaBroker:
     if bounds.broker == "kafka":
         return KafkaBroker(folder / "broker", jvm_options=(*SMALL_HEAP, KAFKA_TELLS))
+    if part.brokers > 1:
+        return TurningCluster(folder, lanes=part.lanes, store=store)
     return TurningBroker(
         folder / "broker",
         store=store.url,
@@ -144,7 +149,7 @@ def run_part(folder: Path, part: Part, bounds: Bounds) -> Figures:
 
 
 def run_on(
-    broker: HoldfastBroker | KafkaBroker, folder: Path, part: Part, bounds: Bounds
+    broker: HoldfastBroker | TurningCluster | KafkaBroker, folder: Path, part: Part, bounds: Bounds
 ) -> Figures:
     """It is stopped whatever happens."""
     run = Run(

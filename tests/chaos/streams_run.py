@@ -1,4 +1,4 @@
-"""One Streams application on one broker, both killed again and again, and the check at the end.
+"""One Streams application and its broker, or three, killed again and again; the check at the end.
 
 Owns the processes, the kills and the figures of a run. Which is killed when is decided elsewhere
 (streams_kills); what the output must be, too (streams_oracle).
@@ -28,6 +28,7 @@ from tests.chaos.streams_oracle import (
 from tests.chaos.streams_readers import Follower, read_whole, survey
 from tests.chaos.under_load import verify_store
 from tests.peers.holdfast import HoldfastBroker
+from tests.peers.holdfast_cluster import HoldfastCluster
 from tests.peers.kafka import KafkaBroker
 from tests.peers.process import PeerFailed, Process, wait_until
 
@@ -60,6 +61,25 @@ class TurningBroker(HoldfastBroker):
         self._process = Process(
             command, log=self.folder / "holdfast.log", environment=self.variables
         )
+
+
+class TurningCluster(HoldfastCluster):
+    """Three brokers, of which one at a time is killed, in turn: the others go on with its lanes."""
+
+    def __init__(self, folder: Path, *, lanes: int, store: ChaosStore) -> None:
+        super().__init__(folder, lanes=lanes, store=store.url, variables=store.variables)
+        self._turn = 0
+
+    def kill(self) -> None:
+        self._turn = self._turn % len(self.brokers) + 1
+        self.brokers[self._turn].kill()
+
+    def start(self) -> "TurningCluster":
+        """Those that do not run."""
+        for broker in self.brokers.values():
+            if not broker.is_running:
+                broker.start()
+        return self
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -103,7 +123,7 @@ class Run:
     def __init__(
         self,
         folder: Path,
-        broker: HoldfastBroker | KafkaBroker,
+        broker: HoldfastBroker | TurningCluster | KafkaBroker,
         *,
         seed: int,
         settings: Mapping[str, str],
@@ -231,7 +251,7 @@ class Run:
         figures.problems += check_followed(self.follower.seen[f"{name}-counts"], counts)
         figures.uncommitted_problems = check_dedup(log, raw) + check_counts(log, raw_counts)
         self.broker.stop()
-        if isinstance(self.broker, HoldfastBroker):
+        if not isinstance(self.broker, KafkaBroker):
             store = ChaosStore(self.broker.store, self.broker.variables)
             figures.problems += verify_store(store)
         figures.records, figures.ids = len(log), len({seen.key for seen in output})

@@ -44,6 +44,10 @@ class HoldfastBroker:
             raise PeerFailed("Holdfast was not started")
         return self._process
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.is_running()
+
     def start(self) -> "HoldfastBroker":
         """Start, and return when the broker has said `ready` and answers."""
         self.launch()

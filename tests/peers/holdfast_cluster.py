@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.peers.holdfast import HoldfastBroker
@@ -21,9 +21,11 @@ class HoldfastCluster:
         lanes: int = LANES,
         store: str | None = None,
         arguments: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
         module: str | None = None,
     ) -> None:
         self.store = store or str(folder / "store")
+        self.variables = dict(variables or {})
         self.brokers = {
             number: HoldfastBroker(
                 folder / f"broker-{number}",
@@ -33,6 +35,7 @@ class HoldfastCluster:
                     *("--lanes", str(lanes)),
                     *(word.format(id=number) for word in arguments),
                 ],
+                variables=self.variables,
                 module=module,
             )
             for number in range(1, brokers + 1)
