@@ -15,12 +15,19 @@ from tests.chaos.families import SEQUENCE_ERRORS
 from tests.chaos.ledger import NUMBER_BITS, Ledger, identity_of, value_of
 
 from holdfast.client import admin
-from holdfast.client.cluster import Cluster
+from holdfast.client.cluster import Cluster, PartitionLeader
+from holdfast.client.connection import Connection
 from holdfast.client.fetch import fetch, records_of
 from holdfast.client.produce import IdempotentProducer
-from holdfast.client.refusals import OutcomeUnknown, Refused
+from holdfast.client.refusals import OutcomeUnknown, Refused, raise_for
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import HoldfastError
+from holdfast.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from holdfast.records.record import Record
 from holdfast.verify.history import (
     Fetch,
@@ -54,6 +61,8 @@ class Observers(threading.Thread):
         self.recorder = Recorder()
         self.problems: list[str] = []
         self.errors: Counter[str] = Counter()
+        self.ends_told = 0
+        """Answers to OffsetForLeaderEpoch."""
         self.stopping = threading.Event()
         self._polled_topic = polled_topic
         self._pause_s = pause_s
@@ -83,6 +92,7 @@ class Observers(threading.Thread):
                 group.create_task(self._polling(TOPIC, partition))
             for partition in range(self.ledger.partitions):
                 group.create_task(self._polling(self._polled_topic, partition))
+                group.create_task(self._asking_for_ends(self._polled_topic, partition))
 
     def _cluster(self) -> Cluster:
         return Cluster(
@@ -171,6 +181,26 @@ class Observers(threading.Thread):
                     )
                 await self._pause()
 
+    async def _asking_for_ends(self, topic: str, partition: int) -> None:
+        """What consumers ask after a hand-off (KIP-320): an end of the newest epoch that is below
+        what was acked would be a truncated log to them."""
+        async with self._cluster() as cluster:
+            while not self.stopping.is_set():
+                acked_end = self.ledger.acked_end(partition)
+                try:
+                    end = await _end_of_newest_epoch(cluster, topic, partition)
+                except HoldfastError as error:
+                    self._note(error)
+                    await asyncio.sleep(0.02)
+                else:
+                    self.ends_told += 1
+                    if end < acked_end:
+                        self.problems.append(
+                            f"truncated: {topic}/{partition}: the epoch ends at {end}, asked after"
+                            f" {acked_end} had been acked"
+                        )
+                await asyncio.sleep(2 * self._pause_s)
+
     async def _answered(self, call, ask: Callable[[], Awaitable]):
         try:
             got = await ask()
@@ -193,3 +223,21 @@ class Observers(threading.Thread):
 
     def _now(self) -> float:
         return self._environment.monotonic()
+
+
+async def _end_of_newest_epoch(cluster: Cluster, topic: str, partition: int) -> int:
+    async def ask(connection: Connection, leader: PartitionLeader) -> int:
+        asked = OffsetForLeaderPartition(
+            partition=partition,
+            current_leader_epoch=leader.leader_epoch,
+            leader_epoch=leader.leader_epoch,
+        )
+        request = OffsetForLeaderEpochRequest(
+            replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[asked])]
+        )
+        response = await connection.request(request, OffsetForLeaderEpochResponse)
+        told = response.topics[0].partitions[0]
+        raise_for(told.error_code, f"the end of epoch {leader.leader_epoch} of {topic}-{partition}")
+        return told.end_offset
+
+    return await cluster.ask_leader(topic, partition, ask, deadline_ms=ONE_TRY_MS)

@@ -41,6 +41,9 @@ class Figures:
     history_calls: int = 0
     history_ok: int = 0
     followed: int = 0
+    truncation_alarms: int = 0
+    """Of librdkafka, while a consumer followed; see there."""
+    epoch_ends_told: int = 0
     cold_records: int = 0
     startup_ms: list[float] = dataclasses.field(default_factory=list)
     downtime_ms: list[float] = dataclasses.field(default_factory=list)

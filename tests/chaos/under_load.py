@@ -4,6 +4,7 @@ Owns the load, its end, and the comparison with what a process reads that never 
 """
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -42,6 +43,8 @@ class LoadFigures(Protocol):
     history_calls: int
     history_ok: int
     followed: int
+    truncation_alarms: int
+    epoch_ends_told: int
     cold_records: int
     downtime_ms: list[float]
     seconds: float
@@ -77,6 +80,7 @@ class UnderLoad:
 
     def harmed(self) -> None:
         """Something was done to a broker: from now on the next ack is waited for."""
+        gc.freeze()  # the history lives to the end: looking at all of it again takes seconds
         self._harmed_at = time.monotonic()
 
     def wait_for_ack(self, since: float) -> None:
@@ -159,6 +163,8 @@ class UnderLoad:
         figures.unknown = ledger.sent - ledger.acked_count
         figures.errors_told = dict(ledger.refused)
         figures.followed = sum(map(len, self.follower.seen))
+        figures.truncation_alarms = self.follower.alarms
+        figures.epoch_ends_told = self.observers.ends_told
         figures.seconds = round(time.monotonic() - begun, 1)
 
 
