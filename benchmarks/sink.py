@@ -48,7 +48,8 @@ COMPARED = report.Compared(
     titles={
         "holdfast": "`holdfast sink`, one member, its defaults",
         "redpanda-connect": "Redpanda Connect 4.61.0 with the configuration of the incident:"
-        " `unordered_processing` in batches of 50 MiB or one minute",
+        " batches of 50 MiB or one minute, `checkpoint_limit` 1, 10 uploads at once; what later"
+        " versions call `unordered_processing` is the input `kafka_franz` there",
         "script": "a plain script (`benchmarks/sink_script.py`): confluent-kafka's `consume()`,"
         " lines, zstd, one put",
     },
@@ -72,17 +73,15 @@ registry.
 CONNECT = """
 http: {{ enabled: false }}
 input:
-  redpanda:
+  kafka_franz:
     seed_brokers: ["{bootstrap}"]
     topics: ["{topic}"]
     consumer_group: "{group}"
-    start_offset: earliest
-    unordered_processing:
-      enabled: true
-      checkpoint_limit: 1
-      batching:
-        byte_size: 52428800
-        period: "1m"
+    start_from_oldest: true
+    checkpoint_limit: 1
+    batching:
+      byte_size: 52428800
+      period: "1m"
 pipeline:
   processors:
     - archive: {{ format: lines }}
