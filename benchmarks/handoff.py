@@ -26,6 +26,7 @@ from tests.peers.jars import PeerUnavailable
 from tests.peers.kafka import KAFKA_DEFAULT_HEAP
 from tests.peers.kafka_cluster import KafkaCluster
 from tests.peers.process import wait_until
+from tests.peers.seaweedfs import SeaweedFs
 
 from benchmarks import report
 from benchmarks.machine import describe_machine
@@ -61,6 +62,28 @@ def _holdfast(folder: Path) -> Cluster:
     )
 
 
+class OnS3(HoldfastCluster):
+    """Three brokers and the S3 server that they share."""
+
+    def __init__(self, folder: Path) -> None:
+        self._server = SeaweedFs(folder / "s3")
+        super().__init__(
+            folder,
+            lanes=PARTITIONS,
+            store=self._server.url("cluster"),
+            variables=self._server.variables,
+        )
+
+    def start(self) -> "OnS3":
+        self._server.start()
+        super().start()
+        return self
+
+    def stop(self) -> None:
+        super().stop()
+        self._server.stop()
+
+
 def _kafka(folder: Path) -> Cluster:
     return KafkaCluster(folder, jvm_options=KAFKA_DEFAULT_HEAP)
 
@@ -87,10 +110,22 @@ VARIANTS = (
         replication=1,
         configs={"holdfast.ack": "disk"},
     ),
+    Variant(
+        name="holdfast-s3",
+        title="three brokers of Holdfast on an S3 server (SeaweedFS, on the same cores), acks from"
+        " the store, and the linger that `holdfast serve` has there: each put costs money",
+        open=OnS3,
+        replication=1,
+        configs={},
+    ),
 )
 COMPARED = report.Compared(
     titles={variant.name: variant.title for variant in VARIANTS},
-    ratios=(("holdfast-store", "kafka"), ("holdfast-disk", "kafka")),
+    ratios=(
+        ("holdfast-store", "kafka"),
+        ("holdfast-disk", "kafka"),
+        ("holdfast-s3", "kafka"),
+    ),
 )
 INTRODUCTION = """\
 # Benchmarks of hand-offs
