@@ -136,6 +136,10 @@ consumer (librdkafka) notice when one of three brokers is stopped cleanly (plann
 (crash). Each cell is the median of the repeats, with the lowest and the highest in brackets. The
 clusters ran one after the other, interleaved, each alone on the same machine, all three brokers and
 both clients on its cores.
+
+A broker that is gone is started again after 12 s. What waits for its disk (`holdfast.ack=disk`
+without unclean leader election) waits for that. PUTs are counted for a minute: a topic with
+`holdfast.ack=disk`, which goes to the store after 64 MiB of a lane or a minute, may show none in it.
 """
 Value = tuple[Metric, str, float]
 
