@@ -139,7 +139,7 @@ both clients on its cores.
 
 A broker that is gone is started again after 12 s. What waits for its disk (`holdfast.ack=disk`
 without unclean leader election) waits for that. PUTs are counted for a minute: a topic with
-`holdfast.ack=disk`, which goes to the store after 64 MiB of a lane or a minute, may show none in it.
+`holdfast.ack=disk`, which goes to the store after 64 MiB of a lane or a minute, may show none.
 """
 Value = tuple[Metric, str, float]
 
