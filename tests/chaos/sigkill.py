@@ -42,7 +42,7 @@ class Figures:
     history_ok: int = 0
     followed: int = 0
     truncation_alarms: int = 0
-    """Of librdkafka, while a consumer followed; see there."""
+    """Of librdkafka, told to the follower (families.Follower says why)."""
     epoch_ends_told: int = 0
     cold_records: int = 0
     startup_ms: list[float] = dataclasses.field(default_factory=list)

@@ -2,11 +2,11 @@
 broker they ask."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 from tests.peers.holdfast_cluster import HoldfastCluster
 from tests.peers.jars import PeerUnavailable, java_command, kafka_class_path
 from tests.peers.kafka_tools import (
@@ -16,10 +16,12 @@ from tests.peers.kafka_tools import (
     TRANSACTIONS,
     kafka_tool,
 )
+from tests.peers.process import wait_until
 
 PARTITIONS = 12
 RECORDS = 60
 POLLS_MAX = 200
+SECONDS_MAX = 60.0
 
 pytestmark = pytest.mark.xdist_group("kafka tools")
 
@@ -39,22 +41,28 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HoldfastCluste
 
 
 @pytest.fixture
-def topic(cluster: HoldfastCluster, topic_name: str) -> str:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(topic_name, PARTITIONS, 1)])[topic_name].result(20)
-    return topic_name
+def topic(partitioned_topic: Callable[[int], str]) -> str:
+    return partitioned_topic(PARTITIONS)
+
+
+def leaders(admin: AdminClient, topic: str) -> list[tuple[int, int]]:
+    found = admin.list_topics(topic, timeout=20).topics[topic].partitions.values()
+    return sorted((partition.id, partition.leader) for partition in found)
 
 
 def test_kafka_topics_shows_the_leader_of_each_partition_through_any_broker(
-    cluster: HoldfastCluster, topic: str
+    cluster: HoldfastCluster, admin: AdminClient, topic: str
 ):
-    metadata = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(topic, timeout=20)
-    expected = [(p.id, p.leader) for p in metadata.topics[topic].partitions.values()]
-    assert {leader for _, leader in expected} == set(cluster.brokers)
+    wait_until(
+        lambda: {leader for _, leader in leaders(admin, topic)} == set(cluster.brokers),
+        seconds_max=SECONDS_MAX,
+        what="every broker leads a partition",
+    )
+    expected = leaders(admin, topic)
     for broker in cluster.brokers.values():
         shown = kafka_tool(TOPICS, broker.bootstrap, "--describe", "--topic", topic)
         found = re.findall(r"Partition: (\d+)\tLeader: (\w+)\tReplicas: (\w+)\tIsr: (\w+)", shown)
-        assert [(int(p), int(leader)) for p, leader, _, _ in found] == sorted(expected)
+        assert [(int(p), int(leader)) for p, leader, _, _ in found] == expected
         assert all(leader == replica == isr for _, leader, replica, isr in found)
 
 

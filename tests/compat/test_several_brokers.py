@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,10 +30,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HoldfastCluste
 
 
 @pytest.fixture
-def topic(cluster: HoldfastCluster, topic_name: str) -> str:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(topic_name, PARTITIONS, 1)])[topic_name].result(20)
-    return topic_name
+def topic(partitioned_topic: Callable[[int], str]) -> str:
+    return partitioned_topic(PARTITIONS)
 
 
 def leaders(cluster: HoldfastCluster, topic: str, through: int) -> set[int]:
