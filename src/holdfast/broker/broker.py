@@ -113,7 +113,7 @@ class Broker(Directory):
         self.served.when_left.append(self.disk_acks.left)
         self.replicas = Replicas(store, environment, self.cache)
         self.served.when_left.append(lambda _: self.underway.held_back.forget())
-        self.waiting_room = WaitingRoom(self.served.coming)
+        self.waiting_room = WaitingRoom(self.served.coming, self.served.going)
         self.membership: Membership | None = None
         if network is not None:
             self.membership = Membership(member=self, network=network, environment=environment)

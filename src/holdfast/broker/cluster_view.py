@@ -94,8 +94,11 @@ class ClusterView:
         """Be the controller no longer."""
         lane = self._lane
         if lane is not None:
+            if release:
+                await lane.prepare_to_leave()
             await lane.close(release=release)
-            self._lane = None
+            if self._lane is lane:
+                self._lane = None
 
     async def look(self) -> None:
         """Know all that was durable when this was called. Raises StoreUnavailable."""

@@ -54,6 +54,8 @@ class ServedLanes:
         """Also those that are not served yet."""
         self.coming: dict[LaneId, asyncio.Future[None]] = {}
         """Lanes that will be served in a moment, if all goes well: requests may wait for them."""
+        self.going: dict[LaneId, asyncio.Future[None]] = {}
+        """Lanes that are being released: requests may wait until their next owner can be named."""
 
     async def take(self, lanes: Sequence[LaneId]) -> None:
         """Own lanes and serve them; raises where one of them could not be had, or was lost again
@@ -114,11 +116,24 @@ class ServedLanes:
         lane = self._claimed.get(lane_id)
         if lane is None:
             return
-        release = release and lane_id in self.lanes
-        self._leave(lane_id)
+        if not release or lane_id not in self.lanes:
+            await self._close(lane, release=False)
+            return
+        await lane.prepare_to_leave()
+        if self.lanes.get(lane_id) is lane:
+            self.going[lane_id] = asyncio.get_running_loop().create_future()
+            try:
+                await self._close(lane, release=True)
+            finally:
+                self.going.pop(lane_id).set_result(None)
+        elif lane_id in self.going:  # asked for twice
+            await asyncio.wait({self.going[lane_id]})
+
+    async def _close(self, lane: DataLane, *, release: bool) -> None:
+        self._leave(lane.lane)
         await lane.close(release=release)
-        if self._claimed.get(lane_id) is lane:
-            del self._claimed[lane_id]
+        if self._claimed.get(lane.lane) is lane:
+            del self._claimed[lane.lane]
 
     async def give_all(self, *, release: bool) -> None:
         await asyncio.gather(*(self.give(lane, release=release) for lane in list(self._claimed)))
@@ -130,6 +145,7 @@ class ServedLanes:
         if groups is not None:
             groups.end()
         if lane is not None:
+            lane.wake_all()
             for told in self.when_left:
                 told(lane)
 

@@ -35,6 +35,8 @@ from holdfast.store.patience import patiently
 SNAPSHOT_EVERY = 500
 SNAPSHOTS_KEPT = 2
 DELETES_AT_ONCE = 500
+PREPARE_S_MAX = 10.0
+"""Less than who asked for the lane waits for it."""
 
 
 class OwnedLane(Listener[F], Generic[StateT, F]):
@@ -179,15 +181,19 @@ class OwnedLane(Listener[F], Generic[StateT, F]):
             await patiently(lambda keys=keys: self.store.delete(keys), environment=self.environment)
         return len(gone)
 
-    async def close(self, *, release: bool) -> None:
-        """Put what waits, leave a snapshot for a quick start, and release the lane."""
-        self.appender.stop_adding()
+    async def prepare_to_leave(self) -> None:
+        """Have in the store all that the next owner would wait for, and a snapshot for its quick
+        start, while the lane is still served: what is left to do then takes a moment only, however
+        much there was on the disk alone."""
         try:
-            if release and self.appender.failure is None:
-                async with asyncio.timeout(5):
-                    await self.snapshot_now()
+            async with asyncio.timeout(PREPARE_S_MAX):
+                await self.snapshot_now()
         except (HoldfastError, StoreUnavailable, TimeoutError):
-            pass  # a shortcut only: the lane itself is complete without it
+            pass  # a shortcut only: closing puts what is left, and the lane is complete by itself
+
+    async def close(self, *, release: bool) -> None:
+        """Put what waits, and release the lane."""
+        self.appender.stop_adding()
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)

@@ -238,8 +238,7 @@ class DataLane(OwnedLane[LogState, DataFact]):
     def fenced(self, error: HoldfastError) -> None:
         self.tail.forget(self.lane)
         super().fenced(error)
-        for partition in list(self._watchers):
-            self._wake(partition)
+        self.wake_all()
         for told in self._when_fenced:
             told(error)
 
@@ -257,6 +256,11 @@ class DataLane(OwnedLane[LogState, DataFact]):
             watchers.pop(event, None)
             if not watchers:
                 del self._watchers[partition]
+
+    def wake_all(self) -> None:
+        """Let all who wait for records look again: this broker has the lane no longer."""
+        for partition in list(self._watchers):
+            self._wake(partition)
 
     def _wake(self, partition: PartitionId) -> None:
         for event in self._watchers.get(partition, ()):

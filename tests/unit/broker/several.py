@@ -18,6 +18,7 @@ from holdfast.client.refusals import BrokerUnavailable, NobodyListens
 from holdfast.environment import Environment
 from holdfast.identifiers import BrokerId
 from holdfast.lane.appender import GroupSettings
+from holdfast.lane.spool.disk import Disk
 from holdfast.protocol.message import Message
 from holdfast.store.interface import Store
 
@@ -93,6 +94,7 @@ class Several(Cluster):
         store: Store | None = None,
         port: int = 9092,
         environment: Environment | None = None,
+        disk: Disk | None = None,
         **settings: Any,
     ) -> Broker:
         """A broker that others can ask, and that has not started."""
@@ -106,6 +108,7 @@ class Several(Cluster):
                 broker_id=BrokerId(broker_id), host=address.host, port=address.port, **settings
             ),
             network=Direct(self.wires, address),
+            disk=disk,
         )
         self.wires.listening[address] = broker
         return broker

@@ -72,13 +72,13 @@ async def handle(broker: Broker, request: FetchRequest, context: RequestContext)
     opened = broker.fetch_sessions.open(request)
     if isinstance(opened, SessionProblem):
         return FetchResponse(error_code=opened.value)
-    if broker.waiting_room.is_needed:
-        await broker.waiting_room.arrival(_lane_ids(broker, opened.wanted, context))
     deadline = broker.environment.monotonic() + max(0, request.max_wait_ms) / 1000
     arrived = asyncio.Event()
     watched: list[Led] | None = None
     try:
         while True:
+            if broker.waiting_room.is_needed:
+                await broker.waiting_room.arrival(_lane_ids(broker, opened.wanted, context))
             proofs = Proofs(lambda: _lanes(broker, opened.wanted, context))
             bytes_max = min(request.max_bytes, broker.settings.fetch_bytes_max)
             budget = _Budget(

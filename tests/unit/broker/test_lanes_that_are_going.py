@@ -1,0 +1,136 @@
+"""A lane that is released to another broker: it is served until almost nothing is left to do, and
+who comes in that last moment is told where to go."""
+
+import asyncio
+import dataclasses
+from typing import Any
+
+from tests.unit.broker.cluster import fetch, pass_time, produce, read_log
+from tests.unit.broker.several import Several, simulate
+from tests.unit.broker.spooled import configure, on_disk
+from tests.unit.broker.spread import Spread
+from tests.unit.lane.world import Hold, HookedStore
+
+from holdfast.broker.broker import Broker
+from holdfast.identifiers import BrokerId, LaneId
+from holdfast.lane.keys import entry_prefix
+from holdfast.lane.spool.memory_disk import MemoryDisk
+from holdfast.protocol.api import ErrorCode
+
+NAMES_LEADERS = {"produce": 10, "fetch": 12}
+"""The versions in which an answer names the leader (KIP-951)."""
+
+
+@dataclasses.dataclass
+class HandOver:
+    """Broker 1 is about to hand a lane over to 2; puts of broker 1 into that lane can be held."""
+
+    giver: Broker
+    taker: Broker
+    store: HookedStore
+    lane: LaneId
+    partition: int
+
+    @classmethod
+    async def ready(cls, world: Several, **options: Any) -> "HandOver":
+        store = world.store_of_its_own()
+        giver = await world.join(1, store=store, lanes=6, **options)
+        taker = await world.join(2, lanes=6)
+        await Spread.of(world, [giver, taker])
+        topic = giver.state.topic_named("t")
+        assert topic is not None
+        lane = next(iter(giver.lanes))
+        return cls(giver, taker, store, lane, topic.lanes.index(lane))
+
+    def begin(self) -> "asyncio.Task[bool]":
+        leader_epoch = self.giver.lanes[self.lane].leader_epoch
+        return asyncio.ensure_future(self.giver.hand_over(self.lane, leader_epoch, BrokerId(2)))
+
+    def hold_puts(self) -> Hold:
+        hold = Hold("create", entry_prefix(self.lane))
+        self.store.before.append(hold)
+        return hold
+
+
+def test_a_produce_that_comes_while_its_lane_is_released_is_told_the_next_owner():
+    async def test(world: Several) -> None:
+        over = await HandOver.ready(world)
+        release = over.hold_puts()
+        giving = over.begin()
+        await release.reached.wait()
+        sending = asyncio.ensure_future(
+            produce(over.giver, partition=over.partition, version=NAMES_LEADERS["produce"])
+        )
+        await pass_time(0.5)
+        assert not sending.done()
+        release.go.set()
+        assert await giving
+        told = await sending
+        assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert told.current_leader.leader_id == 2
+
+    simulate(test)
+
+
+def test_a_fetch_that_waits_for_records_ends_when_its_lane_goes_and_is_told_the_next_owner():
+    async def test(world: Several) -> None:
+        over = await HandOver.ready(world)
+        fetching = asyncio.ensure_future(
+            fetch(
+                over.giver,
+                partition=over.partition,
+                max_wait_ms=60_000,
+                version=NAMES_LEADERS["fetch"],
+            )
+        )
+        await pass_time(1)
+        assert not fetching.done()
+        assert await over.begin()
+        await pass_time(0.1)
+        assert fetching.done()
+        told = fetching.result()
+        assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert told.current_leader.leader_id == 2
+
+    simulate(test)
+
+
+def test_a_lane_is_served_while_what_its_disk_holds_goes_to_the_store():
+    async def test(world: Several) -> None:
+        over = await HandOver.ready(world, disk=MemoryDisk(environment=world.environment()))
+        assert over.giver.is_controller
+        await configure(over.giver, over.giver.state.names["t"], **on_disk())
+        for value in (b"0", b"1"):
+            assert (await produce(over.giver, [value], partition=over.partition)).error_code == 0
+        assert over.giver.lanes[over.lane].records_by_disk == 1
+        flush = over.hold_puts()
+        giving = over.begin()
+        await flush.reached.wait()
+        meanwhile = await produce(over.giver, [b"2"], partition=over.partition)
+        assert (meanwhile.error_code, meanwhile.base_offset) == (0, 2)
+        assert len(await read_log(over.giver, partition=over.partition)) == 3
+        flush.go.set()
+        assert await giving
+        await pass_time(10)
+        owner = over.taker if over.lane in over.taker.lanes else over.giver
+        found = await read_log(owner, partition=over.partition)
+        assert [record.value for record in found] == [b"0", b"1", b"2"]
+
+    simulate(test)
+
+
+def test_a_lane_that_is_asked_for_twice_is_released_once():
+    async def test(world: Several) -> None:
+        over = await HandOver.ready(world)
+        release = over.hold_puts()
+        first, second = over.begin(), over.begin()
+        await release.reached.wait()
+        await pass_time(0.5)
+        release.go.set()
+        assert await asyncio.gather(first, second) == [True, True]
+        puts = [key for call, key in over.store.calls if call == "create"]
+        assert len(puts) == len(set(puts))
+        await pass_time(10)
+        assert sorted([*over.giver.lanes, *over.taker.lanes]) == [LaneId(i) for i in range(1, 7)]
+
+    simulate(test)
