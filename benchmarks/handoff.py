@@ -37,7 +37,8 @@ SEND_EVERY_S = 0.01
 SETTLE_S = 5.0
 RESTART_S = 12.0
 """A broker that is gone is started again after so long: longer than it takes others to notice."""
-AFTER_S = 8.0
+AFTER_S = 18.0
+"""Long enough for the lanes to go back to it, which is a hand-off, too."""
 LATENCY_SENDS = 1_000
 PUTS_SECONDS = 60.0
 DISK_WRITES = 60

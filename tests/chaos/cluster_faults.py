@@ -27,6 +27,7 @@ from tests.chaos.brokers import ChaosBroker
 from tests.chaos.families import TOPIC
 from tests.chaos.stores import ChaosStore, chaos_store
 from tests.chaos.under_load import UnderLoad
+from tests.peers.holdfast_cluster import LANES_COME_BACK_AT_ONCE
 from tests.peers.process import free_port
 
 from holdfast.verify.history import MarkerKind
@@ -117,6 +118,7 @@ class ClusterRun(UnderLoad):
                 *("--id", str(broker_id)),
                 *("--lanes", str(LANES)),
                 *("--claim-valid-ms", str(CLAIM_VALID_MS)),
+                *LANES_COME_BACK_AT_ONCE,
                 *self._disk_of(broker_id),
             ),
         )

@@ -19,7 +19,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.chaos.brokers import Child
 from tests.compat.test_several_brokers import PARTITIONS, Load, leaders
-from tests.peers.holdfast_cluster import HoldfastCluster
+from tests.peers.holdfast_cluster import LANES_COME_BACK_AT_ONCE, HoldfastCluster
 from tests.peers.process import PeerFailed, wait_until
 
 TOPIC = "journal"
@@ -54,7 +54,11 @@ class Run:
         self._unprotected = unprotected
         self._cluster = HoldfastCluster(
             folder,
-            arguments=["--spool", f"{folder}/spool-{{id}}", "--claim-valid-ms", "2000"],
+            arguments=[
+                *("--spool", f"{folder}/spool-{{id}}"),
+                *("--claim-valid-ms", "2000"),
+                *LANES_COME_BACK_AT_ONCE,
+            ],
             module="tests.chaos.unprotected_broker" if unprotected else None,
         )
         self._query: Child | None = None

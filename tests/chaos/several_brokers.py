@@ -31,6 +31,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.peers.holdfast import HoldfastBroker
+from tests.peers.holdfast_cluster import LANES_COME_BACK_AT_ONCE
 from tests.peers.process import wait_until
 
 BROKERS = 3
@@ -234,7 +235,9 @@ def run(folder: Path, *, rounds: int, seed: int) -> Figures:
     store = str(folder / "store")
     brokers = [
         HoldfastBroker(
-            folder / f"broker-{i}", store=store, arguments=["--id", str(i), "--lanes", str(LANES)]
+            folder / f"broker-{i}",
+            store=store,
+            arguments=["--id", str(i), "--lanes", str(LANES), *LANES_COME_BACK_AT_ONCE],
         )
         for i in range(1, BROKERS + 1)
     ]

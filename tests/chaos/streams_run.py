@@ -28,7 +28,7 @@ from tests.chaos.streams_oracle import (
 from tests.chaos.streams_readers import Follower, read_whole, survey
 from tests.chaos.under_load import verify_store
 from tests.peers.holdfast import HoldfastBroker
-from tests.peers.holdfast_cluster import HoldfastCluster
+from tests.peers.holdfast_cluster import LANES_COME_BACK_AT_ONCE, HoldfastCluster
 from tests.peers.kafka import KafkaBroker
 from tests.peers.process import PeerFailed, Process, wait_until
 
@@ -67,7 +67,13 @@ class TurningCluster(HoldfastCluster):
     """Three brokers, of which one at a time is killed, in turn: the others go on with its lanes."""
 
     def __init__(self, folder: Path, *, lanes: int, store: ChaosStore) -> None:
-        super().__init__(folder, lanes=lanes, store=store.url, variables=store.variables)
+        super().__init__(
+            folder,
+            lanes=lanes,
+            store=store.url,
+            arguments=LANES_COME_BACK_AT_ONCE,
+            variables=store.variables,
+        )
         self._turn = 0
 
     def kill(self) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from tests.peers.holdfast import HoldfastBroker
 
 LANES = 6
+LANES_COME_BACK_AT_ONCE = ("--rejoin-wait-ms", "0")
+"""To a broker that was restarted: more hand-offs, and harder ones for clients."""
 
 
 class HoldfastCluster:

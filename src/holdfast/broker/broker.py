@@ -116,7 +116,8 @@ class Broker(Directory):
         self.waiting_room = WaitingRoom(self.served.coming, self.served.going)
         self.membership: Membership | None = None
         if network is not None:
-            self.membership = Membership(member=self, network=network, environment=environment)
+            wait_s = settings.rejoin_wait_s
+            self.membership = Membership(self, network, environment, rejoin_wait_s=wait_s)
             self.view.when_published = self.membership.news
         self.producer_ids = ProducerIds(self.view, self.ask_leader)
         self._given = GivenLanes(environment)

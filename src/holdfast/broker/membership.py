@@ -76,8 +76,17 @@ class Member(Protocol):
 class Membership:
     """What one broker does about the others."""
 
-    def __init__(self, *, member: Member, network: PeerNetwork, environment: Environment) -> None:
+    def __init__(
+        self,
+        member: Member,
+        network: PeerNetwork,
+        environment: Environment,
+        *,
+        rejoin_wait_s: float,
+    ) -> None:
         self.peers = Peers()
+        self._rejoin_wait_s = rejoin_wait_s
+        self._was_here_before = False
         self._member = member
         self._network = network
         self._environment = environment
@@ -140,6 +149,7 @@ class Membership:
 
     async def join(self) -> None:
         """Be known to the cluster, as its controller or to it; then have what should be ours."""
+        self._was_here_before = self._member.report().broker_id in self._member.state.brokers
         while True:
             await self._look()
             await self._ping_all()
@@ -280,7 +290,8 @@ class Membership:
         ]
         owners = self.peers.owners(self.now())
         placed = {LaneId(lane): BrokerId(wish) for lane, wish in self._member.state.placed.items()}
-        placed |= self.peers.awaited(self.now())
+        awaited = self.peers.awaited(self.now())
+        placed |= awaited
         wanted = desired_owners([CONTROL_LANE], candidates, owners=owners, preferred=placed)
         if self._member.state.cluster_id:
             lanes = [LaneId(lane) for lane in range(1, self._member.state.lanes + 1)]
@@ -289,7 +300,9 @@ class Membership:
             is_coming = lane in owners and self.peers.leader_of(lane, self.now()) is None
             if is_coming and owners[lane] != me.broker_id:
                 continue  # who is taking it will have it, and may then be asked for it
-            if owner == me.broker_id and lane not in me.lanes and self._may_try(lane):
+            if owner != me.broker_id or lane in me.lanes or not self._may_try(lane):
+                continue
+            if lane in awaited or not self._leaves_it_for_now(lane):
                 self._taking[lane] = asyncio.get_running_loop().create_task(self._take(lane))
 
     def _is_cut_off(self, alive: Mapping[BrokerId, PeerReport]) -> bool:
@@ -302,6 +315,15 @@ class Membership:
         ]
         is_in_minority = len(alive) < len(silent)
         return is_in_minority and self.now() - self._sign_of_life_at < MINORITY_PATIENCE_S
+
+    def _leaves_it_for_now(self, lane: LaneId) -> bool:
+        """Whether a lane stays with who serves it and wants to keep it: this broker was gone, and
+        clients that noticed do not try to reach it again at once."""
+        if not self._was_here_before or self.now() - self._started_at >= self._rejoin_wait_s:
+            return False
+        leader = self.peers.leader_of(lane, self.now())
+        report = self.peers.report_of(leader.broker_id) if leader is not None else None
+        return report is not None and not report.is_draining and not report.is_store_away
 
     def _may_try(self, lane: LaneId) -> bool:
         return lane not in self._taking and self._left_alone.get(lane, (0.0, 0.0))[0] <= self.now()

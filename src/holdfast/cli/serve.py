@@ -70,6 +70,7 @@ class ServeOptions:
     num_partitions: int
     auto_create_topics: bool
     claim_valid_ms: int
+    rejoin_wait_ms: int
     metrics: str | None
     spool: str | None
     overrides: tuple[str, ...]
@@ -114,6 +115,13 @@ def _option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     default=5_000,
     type=click.IntRange(100, 600_000),
     help="How long an answer may rely on the last look at the claim.",
+)
+@_option(
+    "--rejoin-wait-ms",
+    default=10_000,
+    type=click.IntRange(0, 600_000),
+    help="How long a broker that was restarted leaves lanes with the brokers that serve them: by"
+    " then clients try to reach it again (their reconnect.backoff.max.ms).",
 )
 @_option("--metrics", help="HOST:PORT for Prometheus.")
 @_option(
@@ -273,6 +281,7 @@ def _settings(
         group=group,
         tail_bytes=memory - memory // CACHE_SHARE,
         cache_bytes=memory // CACHE_SHARE,
+        rejoin_wait_s=options.rejoin_wait_ms / 1000,
     )
     return overridden(settings, options.overrides)
 
