@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SEEDS ?= 20000
+FIRST ?= 0
+MINUTES ?=
 KILLS ?= 200
 CLUSTER_FAULTS ?= 500
 HAND_OFFS ?= 50
@@ -47,8 +49,8 @@ check: $(STAMP) ## lint, format, types, import layers, tidiness
 	$(BIN)/lint-imports
 	$(BIN)/pytest tests/test_tidy.py
 
-sim: $(STAMP) ## the deterministic simulation: make sim SEEDS=20000
-	$(BIN)/python -m holdfast.verify.run --seeds $(SEEDS) --jobs $(JOBS)
+sim: $(STAMP) ## the deterministic simulation: make sim SEEDS=20000 FIRST=0 MINUTES=30
+	$(BIN)/python -m holdfast.verify.run --first $(FIRST) --seeds $(SEEDS) --jobs $(JOBS) $(if $(MINUTES),--minutes $(MINUTES))
 
 chaos: $(STAMP) ## real processes under load: SIGKILLs of one broker, then SIGKILLs and SIGSTOPs of three
 	$(BIN)/python -m tests.chaos.sigkill --kills $(KILLS)

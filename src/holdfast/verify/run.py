@@ -217,10 +217,13 @@ def run_all(
         for chunk in chunks:
             yield from run_seeds(chunk, planted, choice)
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    try:
         all_alike = [planted] * len(chunks), [choice] * len(chunks)
         for summaries in pool.map(run_seeds, chunks, *all_alike):
             yield from summaries
+    finally:
+        pool.shutdown(cancel_futures=True)  # who asked may have had enough of them
 
 
 def replay(
@@ -259,6 +262,11 @@ def replay_command(seed: int, planted: str | None, choice: Choice) -> str:
 @click.option("--seeds", default=200, type=click.IntRange(1), help="How many seeds.")
 @click.option("--first", default=0, type=click.IntRange(0), help="The first seed.")
 @click.option("--jobs", default=2, type=click.IntRange(1), help="How many processes.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0, min_open=True),
+    help="Begin no more seeds after so long, and say how many were played.",
+)
 @click.option("--seed", type=click.IntRange(0), help="Play one seed again, with its history.")
 @click.option("--quiet", is_flag=True, help="With --seed: leave the history out.")
 @click.option(
@@ -282,6 +290,7 @@ def command(
     seeds: int,
     first: int,
     jobs: int,
+    minutes: float | None,
     seed: int | None,
     quiet: bool,
     workload: str | None,
@@ -298,6 +307,7 @@ def command(
         sys.exit(replay(seed, process_type, choice, shows_history=not quiet))
     clock = SystemEnvironment()
     started = clock.monotonic()
+    deadline = started + minutes * 60 if minutes is not None else float("inf")
     totals = Totals()
     for summary in run_all(first, seeds, jobs, planted, choice):
         totals.add(summary)
@@ -312,6 +322,10 @@ def command(
         if totals.seeds % 200 == 0:
             seconds = clock.monotonic() - started
             click.echo(f"{totals.seeds} seeds, {totals.seeds / seconds:.1f} a second", err=True)
+        is_chunk_over = totals.seeds % SEEDS_AT_ONCE == 0
+        if is_chunk_over and totals.seeds < seeds and clock.monotonic() > deadline:
+            click.echo(f"{minutes:g} minutes are over: {totals.seeds} of {seeds} seeds were played")
+            break
     _report(totals, clock.monotonic() - started)
     proved = totals.seeds > totals.void
     sys.exit(1 if totals.failed else 0 if proved else 2)
