@@ -7,6 +7,7 @@ claim is not its own.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from holdfast.broker.claiming import Claimer, check_lanes, refuse_other_lanes
@@ -113,7 +114,8 @@ class Broker(Directory):
         self.served.when_left.append(self.disk_acks.left)
         self.replicas = Replicas(store, environment, self.cache)
         self.served.when_left.append(lambda _: self.underway.held_back.forget())
-        self.waiting_room = WaitingRoom(self.served.coming, self.served.going)
+        served = self.served
+        self.waiting_room = WaitingRoom(served.expected, served.coming, served.going)
         self.membership: Membership | None = None
         if network is not None:
             wait_s = settings.rejoin_wait_s
@@ -212,6 +214,9 @@ class Broker(Directory):
 
     async def look(self) -> None:
         await self.view.look()
+
+    def expecting(self, lane: LaneId) -> AbstractContextManager[None]:
+        return self.served.expecting(lane)
 
     async def take(self, lane: LaneId) -> None:
         """Own a lane and serve it."""

@@ -8,6 +8,7 @@ it.
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from holdfast.broker.peer_network import PeerNetwork
@@ -58,6 +59,10 @@ class Member(Protocol):
 
     async def look(self) -> None:
         """Know all that was durable in the control lane when this was called."""
+        ...
+
+    def expecting(self, lane: LaneId) -> AbstractContextManager[None]:
+        """Around the asking for a lane and the taking: clients may come for it already."""
         ...
 
     async def take(self, lane: LaneId) -> None:
@@ -338,9 +343,10 @@ class Membership:
 
     async def _take(self, lane: LaneId) -> None:
         try:
-            if await self._is_free(lane):
-                await self._member.take(lane)
-                self.news()
+            with self._member.expecting(lane):
+                if await self._is_free(lane):
+                    await self._member.take(lane)
+                    self.news()
         except Fenced as error:
             log.info("lane_not_taken lane=%d error=%s", lane, error)
             self.taken_away(lane)

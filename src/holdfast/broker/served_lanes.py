@@ -7,7 +7,8 @@ own, nor one before all that is owed to its last owner.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 
 from holdfast.broker.claiming import Claimer
 from holdfast.broker.groups import LaneGroups
@@ -54,8 +55,21 @@ class ServedLanes:
         """Also those that are not served yet."""
         self.coming: dict[LaneId, asyncio.Future[None]] = {}
         """Lanes that will be served in a moment, if all goes well: requests may wait for them."""
+        self.expected: dict[LaneId, asyncio.Future[None]] = {}
+        """Lanes that their owners are asked for: who they send here may wait for them, too."""
         self.going: dict[LaneId, asyncio.Future[None]] = {}
         """Lanes that are being released: requests may wait until their next owner can be named."""
+
+    @contextmanager
+    def expecting(self, lane: LaneId) -> Generator[None]:
+        """Around the asking for a lane, and the taking: its owner names this broker to clients in
+        the moment in which it answers."""
+        arrival = self.expected[lane] = asyncio.get_running_loop().create_future()
+        try:
+            yield
+        finally:
+            del self.expected[lane]
+            arrival.set_result(None)
 
     async def take(self, lanes: Sequence[LaneId]) -> None:
         """Own lanes and serve them; raises where one of them could not be had, or was lost again

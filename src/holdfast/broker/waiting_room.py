@@ -19,19 +19,15 @@ WAIT_S_MAX = 2.0
 class WaitingRoom:
     """Who waits for which lane."""
 
-    def __init__(
-        self,
-        coming: Mapping[LaneId, asyncio.Future[None]],
-        going: Mapping[LaneId, asyncio.Future[None]],
-    ) -> None:
-        self._coming = coming
-        self._going = going
+    def __init__(self, *moving: Mapping[LaneId, asyncio.Future[None]]) -> None:
+        self._moving = moving
+        """Lanes that will be here, or gone, when these futures are resolved."""
         self._turns = Turns()
 
     @property
     def is_needed(self) -> bool:
         """Whether anybody might have to wait; asked for each request."""
-        return bool(self._coming or self._going) or self._turns.are_taken
+        return any(self._moving) or self._turns.are_taken
 
     def wait(self, lanes: Collection[LaneId]) -> Awaitable[asyncio.Future[None]] | None:
         """Something to wait for, which then is the request's turn, to be resolved once it is
@@ -51,4 +47,5 @@ class WaitingRoom:
             await asyncio.wait(barriers, timeout=WAIT_S_MAX)
 
     def _barrier(self, lane: LaneId) -> asyncio.Future[None] | None:
-        return self._coming.get(lane) or self._going.get(lane)
+        found = (futures[lane] for futures in self._moving if lane in futures)
+        return next(found, None)

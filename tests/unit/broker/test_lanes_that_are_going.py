@@ -72,6 +72,23 @@ def test_a_produce_that_comes_while_its_lane_is_released_is_told_the_next_owner(
     simulate(test)
 
 
+def test_who_is_at_the_next_owner_before_the_lane_waits_there_for_it():
+    async def test(world: Several) -> None:
+        over = await HandOver.ready(world)
+        release = over.hold_puts()
+        over.giver.is_draining = True
+        await release.reached.wait()
+        sending = asyncio.ensure_future(produce(over.taker, partition=over.partition))
+        await pass_time(0.5)
+        assert not sending.done()
+        release.go.set()
+        told = await sending
+        assert (told.error_code, told.base_offset) == (0, 0)
+        assert over.lane in over.taker.lanes
+
+    simulate(test)
+
+
 def test_a_fetch_that_waits_for_records_ends_when_its_lane_goes_and_is_told_the_next_owner():
     async def test(world: Several) -> None:
         over = await HandOver.ready(world)
