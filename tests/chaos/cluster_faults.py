@@ -262,7 +262,7 @@ def run(
         chaos.begin()
         figures = chaos.figures
         shown = 0
-        while figures.kills < kills or figures.stops < stops:
+        while (figures.kills < kills or figures.stops < stops) and not chaos.is_stuck():
             left = [kills - figures.kills, stops - figures.stops, max(kills, stops) / 20]
             weights = [max(0.0, float(each)) for each in left]
             fault = chaos.random.choices([chaos.kill, chaos.stop, chaos.drain], weights)[0]

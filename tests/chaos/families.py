@@ -6,6 +6,7 @@ never retry by itself: how a family gets a record over a kill is what is being t
 
 import asyncio
 import contextlib
+import json
 import logging
 import threading
 import time
@@ -22,6 +23,14 @@ FAST_WINDOW = 4000
 DRAIN_SECONDS_MAX = 120.0
 ALARMS_MAX = 50
 LOGGED_MAX = 20
+SHOWN_OF_A_PARTITION = (
+    *("fetch_state", "broker", "leader", "leader_epoch", "next_offset", "app_offset"),
+    *("query_offset", "hi_offset", "fetchq_cnt", "fetchq_size"),
+)
+SHOWN_OF_A_BROKER = (
+    *("nodeid", "state", "stateage", "outbuf_cnt", "waitresp_cnt", "connects", "disconnects"),
+    *("req_timeouts", "toppars"),
+)
 SEQUENCE_ERRORS = ("OutOfOrderSequence", "OUT_OF_ORDER", "UnknownProducer", "UNKNOWN_PRODUCER")
 
 
@@ -239,6 +248,31 @@ class Follower(threading.Thread):
         self.alarms = 0
         """How often it was told of a log that is shorter than what it had read."""
         self.stopping = threading.Event()
+        self._moved_at = [time.monotonic()] * partitions
+        self._statistics = "{}"
+
+    def still_seconds(self) -> float:
+        """For how long nothing has come, of one of the partitions."""
+        return time.monotonic() - min(self._moved_at)
+
+    def state(self) -> str:
+        """What librdkafka says of its partitions and brokers."""
+        told = json.loads(self._statistics)
+        partitions = told.get("topics", {}).get(self.topic, {}).get("partitions", {})
+        shown = {
+            "partitions": {
+                number: {name: each.get(name) for name in SHOWN_OF_A_PARTITION}
+                for number, each in partitions.items()
+            },
+            "brokers": {
+                name: {field: each.get(field) for field in SHOWN_OF_A_BROKER}
+                for name, each in told.get("brokers", {}).items()
+            },
+        }
+        return json.dumps(shown)
+
+    def _hear(self, statistics: str) -> None:
+        self._statistics = statistics
 
     def run(self) -> None:
         try:
@@ -259,6 +293,8 @@ class Follower(threading.Thread):
                 "fetch.wait.max.ms": 100,
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 200,
+                "statistics.interval.ms": 5_000,
+                "stats_cb": self._hear,
                 "logger": SILENT,
             }
         )
@@ -291,6 +327,7 @@ class Follower(threading.Thread):
             self.problems.append(f"the follower got {partition}/{offset} instead of {len(seen)}")
             return
         seen.append(identity_of(value))
+        self._moved_at[partition] = time.monotonic()
 
 
 def _silence(name: str) -> logging.Logger:

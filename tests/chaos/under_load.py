@@ -29,6 +29,8 @@ from holdfast.verify.history import ColdLog, Outcome
 
 PARTITIONS = 6
 FOLLOWER_SECONDS_MAX = 120.0
+STILL_SECONDS_MAX = 180.0
+"""Longer than any fault, or several of them, can keep a partition from a consumer."""
 ACK_SECONDS_MAX = 60.0
 
 
@@ -96,6 +98,17 @@ class UnderLoad:
             self._told.downtime_ms.append((self.ledger.last_ack_at - self._harmed_at) * 1000)
             self._harmed_at = None
 
+    def is_stuck(self) -> bool:
+        """Whether a client stands still that should not: there is no use in going on then."""
+        seconds = self.follower.still_seconds()
+        if seconds < STILL_SECONDS_MAX:
+            return False
+        self._told.problems.append(
+            f"not live: for {seconds:.0f} s nothing of a partition has come to the follower; "
+            + self.follower.state()
+        )
+        return True
+
     def finish_load(self) -> None:
         """Let all that is under way end."""
         for family in self.families:
@@ -118,7 +131,9 @@ class UnderLoad:
             )
         except PeerFailed as failure:
             behind = [f"{len(s)} of {e}" for s, e in zip(self.follower.seen, ends, strict=True)]
-            self._told.problems.append(f"not live: {failure}: it has {', '.join(behind)}")
+            self._told.problems.append(
+                f"not live: {failure}: it has {', '.join(behind)}; {self.follower.state()}"
+            )
         self.follower.stopping.set()
         self.follower.join(30)
 

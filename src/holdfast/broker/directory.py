@@ -92,7 +92,7 @@ class Directory(ABC):
         may_read = self.membership is not None and may_be_followed(topic.configs)
         readers = [each.broker_id for each in self.alive() if each.rack] if may_read else []
         lanes = {LaneId(lane) for lane in topic.lanes[partitions.start : partitions.stop]}
-        leaders = {lane: self.leader_of(lane) for lane in lanes}
+        leaders = {lane: self.leader_of(lane) or self._promised_leader_of(lane) for lane in lanes}
         for index in partitions:
             leader = leaders[LaneId(topic.lanes[index])]
             led = self.led(topic, index)
@@ -101,6 +101,10 @@ class Directory(ABC):
             else:
                 beside = [reader for reader in readers if reader != leader.broker_id]
                 yield Placed(index, leader, [leader.broker_id, *beside])
+
+    def _promised_leader_of(self, lane: LaneId) -> Leader | None:
+        # Where none were named, a client that was told who is next would forget it.
+        return self.membership.promised_leader_of(lane) if self.membership is not None else None
 
     def controller_id(self) -> int:
         """-1 where nobody is known to be the controller."""

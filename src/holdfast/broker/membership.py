@@ -144,6 +144,11 @@ class Membership:
         self._note_own()
         return self.peers.leader_of(lane, self.now())
 
+    def promised_leader_of(self, lane: LaneId) -> Leader | None:
+        """Who will serve a lane in a moment, and keeps requests for it until then."""
+        self._note_own()
+        return self.peers.promised_leader_of(lane, self.now())
+
     def alive(self) -> dict[BrokerId, PeerReport]:
         """Who is there, this broker too."""
         self._note_own()

@@ -77,6 +77,10 @@ class Peers:
             # Only one broker ever has a leader epoch: who says so was not merely expected to.
             if leader is None or leader.leader_epoch <= leader_epoch:
                 self._leaders[lane] = Leader(report.broker_id, leader_epoch)
+        for lane, to in report.given.items():
+            leader = self._leaders.get(lane)
+            if leader is not None and leader.broker_id == report.broker_id:
+                self._leaders[lane] = Leader(to, leader.leader_epoch + 1)
 
     def is_gone(self, broker_id: BrokerId) -> None:
         """Nothing listens where a broker was: it need not be waited for."""
@@ -107,6 +111,14 @@ class Peers:
         serves it."""
         leader = self._leaders.get(lane)
         return leader if leader is not None and leader.broker_id in self.alive(now) else None
+
+    def promised_leader_of(self, lane: LaneId, now: float) -> Leader | None:
+        """Who was given a lane a moment ago, and has not said yet that it serves it."""
+        leader = self.next_leader_of(lane, now)
+        if leader is None:
+            return None
+        given = (report.given.get(lane) for report in self.alive(now).values())
+        return leader if leader.broker_id in given else None
 
     def hand_over(self, lane: LaneId, to: Leader) -> None:
         """A lane was released to a broker, which has not said yet that it serves it."""

@@ -12,13 +12,28 @@ from tests.unit.broker.spread import Spread
 from tests.unit.lane.world import Hold, HookedStore
 
 from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.broker.dispatch import answer
 from holdfast.identifiers import BrokerId, LaneId
 from holdfast.lane.keys import entry_prefix
 from holdfast.lane.spool.memory_disk import MemoryDisk
 from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 NAMES_LEADERS = {"produce": 10, "fetch": 12}
 """The versions in which an answer names the leader (KIP-951)."""
+
+
+def partition_of(broker: Broker, lane: LaneId) -> int:
+    topic = broker.state.topic_named("t")
+    assert topic is not None
+    return topic.lanes.index(lane)
+
+
+async def leader_named(broker: Broker, partition: int) -> int:
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    response = await answer(broker, request, RequestContext(api_version=12))
+    return response.topics[0].partitions[partition].leader_id
 
 
 @dataclasses.dataclass
@@ -37,10 +52,8 @@ class HandOver:
         giver = await world.join(1, store=store, lanes=6, **options)
         taker = await world.join(2, lanes=6)
         await Spread.of(world, [giver, taker])
-        topic = giver.state.topic_named("t")
-        assert topic is not None
         lane = next(iter(giver.lanes))
-        return cls(giver, taker, store, lane, topic.lanes.index(lane))
+        return cls(giver, taker, store, lane, partition_of(giver, lane))
 
     def begin(self) -> "asyncio.Task[bool]":
         leader_epoch = self.giver.lanes[self.lane].leader_epoch
@@ -108,6 +121,28 @@ def test_a_fetch_that_waits_for_records_ends_when_its_lane_goes_and_is_told_the_
         told = fetching.result()
         assert told.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert told.current_leader.leader_id == 2
+
+    simulate(test)
+
+
+def test_all_brokers_name_the_next_owner_before_it_serves():
+    async def test(world: Several) -> None:
+        over = await HandOver.ready(world)
+        third = await world.join(3, lanes=6)
+        await pass_time(10)
+        over.lane = next(iter(over.giver.lanes))
+        over.partition = partition_of(over.giver, over.lane)
+        claim = Hold("create", entry_prefix(over.lane))
+        world.store.before.append(claim)  # of the others, not of the giver
+        over.giver.is_draining = True
+        await claim.reached.wait()
+        await pass_time(1)
+        named = {await leader_named(broker, over.partition) for broker in (over.giver, third)}
+        assert named <= {2, 3} and len(named) == 1
+        assert over.lane not in over.giver.lanes.keys() | over.taker.lanes.keys()
+        claim.go.set()
+        await pass_time(5)
+        assert await leader_named(over.taker, over.partition) in named
 
     simulate(test)
 

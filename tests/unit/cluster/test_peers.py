@@ -71,3 +71,30 @@ def test_a_lane_that_was_released_to_one_broker_and_taken_by_another_is_led_by_t
     peers.hand_over(LANE, Leader(BrokerId(2), 4))
     peers.heard(dataclasses.replace(three, lanes={LANE: 4}), 100.1)
     assert peers.leader_of(LANE, 100.1) == Leader(BrokerId(3), 4)
+
+
+def test_a_lane_that_was_given_is_promised_to_its_taker_until_that_one_speaks():
+    peers = Peers()
+    peers.heard(ONE, 100.0)
+    peers.heard(TWO, 100.0)
+    assert peers.promised_leader_of(LANE, 100.0) is None
+    peers.heard(dataclasses.replace(ONE, lanes={}, given={LANE: BrokerId(2)}), 100.5)
+    assert peers.leader_of(LANE, 100.5) is None
+    assert peers.promised_leader_of(LANE, 100.5) == Leader(BrokerId(2), 4)
+    peers.heard(dataclasses.replace(ONE, lanes={}, given={LANE: BrokerId(2)}), 100.6)
+    assert peers.promised_leader_of(LANE, 100.6) == Leader(BrokerId(2), 4)
+    peers.heard(dataclasses.replace(TWO, lanes={LANE: 4}), 100.7)
+    assert peers.leader_of(LANE, 100.7) == Leader(BrokerId(2), 4)
+
+
+def test_a_lane_is_promised_to_nobody_that_is_silent_or_that_the_giver_speaks_of_no_more():
+    peers = Peers(silence_s=3.0)
+    peers.heard(ONE, 100.0)
+    peers.heard(TWO, 100.0)
+    given = dataclasses.replace(ONE, lanes={}, given={LANE: BrokerId(2)})
+    peers.heard(given, 102.0)
+    assert peers.promised_leader_of(LANE, 103.0) is None
+    peers.heard(TWO, 103.0)
+    assert peers.promised_leader_of(LANE, 103.0) == Leader(BrokerId(2), 4)
+    peers.heard(dataclasses.replace(ONE, lanes={}), 104.0)
+    assert peers.promised_leader_of(LANE, 104.0) is None
