@@ -64,6 +64,8 @@ class Figures:
     followed: int = 0
     truncation_alarms: int = 0
     """Of librdkafka, told to the follower (families.Follower says why)."""
+    followers_wedged: int = 0
+    """As often librdkafka locked itself up, and the follower began anew."""
     epoch_ends_told: int = 0
     cold_records: int = 0
     downtime_ms: list[float] = dataclasses.field(default_factory=list)

@@ -46,6 +46,7 @@ class LoadFigures(Protocol):
     history_ok: int
     followed: int
     truncation_alarms: int
+    followers_wedged: int
     epoch_ends_told: int
     cold_records: int
     downtime_ms: list[float]
@@ -179,6 +180,7 @@ class UnderLoad:
         figures.errors_told = dict(ledger.refused)
         figures.followed = sum(map(len, self.follower.seen))
         figures.truncation_alarms = self.follower.alarms
+        figures.followers_wedged = self.follower.wedged
         figures.epoch_ends_told = self.observers.ends_told
         figures.seconds = round(time.monotonic() - begun, 1)
 

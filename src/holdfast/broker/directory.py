@@ -134,6 +134,11 @@ class Directory(ABC):
             return None
         return Led(topic, PartitionId(topic.topic_id, partition), lane)
 
+    def lane_of_partition(self, name: str, partition: int) -> LaneId | None:
+        """Where a partition of a usable topic is, whoever leads it."""
+        topic = self.state.topic_named(name)
+        return topic.lane_of(partition) if topic is not None else None
+
     def leader_of(self, lane: LaneId) -> Leader | None:
         """Who leads the partitions of a lane, as far as is known here."""
         served = self.view.lane if lane == CONTROL_LANE else self.lanes.get(lane)

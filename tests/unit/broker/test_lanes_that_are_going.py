@@ -5,7 +5,7 @@ import asyncio
 import dataclasses
 from typing import Any
 
-from tests.unit.broker.cluster import fetch, pass_time, produce, read_log
+from tests.unit.broker.cluster import fetch, list_offset, pass_time, produce, read_log
 from tests.unit.broker.several import Several, simulate
 from tests.unit.broker.spooled import configure, on_disk
 from tests.unit.broker.spread import Spread
@@ -19,6 +19,12 @@ from holdfast.lane.keys import entry_prefix
 from holdfast.lane.spool.memory_disk import MemoryDisk
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from holdfast.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 
 NAMES_LEADERS = {"produce": 10, "fetch": 12}
 """The versions in which an answer names the leader (KIP-951)."""
@@ -85,18 +91,32 @@ def test_a_produce_that_comes_while_its_lane_is_released_is_told_the_next_owner(
     simulate(test)
 
 
+async def end_of_epoch(broker: Broker, partition: int) -> EpochEndOffset:
+    """As a consumer asks a new leader before it reads on (KIP-320)."""
+    asked = OffsetForLeaderPartition(partition=partition, current_leader_epoch=-1, leader_epoch=0)
+    request = OffsetForLeaderEpochRequest(
+        topics=[OffsetForLeaderTopic(topic="t", partitions=[asked])]
+    )
+    response = await answer(broker, request, RequestContext(api_version=4))
+    return response.topics[0].partitions[0]
+
+
 def test_who_is_at_the_next_owner_before_the_lane_waits_there_for_it():
     async def test(world: Several) -> None:
         over = await HandOver.ready(world)
         release = over.hold_puts()
         over.giver.is_draining = True
         await release.reached.wait()
-        sending = asyncio.ensure_future(produce(over.taker, partition=over.partition))
+        asking = [
+            asyncio.ensure_future(fetch(over.taker, partition=over.partition)),
+            asyncio.ensure_future(list_offset(over.taker, partition=over.partition)),
+            asyncio.ensure_future(end_of_epoch(over.taker, over.partition)),
+            asyncio.ensure_future(produce(over.taker, partition=over.partition)),
+        ]
         await pass_time(0.5)
-        assert not sending.done()
+        assert [each.done() for each in asking] == [False] * 4
         release.go.set()
-        told = await sending
-        assert (told.error_code, told.base_offset) == (0, 0)
+        assert [told.error_code for told in await asyncio.gather(*asking)] == [0] * 4
         assert over.lane in over.taker.lanes
 
     simulate(test)
