@@ -6,7 +6,7 @@ Must never change anything.
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from uuid import UUID
 
@@ -134,10 +134,11 @@ class Directory(ABC):
             return None
         return Led(topic, PartitionId(topic.topic_id, partition), lane)
 
-    def lane_of_partition(self, name: str, partition: int) -> LaneId | None:
-        """Where a partition of a usable topic is, whoever leads it."""
-        topic = self.state.topic_named(name)
-        return topic.lane_of(partition) if topic is not None else None
+    def lanes_of(self, partitions: Iterable[tuple[str, int]]) -> set[LaneId]:
+        """Where partitions of usable topics are, whoever leads them."""
+        topics = ((self.state.topic_named(name), partition) for name, partition in partitions)
+        lanes = (topic.lane_of(partition) for topic, partition in topics if topic is not None)
+        return {lane for lane in lanes if lane is not None}
 
     def leader_of(self, lane: LaneId) -> Leader | None:
         """Who leads the partitions of a lane, as far as is known here."""

@@ -11,7 +11,6 @@ from holdfast.broker.context import RequestContext
 from holdfast.broker.directory import Led
 from holdfast.broker.leadership import Proofs, epoch_problem, offline_problem
 from holdfast.errors import HoldfastError
-from holdfast.identifiers import LaneId
 from holdfast.log.data_lane import DataLane
 from holdfast.log.times import offset_for_time, offset_of_max_timestamp
 from holdfast.protocol.api import ErrorCode
@@ -38,7 +37,8 @@ async def handle(
     broker: Broker, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse:
     if broker.waiting_room.is_needed:
-        await broker.waiting_room.arrival(_lane_ids(broker, request))
+        asked = ((t.name, p.partition_index) for t in request.topics for p in t.partitions)
+        await broker.waiting_room.arrival(broker.lanes_of(asked))
     proofs = Proofs(lambda: _lanes(broker, request))
     return ListOffsetsResponse(
         topics=[
@@ -59,15 +59,6 @@ async def handle(
             for topic in request.topics
         ]
     )
-
-
-def _lane_ids(broker: Broker, request: ListOffsetsRequest) -> set[LaneId]:
-    return {
-        lane
-        for topic in request.topics
-        for wanted in topic.partitions
-        if (lane := broker.lane_of_partition(topic.name, wanted.partition_index)) is not None
-    }
 
 
 def _lanes(broker: Broker, request: ListOffsetsRequest) -> list[DataLane]:

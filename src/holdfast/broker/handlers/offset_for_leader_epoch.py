@@ -37,7 +37,8 @@ async def handle(
 ) -> OffsetForLeaderEpochResponse:
     del context
     if broker.waiting_room.is_needed:
-        await broker.waiting_room.arrival(_lane_ids(broker, request))
+        named = ((t.topic, p.partition) for t in request.topics for p in t.partitions)
+        await broker.waiting_room.arrival(broker.lanes_of(named))
     newest: dict[LaneId, int] = {}
     lanes: dict[LaneId, DataLane] = {}
     for topic in request.topics:
@@ -61,15 +62,6 @@ async def handle(
             for topic in request.topics
         ]
     )
-
-
-def _lane_ids(broker: Broker, request: OffsetForLeaderEpochRequest) -> set[LaneId]:
-    return {
-        lane
-        for topic in request.topics
-        for asked in topic.partitions
-        if (lane := broker.lane_of_partition(topic.topic, asked.partition)) is not None
-    }
 
 
 async def _prove(lane: DataLane, heard_of: int) -> ErrorCode | None:
