@@ -238,20 +238,23 @@ class Broker(Directory):
 
     async def hand_over(self, lane: LaneId, leader_epoch: int, to: BrokerId) -> bool:
         """Release a lane to another broker; whether it was ours to release."""
+        if self._given.is_giving(lane):
+            return False  # who asked first has it
+        promised = Leader(to, leader_epoch + 1)
         if lane == CONTROL_LANE:
             if not self.is_controller or self.control.leader_epoch != leader_epoch:
                 return False
             self._is_controller = False
-            with self._given.giving(lane, to):
+            with self._given.giving(lane, promised):
                 await self.view.give(release=True)
         else:
             served = self.lanes.get(lane)
             if served is None or served.leader_epoch != leader_epoch:
                 return False
-            with self._given.giving(lane, to):
+            with self._given.giving(lane, promised):
                 await self.served.give(lane, release=True)
         if self.membership is not None:
-            self.membership.peers.hand_over(lane, Leader(to, leader_epoch + 1))
+            self.membership.peers.hand_over(lane, promised)
             self.membership.news()
         log.info("lane_handed_over lane=%d to=%d", lane, to)
         return True

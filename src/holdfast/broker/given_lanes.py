@@ -8,8 +8,9 @@ from the one that it was given to.
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from holdfast.cluster.peers import Leader
 from holdfast.environment import Environment
-from holdfast.identifiers import BrokerId, LaneId
+from holdfast.identifiers import LaneId
 
 GRACE_S = 3.0
 """How long a lane that was given counts as the taker's; by then it says so itself, or failed."""
@@ -20,10 +21,14 @@ class GivenLanes:
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
-        self._given: dict[LaneId, tuple[BrokerId, float]] = {}
+        self._given: dict[LaneId, tuple[Leader, float]] = {}
+
+    def is_giving(self, lane: LaneId) -> bool:
+        """Whether a lane is being released now: then nobody else may have it."""
+        return lane in self._given and self._given[lane][1] == float("inf")
 
     @contextmanager
-    def giving(self, lane: LaneId, to: BrokerId) -> Generator[None]:
+    def giving(self, lane: LaneId, to: Leader) -> Generator[None]:
         """Around the release, which may take its time, and is then remembered for a while."""
         self._given[lane] = (to, float("inf"))
         try:
@@ -33,7 +38,7 @@ class GivenLanes:
             raise
         self._given[lane] = (to, self._environment.monotonic() + GRACE_S)
 
-    def now(self) -> dict[LaneId, BrokerId]:
+    def now(self) -> dict[LaneId, Leader]:
         """Whose they are."""
         now = self._environment.monotonic()
         return {lane: to for lane, (to, until) in self._given.items() if now < until}

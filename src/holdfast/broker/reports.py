@@ -1,6 +1,6 @@
 """What a broker says of itself to the others, in the words of PeerPing. Pure."""
 
-from holdfast.cluster.peers import PeerReport
+from holdfast.cluster.peers import Leader, PeerReport
 from holdfast.identifiers import BrokerId, LaneId
 from holdfast.protocol.messages.peer_ping import PeerLane, PeerReportFields
 
@@ -32,7 +32,12 @@ def encoded(report: PeerReport) -> PeerReportFields:
             for lane in sorted(report.coming)
         ]
         + [
-            PeerLane(lane=lane, leader_epoch=NOT_YET, given_to_broker_id=to)
+            PeerLane(
+                lane=lane,
+                leader_epoch=NOT_YET,
+                given_to_broker_id=to.broker_id,
+                given_leader_epoch=to.leader_epoch,
+            )
             for lane, to in sorted(report.given.items())
         ],
     )
@@ -53,7 +58,7 @@ def decoded(fields: PeerReportFields) -> PeerReport:
         cleared={LaneId(each.lane): each.cleared_number for each in served},
         coming=frozenset(LaneId(each.lane) for each in fields.lanes if each.is_coming),
         given={
-            LaneId(each.lane): BrokerId(each.given_to_broker_id)
+            LaneId(each.lane): Leader(BrokerId(each.given_to_broker_id), each.given_leader_epoch)
             for each in fields.lanes
             if each.given_to_broker_id >= 0
         },

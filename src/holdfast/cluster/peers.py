@@ -15,6 +15,13 @@ SILENCE_S = 3.0
 """A broker that was not heard for so long counts as gone."""
 
 
+class Leader(NamedTuple):
+    """Who leads the partitions of a lane."""
+
+    broker_id: BrokerId
+    leader_epoch: int
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PeerReport:
     """What a broker says of itself."""
@@ -39,15 +46,8 @@ class PeerReport:
     """Whose disk holds what is missing in a lane of these."""
     coming: Collection[LaneId] = ()
     """Lanes that it is taking over, and will serve when their last owner was waited for."""
-    given: Mapping[LaneId, BrokerId] = dataclasses.field(default_factory=dict[LaneId, BrokerId])
-    """Lanes that it has just given away, and to whom."""
-
-
-class Leader(NamedTuple):
-    """Who leads the partitions of a lane."""
-
-    broker_id: BrokerId
-    leader_epoch: int
+    given: Mapping[LaneId, Leader] = dataclasses.field(default_factory=dict[LaneId, Leader])
+    """Lanes that it has just given away, and to whom, with the leader epoch that is next."""
 
 
 class _Heard(NamedTuple):
@@ -77,10 +77,6 @@ class Peers:
             # Only one broker ever has a leader epoch: who says so was not merely expected to.
             if leader is None or leader.leader_epoch <= leader_epoch:
                 self._leaders[lane] = Leader(report.broker_id, leader_epoch)
-        for lane, to in report.given.items():
-            leader = self._leaders.get(lane)
-            if leader is not None and leader.broker_id == report.broker_id:
-                self._leaders[lane] = Leader(to, leader.leader_epoch + 1)
 
     def is_gone(self, broker_id: BrokerId) -> None:
         """Nothing listens where a broker was: it need not be waited for."""
@@ -113,12 +109,14 @@ class Peers:
         return leader if leader is not None and leader.broker_id in self.alive(now) else None
 
     def promised_leader_of(self, lane: LaneId, now: float) -> Leader | None:
-        """Who was given a lane a moment ago, and has not said yet that it serves it."""
-        leader = self.next_leader_of(lane, now)
-        if leader is None:
+        """Who was given a lane a moment ago, and has not said yet that it serves it; None where
+        anybody has spoken of a later leader epoch."""
+        alive = self.alive(now)
+        given = [report.given[lane] for report in alive.values() if lane in report.given]
+        promised = max(given, key=lambda to: to.leader_epoch, default=None)
+        if promised is None or promised.broker_id not in alive:
             return None
-        given = (report.given.get(lane) for report in self.alive(now).values())
-        return leader if leader.broker_id in given else None
+        return promised if promised.leader_epoch >= self.leader_epoch_of(lane) else None
 
     def hand_over(self, lane: LaneId, to: Leader) -> None:
         """A lane was released to a broker, which has not said yet that it serves it."""
@@ -130,10 +128,10 @@ class Peers:
         """Who has which lane, or is about to."""
         alive = self.alive(now)
         given = {
-            lane: to
+            lane: to.broker_id
             for report in alive.values()
             for lane, to in report.given.items()
-            if to in alive and not alive[to].is_store_away
+            if to.broker_id in alive and not alive[to.broker_id].is_store_away
         }
         coming = {
             lane: each

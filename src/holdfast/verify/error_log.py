@@ -30,4 +30,5 @@ def errors_logged_to(crashes: list[str]) -> Generator[None]:
         yield
     finally:
         logger.removeHandler(handler)
-        logger.level, logger.propagate = before
+        level, logger.propagate = before
+        logger.setLevel(level)  # the attribute alone would leave children with what they remember

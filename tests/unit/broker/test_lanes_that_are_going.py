@@ -191,7 +191,9 @@ def test_a_lane_is_served_while_what_its_disk_holds_goes_to_the_store():
     simulate(test)
 
 
-def test_a_lane_that_is_asked_for_twice_is_released_once():
+def test_a_lane_that_is_asked_for_twice_is_given_to_the_first():
+    """Seeds 966, 1745, 2035, 2854 and 4029: it was promised to both, and forgotten twice."""
+
     async def test(world: Several) -> None:
         over = await HandOver.ready(world)
         release = over.hold_puts()
@@ -199,7 +201,7 @@ def test_a_lane_that_is_asked_for_twice_is_released_once():
         await release.reached.wait()
         await pass_time(0.5)
         release.go.set()
-        assert await asyncio.gather(first, second) == [True, True]
+        assert await asyncio.gather(first, second) == [True, False]
         puts = [key for call, key in over.store.calls if call == "create"]
         assert len(puts) == len(set(puts))
         await pass_time(10)

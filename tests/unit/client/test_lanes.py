@@ -2,7 +2,7 @@
 
 from holdfast.broker.reports import decoded, encoded
 from holdfast.client.lanes import BrokerStatus
-from holdfast.cluster.peers import PeerReport
+from holdfast.cluster.peers import Leader, PeerReport
 from holdfast.identifiers import BrokerId, LaneId
 
 REPORT = PeerReport(
@@ -14,7 +14,7 @@ REPORT = PeerReport(
     cleared={LaneId(0): -1, LaneId(3): 12},
     awaits={LaneId(3): BrokerId(2)},
     coming=frozenset([LaneId(5)]),
-    given={LaneId(6): BrokerId(3)},
+    given={LaneId(6): Leader(BrokerId(3), 8)},
 )
 
 

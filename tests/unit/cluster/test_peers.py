@@ -78,10 +78,10 @@ def test_a_lane_that_was_given_is_promised_to_its_taker_until_that_one_speaks():
     peers.heard(ONE, 100.0)
     peers.heard(TWO, 100.0)
     assert peers.promised_leader_of(LANE, 100.0) is None
-    peers.heard(dataclasses.replace(ONE, lanes={}, given={LANE: BrokerId(2)}), 100.5)
+    peers.heard(dataclasses.replace(ONE, lanes={}, given={LANE: Leader(BrokerId(2), 4)}), 100.5)
     assert peers.leader_of(LANE, 100.5) is None
     assert peers.promised_leader_of(LANE, 100.5) == Leader(BrokerId(2), 4)
-    peers.heard(dataclasses.replace(ONE, lanes={}, given={LANE: BrokerId(2)}), 100.6)
+    peers.heard(dataclasses.replace(ONE, lanes={}, given={LANE: Leader(BrokerId(2), 4)}), 100.6)
     assert peers.promised_leader_of(LANE, 100.6) == Leader(BrokerId(2), 4)
     peers.heard(dataclasses.replace(TWO, lanes={LANE: 4}), 100.7)
     assert peers.leader_of(LANE, 100.7) == Leader(BrokerId(2), 4)
@@ -91,10 +91,24 @@ def test_a_lane_is_promised_to_nobody_that_is_silent_or_that_the_giver_speaks_of
     peers = Peers(silence_s=3.0)
     peers.heard(ONE, 100.0)
     peers.heard(TWO, 100.0)
-    given = dataclasses.replace(ONE, lanes={}, given={LANE: BrokerId(2)})
+    given = dataclasses.replace(ONE, lanes={}, given={LANE: Leader(BrokerId(2), 4)})
     peers.heard(given, 102.0)
     assert peers.promised_leader_of(LANE, 103.0) is None
     peers.heard(TWO, 103.0)
     assert peers.promised_leader_of(LANE, 103.0) == Leader(BrokerId(2), 4)
     peers.heard(dataclasses.replace(ONE, lanes={}), 104.0)
     assert peers.promised_leader_of(LANE, 104.0) is None
+
+
+def test_a_promise_that_is_older_than_what_was_heard_since_does_not_count():
+    """Of a lane that went from 1 to 2 and back within a moment: 1 still speaks of the first."""
+    peers = Peers()
+    peers.heard(dataclasses.replace(TWO, lanes={LANE: 4}), 100.0)
+    peers.heard(dataclasses.replace(ONE, lanes={}, given={LANE: Leader(BrokerId(2), 4)}), 100.1)
+    peers.heard(dataclasses.replace(TWO, given={LANE: Leader(BrokerId(1), 5)}), 100.2)
+    assert peers.promised_leader_of(LANE, 100.2) == Leader(BrokerId(1), 5)
+    peers.heard(dataclasses.replace(ONE, lanes={LANE: 5}), 100.3)
+    assert peers.leader_of(LANE, 100.3) == Leader(BrokerId(1), 5)
+    peers.heard(dataclasses.replace(ONE, lanes={}), 100.4)
+    peers.heard(dataclasses.replace(TWO, given={LANE: Leader(BrokerId(1), 4)}), 100.4)
+    assert peers.promised_leader_of(LANE, 100.4) is None

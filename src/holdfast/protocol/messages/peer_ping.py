@@ -24,6 +24,7 @@ class PeerLane(Struct):
     awaited_broker_id: int = int32(default=-1)
     is_coming: bool = boolean()
     given_to_broker_id: int = int32(default=-1)
+    given_leader_epoch: int = int32(default=-1)
 
 
 class PeerReportFields(Struct):
