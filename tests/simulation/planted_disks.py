@@ -154,6 +154,9 @@ class HandsOverUnflushed(DataLane):
         if not self._is_giving:
             super().adding(fact)
 
+    async def prepare_to_leave(self):
+        return None
+
     async def close(self, *, release):
         queue = self.appender.queue
         if not release or queue is None or not self.appender.is_open:
