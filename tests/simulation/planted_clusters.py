@@ -10,6 +10,7 @@ from tests.simulation.planted_coordinators import Hooked
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.claiming import Claimer
+from holdfast.broker.gaps import Gaps
 from holdfast.broker.membership import Membership
 from holdfast.broker.served_lanes import ServedLanes
 from holdfast.cluster.peers import Leader, Peers
@@ -112,6 +113,18 @@ class TrustsAnEarlyHandOver(BrokerProcess):
         return broker
 
 
+class CalledAtOnce(Gaps):
+    def judge(self, partition, header, early):
+        return early.otherwise
+
+
+class CallsGapsAtOnce(BrokerProcess):
+    def make_broker(self) -> Broker:
+        broker = super().make_broker()
+        broker.gaps.__class__ = CalledAtOnce
+        return broker
+
+
 # What must do no harm.
 
 
@@ -159,6 +172,7 @@ CLUSTERS: dict[str, type[BrokerProcess]] = {
     "answers-for-what-it-gave": AnswersForWhatItGave,
     "trusts-its-claim": TrustsItsClaim,
     "trusts-an-early-hand-over": TrustsAnEarlyHandOver,
+    "calls-gaps-at-once": CallsGapsAtOnce,
 }
 WRONG_ABOUT_WHO: dict[str, type[BrokerProcess]] = {
     "prefers-older-epochs": PrefersOlderEpochs,

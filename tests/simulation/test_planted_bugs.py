@@ -76,6 +76,7 @@ OF_CLUSTERS: dict[str, set[Kind]] = {
     "answers-for-what-it-gave": {Kind.ANSWER_AFTER_RELEASE},
     "trusts-its-claim": {Kind.STALE_ANSWER},
     "trusts-an-early-hand-over": {Kind.SERVED_TOO_EARLY},
+    "calls-gaps-at-once": {Kind.GAP_CALLED},
 }
 OF_SHARED_DISKS: dict[str, set[Kind]] = {
     "hands-over-unflushed": {Kind.LOST_WRITE, Kind.TWO_VALUES, Kind.HIDDEN, Kind.WATERMARK_BACK},

@@ -15,6 +15,7 @@ from holdfast.broker.cluster_view import ClusterView, ControlLane
 from holdfast.broker.directory import Directory
 from holdfast.broker.disk_acks import DiskAcks
 from holdfast.broker.fetch_sessions import FetchSessions
+from holdfast.broker.gaps import Gaps
 from holdfast.broker.given_lanes import GivenLanes
 from holdfast.broker.groups import LaneGroups
 from holdfast.broker.membership import Membership
@@ -116,6 +117,7 @@ class Broker(Directory):
         self.served.when_left.append(lambda _: self.underway.held_back.forget())
         served = self.served
         self.waiting_room = WaitingRoom(served.expected, served.coming, served.going)
+        self.gaps = Gaps(environment)
         self.membership: Membership | None = None
         if network is not None:
             wait_s = settings.rejoin_wait_s

@@ -140,7 +140,7 @@ class ServedLanes:
                 await self._close(lane, release=True)
             finally:
                 self.going.pop(lane_id).set_result(None)
-        elif lane_id in self.going:  # asked for twice
+        elif lane_id in self.going:  # the broker stops while it hands over
             await asyncio.wait({self.going[lane_id]})
 
     async def _close(self, lane: DataLane, *, release: bool) -> None:

@@ -8,10 +8,19 @@ import dataclasses
 
 from holdfast.log.facts import Appended, TransactionEnd
 from holdfast.log.partition import PartitionLog
-from holdfast.log.producers import OutOfSequence, RememberedBatch, Retry, check_sequence
+from holdfast.log.producers import (
+    Gap,
+    OutOfSequence,
+    RememberedBatch,
+    Retry,
+    SequenceProblem,
+    check_sequence,
+)
 from holdfast.log.transactions import NO_TRANSACTION
 from holdfast.records.batch import BatchHeader, parse_header
 from holdfast.records.control import Marker, encode_marker
+
+NOTHING_YET = -1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,18 +68,33 @@ class Refused:
     message: str
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Early:
+    """Batches of its producer that come before it are not here; they may still come."""
+
+    otherwise: Accepted | Refused
+    """What is decided where they do not."""
+    expected_sequence: int
+    """NOTHING_YET where the producer is not known here: then it may go on where it was."""
+
+
 def decide_append(
     log: PartitionLog, header: BatchHeader, rules: AppendRules, now_ms: int
-) -> Accepted | Duplicate | Refused:
+) -> Accepted | Duplicate | Early | Refused:
     """One checked batch against one partition."""
+    is_unknown = False
     if header.producer_id >= 0:
-        match check_sequence(log.producers.get(header.producer_id), header):
+        known = log.producers.get(header.producer_id)
+        match check_sequence(known, header):
             case Retry(original):
                 return Duplicate(original)
+            case Gap(expected, message):
+                problem = SequenceProblem.OUT_OF_ORDER_SEQUENCE_NUMBER
+                return Early(Refused(problem.name, f"{log.partition}: {message}"), expected)
             case OutOfSequence(problem, message):
                 return Refused(problem.name, f"{log.partition}: {message}")
             case None:
-                pass
+                is_unknown = known is None
         if not header.is_transactional and header.producer_id in log.transactions.open:
             return Refused(
                 "INVALID_TXN_STATE",
@@ -86,7 +110,7 @@ def decide_append(
         if behind > rules.timestamp_before_max_ms:
             return Refused("INVALID_TIMESTAMP", f"{log.partition}: a timestamp is {behind} ms old")
     base_offset = log.log_end_offset
-    return Accepted(
+    accepted = Accepted(
         Appended(
             log.partition,
             base_offset,
@@ -101,6 +125,8 @@ def decide_append(
             header.is_transactional,
         )
     )
+    is_early = is_unknown and header.base_sequence > 0
+    return Early(accepted, NOTHING_YET) if is_early else accepted
 
 
 def opens_transaction(log: PartitionLog, header: BatchHeader) -> bool:

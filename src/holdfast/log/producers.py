@@ -79,8 +79,16 @@ class Retry:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class Gap:
+    """Batches before it are missing here; they may still be on their way."""
+
+    expected_sequence: int
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class OutOfSequence:
-    """The batch cannot be next."""
+    """The batch can never be next."""
 
     problem: SequenceProblem
     message: str
@@ -88,8 +96,8 @@ class OutOfSequence:
 
 def check_sequence(
     state: ProducerState | None, header: BatchHeader
-) -> Retry | OutOfSequence | None:
-    """Whether a batch is next (None), a retry of one that is there, or neither."""
+) -> Retry | Gap | OutOfSequence | None:
+    """Whether a batch is next (None), a retry of one that is there, early, or none of these."""
     if state is None:
         return None
     epoch, first = header.producer_epoch, header.base_sequence
@@ -99,9 +107,7 @@ def check_sequence(
             f"producer {header.producer_id} has epoch {state.epoch} here; the batch has {epoch}",
         )
     if epoch > state.epoch:
-        if first == 0:
-            return None
-        return _out_of_order(header, f"a new epoch ({epoch}) starts with sequence 0, not {first}")
+        return None if first == 0 else _gap(header, 0)
     for batch in state.batches:
         if batch.base_sequence == first and batch.last_sequence == header.last_sequence:
             if batch.crc == header.crc:
@@ -111,13 +117,21 @@ def check_sequence(
                 f"sequence {first} is in the log at offset {batch.base_offset} as other bytes",
             )
     expected = (state.batches[-1].last_sequence + 1) % SEQUENCES if state.batches else 0
-    if first != expected:
-        return _out_of_order(header, f"sequence {first} came where {expected} is next")
-    return None
+    if first == expected:
+        return None
+    if (first - expected) % SEQUENCES < SEQUENCES // 2:
+        return _gap(header, expected)
+    return _out_of_order(header, f"sequence {first} came where {expected} is next")
+
+
+def _gap(header: BatchHeader, expected: int) -> Gap:
+    what = f"sequence {header.base_sequence} came where {expected} is next"
+    return Gap(expected, _told_of(header, what))
 
 
 def _out_of_order(header: BatchHeader, what: str) -> OutOfSequence:
-    return OutOfSequence(
-        SequenceProblem.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        f"producer {header.producer_id} epoch {header.producer_epoch}: {what}",
-    )
+    return OutOfSequence(SequenceProblem.OUT_OF_ORDER_SEQUENCE_NUMBER, _told_of(header, what))
+
+
+def _told_of(header: BatchHeader, what: str) -> str:
+    return f"producer {header.producer_id} epoch {header.producer_epoch}: {what}"

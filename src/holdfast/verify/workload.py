@@ -61,7 +61,6 @@ class Producer(Client):
         self._sent: list[int] = []
         self._retrying = 0
         self._moved = asyncio.Event()
-        self._is_first_acked = producer_id < 0
         self._has_failed = False
         self._refused = 0
         self._refused_max = 12 if clients.process_at is not None else 0
@@ -84,8 +83,7 @@ class Producer(Client):
         if not self._open or self._has_failed:
             return False
         window = len(self._sent) - self._sent.index(self._open[0])
-        # A broker that never saw a producer takes any first sequence: the first goes alone.
-        return window >= self._in_flight_max or self._retrying > 0 or not self._is_first_acked
+        return window >= self._in_flight_max or self._retrying > 0
 
     def _next_batch(self) -> tuple[Produce, bytes, int]:
         clients = self.clients
@@ -135,7 +133,6 @@ class Producer(Client):
             case Produced():
                 self.ok(call, answer)
                 self.clients.acked += 1
-                self._is_first_acked = True
                 return True
             case Refused(error) if error == UNKNOWN_TOPIC:
                 # A broker that lost its lanes may not know a new topic; a deleted one stays so.

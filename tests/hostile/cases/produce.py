@@ -20,6 +20,7 @@ INVALID = "INVALID_RECORD"
 CORRUPT = "CORRUPT_MESSAGE"
 UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
+EARLY = "NOT_ENOUGH_REPLICAS"
 
 
 def produce(
@@ -190,7 +191,8 @@ CASES = [
         produce(batch(body=b"not gzip", count=1, attributes=1), topic="compacted"),
         INVALID,
     ),
-    sequence("a gap in the sequence", (0, 1), (10, 1), codes=(OUT_OF_ORDER,)),
+    sequence("a gap in the sequence", (0, 1), (10, 1), codes=(EARLY,)),
+    sequence("a first sequence that is not zero", (10, 1), codes=(EARLY,)),
     sequence("a sequence that overlaps", (0, 5), (2, 5), codes=(OUT_OF_ORDER,)),
     sequence("a sequence that goes back", (0, 5), (5, 5), (3, 2), codes=(OUT_OF_ORDER,)),
     sequence("the same sequence with other bytes", (0, 5), (0, 4), codes=(OUT_OF_ORDER,)),
@@ -204,7 +206,7 @@ CASES = [
         "a newer epoch that does not begin at zero",
         *((0, 1), (7, 1)),
         epochs=(0, 1),
-        codes=(OUT_OF_ORDER,),
+        codes=(EARLY,),
     ),
     sequence("a sequence that is sent twice", (0, 3), (0, 3), codes=()),
 ]

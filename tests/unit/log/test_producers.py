@@ -4,7 +4,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.log.stretches import PARTITION
 
-from holdfast.log.append import Accepted, AppendRules, Duplicate, Refused, decide_append
+from holdfast.log.append import (
+    NOTHING_YET,
+    Accepted,
+    AppendRules,
+    Duplicate,
+    Early,
+    Refused,
+    decide_append,
+)
 from holdfast.log.partition import PartitionLog
 from holdfast.log.producers import REMEMBERED_BATCHES, SEQUENCES
 from holdfast.records.batch import BatchHeader, parse_header
@@ -25,11 +33,18 @@ def header(sequence: int, count: int = 1, *, epoch: int = 0, value: bytes = b"v"
     )
 
 
-def decide(log: PartitionLog, batch: BatchHeader) -> Accepted | Duplicate | Refused:
+def decide(log: PartitionLog, batch: BatchHeader) -> Accepted | Duplicate | Early | Refused:
     decision = decide_append(log, batch, RULES, NOW)
     if isinstance(decision, Accepted):
         log.append(decision.fact, 0)
     return decision
+
+
+def begin_at(log: PartitionLog, sequence: int) -> None:
+    """One record of a producer that nobody remembers, so that this sequence is the next."""
+    decision = decide_append(log, header(sequence - 1), RULES, NOW)
+    assert isinstance(decision, Early) and isinstance(decision.otherwise, Accepted)
+    log.append(decision.otherwise.fact, 0)
 
 
 def refusal(log: PartitionLog, batch: BatchHeader) -> str:
@@ -64,6 +79,7 @@ def test_other_bytes_under_a_known_sequence_are_refused():
 
 def test_sequences_wrap_to_zero():
     log = PartitionLog(PARTITION)
+    begin_at(log, SEQUENCES - 3)
     assert isinstance(decide(log, header(SEQUENCES - 3, 2)), Accepted)
     assert isinstance(decide(log, header(SEQUENCES - 1, 3)), Accepted)
     assert log.producers[7].batches[-1].last_sequence == 1
@@ -75,14 +91,35 @@ def test_an_epoch_forgets_the_sequences_of_the_one_before_and_the_old_one_is_fen
     log = PartitionLog(PARTITION)
     decide(log, header(0))
     decide(log, header(1))
-    assert refusal(log, header(2, epoch=1)) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert expected_before(log, header(2, epoch=1)) == 0
     assert isinstance(decide(log, header(0, epoch=1)), Accepted)
     assert refusal(log, header(2, epoch=0)) == "INVALID_PRODUCER_EPOCH"
     assert isinstance(decide(log, header(0, epoch=1)), Duplicate)
 
 
-def test_a_producer_that_nobody_remembers_may_go_on_where_it_was():
-    assert isinstance(decide(PartitionLog(PARTITION), header(123)), Accepted)
+def expected_before(log: PartitionLog, batch: BatchHeader) -> int:
+    decision = decide(log, batch)
+    assert isinstance(decision, Early), decision
+    assert isinstance(decision.otherwise, Refused)
+    assert decision.otherwise.error == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    return decision.expected_sequence
+
+
+def test_a_batch_with_a_gap_before_it_is_early_and_out_of_order_if_the_gap_stays():
+    log = PartitionLog(PARTITION)
+    begin_at(log, SEQUENCES - 2)
+    decide(log, header(SEQUENCES - 2))
+    assert expected_before(log, header(3)) == SEQUENCES - 1
+    decide(log, header(SEQUENCES - 1, 4))
+    assert isinstance(decide(log, header(3)), Accepted)
+
+
+def test_the_first_batch_that_is_seen_of_a_producer_is_early_if_it_cannot_be_its_first():
+    decision = decide(PartitionLog(PARTITION), header(123))
+    assert isinstance(decision, Early)
+    assert decision.expected_sequence == NOTHING_YET
+    assert isinstance(decision.otherwise, Accepted)
+    assert decision.otherwise.fact.base_sequence == 123
 
 
 def test_batches_without_a_producer_are_never_duplicates():
@@ -103,6 +140,7 @@ def test_any_mixture_of_sends_and_retries_lands_each_batch_once(
     counts: list[int], start: int, retries: list[int]
 ):
     log = PartitionLog(PARTITION)
+    begin_at(log, start)
     sent: list[tuple[BatchHeader, int]] = []
     sequence = start
     for i, count in enumerate(counts):
@@ -119,4 +157,4 @@ def test_any_mixture_of_sends_and_retries_lands_each_batch_once(
                     assert isinstance(again, Duplicate) and again.original.base_offset == offset
                 else:
                     assert isinstance(again, Refused)
-    assert log.log_end_offset == sum(counts)
+    assert log.log_end_offset == 1 + sum(counts)

@@ -9,6 +9,7 @@ from holdfast.log.append import (
     Accepted,
     AppendRules,
     Duplicate,
+    Early,
     MarkerAccepted,
     NothingToEnd,
     Refused,
@@ -41,7 +42,7 @@ NOW = RewriteSettings(delete_delay_s=0)
 
 def decided(
     log: PartitionLog, producer: tuple[int, int, int], *, transactional: bool = True
-) -> Accepted | Duplicate | Refused:
+) -> Accepted | Duplicate | Early | Refused:
     header = parse_header(batch(producer=producer, transactional=transactional))
     return decide_append(log, header, RULES, 5_000)
 
@@ -113,8 +114,8 @@ def test_a_marker_of_the_next_epoch_lets_sequences_start_at_zero_and_nowhere_els
     late, gap = decided(log, (1, 0, 2)), decided(log, (1, 1, 2))
     assert isinstance(late, Refused)
     assert late.error == "INVALID_PRODUCER_EPOCH"
-    assert isinstance(gap, Refused)
-    assert gap.error == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert isinstance(gap, Early)
+    assert gap.expected_sequence == 0
     assert isinstance(decided(log, (1, 1, 0)), Accepted)
 
 

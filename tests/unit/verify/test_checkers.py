@@ -1,5 +1,7 @@
 """Each checker on hand-written histories: the anomaly is named, its harmless twin is not."""
 
+import pytest
+
 from holdfast.verify.checkers import CHECKERS, Kind, check, void_reason
 from holdfast.verify.history import (
     Append,
@@ -345,6 +347,19 @@ def test_a_sequence_error_although_all_before_was_acked():
     script.fail(late, "OUT_OF_ORDER_SEQUENCE_NUMBER", 0.0)
     script.cold((0, 1))
     assert script.kinds() == {Kind.SEQUENCE_REFUSED}
+
+
+@pytest.mark.parametrize("is_acked_later", [True, False])
+def test_a_sequence_error_while_the_batch_before_is_under_way(is_acked_later: bool):
+    script = Script()
+    first = script.send(1, p=(7, 0), seq=0)
+    second = script.send(2, p=(7, 0), seq=1)
+    script.fail(second, "OUT_OF_ORDER_SEQUENCE_NUMBER", 0.0)
+    if is_acked_later:
+        script.info(first, "NOT_LEADER_OR_FOLLOWER", 0.0)
+        script.acked(0, 1, p=(7, 0), seq=0)
+        script.cold((0, 1))
+    assert script.kinds() == ({Kind.GAP_CALLED} if is_acked_later else set())
 
 
 def test_a_sequence_error_after_an_unknown_batch_is_right():

@@ -3,13 +3,16 @@
 Deviations: acks=1 and acks=all are the same, an answer after the records are in the store, or, with
 holdfast.ack=disk, on the disk. A retry whose sequence is known but whose bytes differ is refused
 instead of being taken for a duplicate. The answer to a retry names no log start (-1) unless the
-claim is known to be the newest.
+claim is known to be the newest. A batch that comes before one of its producer's that is missing is
+told to try again for a while (gaps.py); Kafka calls it out of order at once, or, of a producer that
+it does not know, takes it.
 
 The decision is made at once, in the order of arrival; only the answer waits.
 """
 
 import asyncio
 import dataclasses
+import logging
 from collections.abc import Awaitable
 
 from holdfast.broker.broker import Broker
@@ -29,7 +32,14 @@ from holdfast.broker.settling import then
 from holdfast.cluster.state import Topic
 from holdfast.errors import Fenced
 from holdfast.identifiers import LaneId
-from holdfast.log.append import Accepted, Duplicate, Refused, decide_append, opens_transaction
+from holdfast.log.append import (
+    Accepted,
+    Duplicate,
+    Early,
+    Refused,
+    decide_append,
+    opens_transaction,
+)
 from holdfast.log.data_lane import DataLane
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.produce import (
@@ -46,6 +56,8 @@ from holdfast.records.check import Refusal, check_inside, check_produced
 from holdfast.records.record import UNCOMPRESSED_BYTES_MAX
 from holdfast.records.stamp import stamp, stamp_log_append_time
 
+log = logging.getLogger("holdfast.broker")
+
 LEADERS_SINCE = 10
 ZSTD_SINCE = 7
 NO_LOG_START = -1
@@ -56,6 +68,7 @@ JUDGED_BY_PRODUCER_STATE = (
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     ErrorCode.PRODUCER_FENCED,
     ErrorCode.TRANSACTION_ABORTABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
 )
 
 
@@ -367,6 +380,8 @@ def _append(
     partition_log = led.lane.log_of(led.partition)
     now_ms = broker.environment.now_ms()
     decision = decide_append(partition_log, header, settings.append, now_ms)
+    if isinstance(decision, Early):
+        decision = broker.gaps.judge(led.partition, header, decision)
     if isinstance(decision, Accepted) and opens_transaction(partition_log, header):
         opening = opening_of(header, led, context, transactional_id)
         unverified = (
@@ -378,6 +393,9 @@ def _append(
     log_start_offset = partition_log.log_start_offset
     match decision:
         case Refused(error, message):
+            if error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name:
+                # Clients begin a new epoch then, some without a word: let it be found.
+                log.info("out_of_order leader_epoch=%d %s", led.lane.leader_epoch, message)
             return _refuse(data.index, ErrorCode(error_code(error)), message)
         case Duplicate(original):
             base_offset, appended_ms = original.base_offset, original.appended_ms

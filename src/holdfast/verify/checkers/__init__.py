@@ -50,6 +50,7 @@ CHECKERS: Sequence[Checker] = (
     order.batch_torn,
     order.real_time_order,
     order.sequence_refused,
+    order.gap_called,
     lanes.lane_hole,
     lanes.chain_broken,
     lanes.claim_back,

@@ -9,9 +9,8 @@ from holdfast.verify.checkers.knowledge import Batch, Knowledge, PartitionKnowle
 from holdfast.verify.checkers.violation import Kind, Violation
 from holdfast.verify.history import Outcome
 
-SEQUENCE_ERRORS = frozenset(
-    ("OUT_OF_ORDER_SEQUENCE_NUMBER", "UNKNOWN_PRODUCER_ID", "DUPLICATE_SEQUENCE_NUMBER")
-)
+OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
+SEQUENCE_ERRORS = frozenset((OUT_OF_ORDER, "UNKNOWN_PRODUCER_ID", "DUPLICATE_SEQUENCE_NUMBER"))
 
 
 def producer_order(knowledge: Knowledge) -> list[Violation]:
@@ -130,6 +129,42 @@ def sequence_refused(knowledge: Knowledge) -> list[Violation]:
                         )
                     )
     return found
+
+
+def gap_called(knowledge: Knowledge) -> list[Violation]:
+    """A batch that was called out of order while the one before it was under way, and came.
+
+    Nothing is lost by that alone. But librdkafka takes it for a reason to begin a new epoch, and to
+    send all again that was not answered yet: what is in the log already is doubled.
+    """
+    found: list[Violation] = []
+    for partition, known in knowledge.partitions.items():
+        producers: dict[tuple[int, int], list[Batch]] = {}
+        for batch in known.batches:
+            if batch.produce.producer_id >= 0 and not known.given_up:
+                key = (batch.produce.producer_id, batch.produce.producer_epoch)
+                producers.setdefault(key, []).append(batch)
+        for producer, batches in producers.items():
+            batches.sort(key=lambda batch: batch.produce.base_sequence)
+            for one, other in itertools.pairwise(batches):
+                for call in other.tries:
+                    if call.error == OUT_OF_ORDER and _comes_after(one, call.completed):
+                        found.append(
+                            Violation(
+                                Kind.GAP_CALLED,
+                                f"{partition}: {call.broker} answered {call.error} to sequence "
+                                f"{other.produce.base_sequence} of producer {producer}, while "
+                                f"{one.produce.base_sequence} was under way",
+                                (one.first_invoked, call.completed),
+                            )
+                        )
+    return found
+
+
+def _comes_after(batch: Batch, event: int) -> bool:
+    """Whether a batch that had been sent before an event was acked after it, and not before."""
+    acked = [ack.call.completed for ack in batch.acks]
+    return batch.first_invoked < event and bool(acked) and min(acked) > event
 
 
 def _offset_of(known: PartitionKnowledge, batch: Batch) -> int | None:

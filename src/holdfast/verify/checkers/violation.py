@@ -24,6 +24,7 @@ class Kind(enum.Enum):
     ORDER = "out of order"
     DEFINITE_ERROR_APPEARS = "definite error, yet it appears"
     SEQUENCE_REFUSED = "spurious sequence error"
+    GAP_CALLED = "called out of order before a gap that closed"
     ACK_NOT_DURABLE = "ack without a lane object"
     FENCED_ACK = "fenced writer acked"
     READ_NOT_DURABLE = "served before it was durable"
