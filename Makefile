@@ -8,6 +8,7 @@ FIRST ?= 0
 MINUTES ?=
 KILLS ?= 200
 CLUSTER_FAULTS ?= 500
+ZOMBIES ?= 10
 HAND_OFFS ?= 50
 SPARK_KILLS ?= 100
 STREAMS_KILLS ?= 50
@@ -55,6 +56,7 @@ sim: $(STAMP) ## the deterministic simulation: make sim SEEDS=20000 FIRST=0 MINU
 chaos: $(STAMP) ## real processes under load: SIGKILLs of one broker, then SIGKILLs and SIGSTOPs of three
 	$(BIN)/python -m tests.chaos.sigkill --kills $(KILLS)
 	$(BIN)/python -m tests.chaos.cluster_faults --kills $(CLUSTER_FAULTS) --stops $(CLUSTER_FAULTS) --ack mixed
+	$(BIN)/python -m tests.chaos.cluster_faults --kills 0 --stops $(ZOMBIES) --stop-seconds 60 --ack mixed
 
 chaos-handoff: $(STAMP) ## seed 000: Spark's own Kafka source through hand-offs of brokers whose records are on disk alone
 	$(BIN)/python -m tests.chaos.seed_000 --hand-offs $(HAND_OFFS)

@@ -46,15 +46,18 @@ async def list_at(connection: Connection, topic: str, partition: int) -> tuple[i
 
 
 async def fetch_at(
-    connection: Connection, topic: str, partition: int, offset: int
+    connection: Connection,
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    bytes_max: int = FETCH_BYTES_MAX,
 ) -> tuple[int, Fetched | None]:
-    wanted = FetchPartition(
-        partition=partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES_MAX
-    )
+    wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=bytes_max)
     request = FetchRequest(
         max_wait_ms=0,
         min_bytes=0,
-        max_bytes=FETCH_BYTES_MAX,
+        max_bytes=bytes_max,
         session_epoch=-1,
         topics=[FetchTopic(topic=topic, partitions=[wanted])],
     )

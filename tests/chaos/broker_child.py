@@ -3,6 +3,8 @@
 It has imported everything and waits for a reader on a FIFO, so that a kill costs milliseconds
 and not the start of an interpreter. `--eager` keeps a broker's background work busy all the time
 (snapshots, rewriting, sweeping), so that a random kill falls into it. It changes nothing else.
+`--without` takes a protection away: the broker never looks whether a lane is its own, or calls
+a batch out of order at once. Such a run must fail.
 """
 
 import argparse
@@ -14,12 +16,13 @@ from pathlib import Path
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.dispatch import SERVED, Dispatch
+from holdfast.broker.gaps import Gaps
 from holdfast.broker.maintenance import Maintenance
 from holdfast.broker.settings import BrokerSettings
 from holdfast.cli import serve
 from holdfast.environment import SystemEnvironment
 from holdfast.identifiers import BrokerId
-from holdfast.lane.appender import GroupSettings
+from holdfast.lane.appender import Appender, GroupSettings
 from holdfast.lane.liveness import ProcFiles
 from holdfast.log.rewriter import RewriteSettings
 from holdfast.server.tcp import TcpServer
@@ -80,15 +83,34 @@ async def serve_eagerly(store_url: str, port: int) -> int:
     return 0
 
 
+def trust_claims() -> None:
+    """However long ago they were proved."""
+
+    def never_looks(appender: Appender) -> bool:
+        return appender.failure is None and not appender._released  # pyright: ignore[reportPrivateUsage]
+
+    Appender.is_valid = never_looks
+
+
+def call_gaps_at_once() -> None:
+    Gaps.judge = lambda self, partition, header, early: early.otherwise
+
+
+PROTECTIONS = {"claims": trust_claims, "gaps": call_gaps_at_once}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--go", required=True, help="a FIFO; opening it to write starts the broker")
     parser.add_argument("--store", required=True)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--eager", action="store_true")
+    parser.add_argument("--without", choices=tuple(PROTECTIONS))
     options, rest = parser.parse_known_args()
     with Path(options.go).open("rb") as go:
         go.read()
+    if options.without:
+        PROTECTIONS[options.without]()
     if options.eager:
         import uvloop
 

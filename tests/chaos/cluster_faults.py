@@ -3,7 +3,8 @@
 `python -m tests.chaos.cluster_faults --kills 500 --stops 500` prints figures and every broken
 promise; its exit code says whether there was one. Owns the choice of the broker, of the instant and
 of how long it stands still: shorter than anybody notices, past its silence, past the validity of
-its claims. Some faults fall into others.
+its claims. Some faults fall into others. While a broker stands still, questions gather in its
+sockets (sleepers.py).
 
 With `--ack disk` all records, with `--ack mixed` those of the client families, are acknowledged
 from the brokers' disks, and go to the store only where a broker lets go of a lane. Then the brokers
@@ -20,15 +21,18 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from confluent_kafka.admin import AdminClient
 from tests.chaos import observers as observed
 from tests.chaos.brokers import ChaosBroker
 from tests.chaos.families import TOPIC
+from tests.chaos.sleepers import Sleeper
 from tests.chaos.stores import ChaosStore, chaos_store
 from tests.chaos.under_load import UnderLoad
 from tests.peers.holdfast_cluster import LANES_COME_BACK_AT_ONCE
-from tests.peers.process import free_port
+from tests.peers.process import free_port, wait_until
 
 from holdfast.verify.history import MarkerKind
 
@@ -37,6 +41,7 @@ LANES = 6
 STOP_SECONDS = (0.05, 0.5, 2.0, 4.0, 7.0, 12.0)
 CLAIM_VALID_MS = 2_000
 END_SECONDS_MAX = 60.0
+LEAD_SECONDS_MAX = 60.0
 METRICS_SECONDS_MAX = 5.0
 BY_DISK = {"holdfast.ack": "disk", "holdfast.flush.ms": "86400000"}
 ON_DISK = {"store": (), "mixed": (TOPIC,), "disk": (TOPIC, observed.TOPIC)}
@@ -51,6 +56,8 @@ class Figures:
     kills: int = 0
     stops: int = 0
     drains: int = 0
+    asked_while_stopped: int = 0
+    told_after_wake: dict[str, int] = dataclasses.field(default_factory=dict)
     kills_during_stops: int = 0
     sent: int = 0
     acked: int = 0
@@ -92,8 +99,12 @@ class ClusterRun(UnderLoad):
         per_second: float,
         life_s: float,
         ack: str,
+        stop_seconds: Sequence[float],
+        without: str | None,
     ) -> None:
         self.ack = ack
+        self.stop_seconds = stop_seconds
+        self.without = without
         self.metrics_ports = {broker_id: free_port() for broker_id in BROKERS}
         self.folder = folder
         self.store = store
@@ -122,6 +133,7 @@ class ClusterRun(UnderLoad):
                 *("--claim-valid-ms", str(CLAIM_VALID_MS)),
                 *LANES_COME_BACK_AT_ONCE,
                 *self._disk_of(broker_id),
+                *(("--without", self.without) if self.without else ()),
             ),
         )
 
@@ -163,6 +175,11 @@ class ClusterRun(UnderLoad):
             broker.go()
             broker.wait_ready()
         self.begin_load()
+        wait_until(self._all_lead, seconds_max=LEAD_SECONDS_MAX, what="all brokers lead something")
+
+    def _all_lead(self) -> bool:
+        found = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(TOPIC, timeout=20)
+        return {each.leader for each in found.topics[TOPIC].partitions.values()} == set(BROKERS)
 
     def rest(self) -> None:
         """Until the log takes records again, and a while more."""
@@ -188,20 +205,28 @@ class ClusterRun(UnderLoad):
     def stop(self) -> None:
         broker_id = self.random.choice(BROKERS)
         broker = self.live[broker_id]
+        sleeper = Sleeper(self.observers, broker)
+        sleeper.connect()
         broker.signal(signal.SIGSTOP)
         self.harmed()
         self.observers.mark(MarkerKind.PAUSE, broker.name)
         self.figures.stops += 1
-        seconds = self.random.choice(STOP_SECONDS)
+        seconds = self.random.choice(self.stop_seconds)
+        self.figures.asked_while_stopped += sleeper.ask()
         other = None
         if self.random.random() < 0.2:
             other = self.random.choice([each for each in BROKERS if each != broker_id])
             self._kill(other)
             self.figures.kills_during_stops += 1
         time.sleep(seconds)
+        sleeper.wakes()
         broker.signal(signal.SIGCONT)
         if other is not None:
             self.start(other)
+        sleeper.hear()
+        told = self.figures.told_after_wake
+        for answer, count in sleeper.told.items():
+            told[answer] = told.get(answer, 0) + count
 
     def drain(self) -> None:
         broker_id = self.random.choice(BROKERS)
@@ -256,22 +281,33 @@ def run(
     per_second: float,
     life_s: float,
     ack: str = "mixed",
+    stop_seconds: Sequence[float] = STOP_SECONDS,
+    without: str | None = None,
 ) -> Figures:
     """The whole of it: load, faults, cold read, checks."""
     begun = time.monotonic()
     with chaos_store(store, folder) as where:
-        chaos = ClusterRun(folder, where, seed=seed, per_second=per_second, life_s=life_s, ack=ack)
+        chaos = ClusterRun(
+            folder,
+            where,
+            seed=seed,
+            per_second=per_second,
+            life_s=life_s,
+            ack=ack,
+            stop_seconds=stop_seconds,
+            without=without,
+        )
         chaos.begin()
         figures = chaos.figures
-        shown = 0
+        shown, step = 0, max(1, min(50, (kills + stops) // 10))
         while (figures.kills < kills or figures.stops < stops) and not chaos.is_stuck():
             left = [kills - figures.kills, stops - figures.stops, max(kills, stops) / 20]
             weights = [max(0.0, float(each)) for each in left]
             fault = chaos.random.choices([chaos.kill, chaos.stop, chaos.drain], weights)[0]
             fault()
             chaos.rest()
-            if (figures.kills + figures.stops) // 50 > shown:
-                shown = (figures.kills + figures.stops) // 50
+            if (figures.kills + figures.stops) // step > shown:
+                shown = (figures.kills + figures.stops) // step
                 print(
                     f"{figures.kills} kills, {figures.stops} stops, {figures.drains} drains,"
                     f" {chaos.ledger.acked_count} acked, {len(figures.problems)} problems",
@@ -295,6 +331,13 @@ def main() -> None:
     parser.add_argument("--ack", choices=tuple(ON_DISK), default="mixed")
     parser.add_argument("--rate", type=float, default=1500, help="records per second, at most")
     parser.add_argument("--life", type=float, default=2.0, help="seconds between faults, at most")
+    parser.add_argument(
+        "--stop-seconds",
+        type=float,
+        nargs="+",
+        default=STOP_SECONDS,
+        help="how long a broker stands still: one of these, by chance",
+    )
     parser.add_argument("--keep", type=Path, help="a folder to work in, kept afterwards")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="holdfast-chaos-") as scratch:
@@ -307,6 +350,7 @@ def main() -> None:
             per_second=options.rate,
             life_s=options.life,
             ack=options.ack,
+            stop_seconds=options.stop_seconds,
         )
     print(json.dumps(figures.summary(), indent=2))
     sys.exit(1 if figures.problems else 0)

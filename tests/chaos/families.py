@@ -28,6 +28,9 @@ WEDGED_SECONDS = 60.0
 """Without statistics, which a librdkafka that lives gives every five."""
 WEDGED_MAX = 20
 LOGGED_MAX = 20
+EPOCH_LOOK_MS = 2_000
+METADATA_MS = 500
+"""So soon a producer hears of a new leader, while what it sent to the old one is under way."""
 SHOWN_OF_A_PARTITION = (
     *("fetch_state", "broker", "leader", "leader_epoch", "next_offset", "app_offset"),
     *("query_offset", "hi_offset", "fetchq_cnt", "fetchq_size"),
@@ -100,6 +103,14 @@ class Family(threading.Thread, ABC):
 
 
 class Librdkafka(Family):
+    epoch = 0
+    """Of its producer id. It takes a new one where a broker calls a batch out of order, without a
+    word, and sends again what was not answered yet: on any partition, also what is in the log."""
+
+    def __init__(self, ledger: Ledger, producer: int, bootstrap: str, per_second: float) -> None:
+        super().__init__(ledger, producer, bootstrap, per_second)
+        self._reasons = _Reasons()
+
     def produce(self) -> None:
         from confluent_kafka import Producer
 
@@ -113,7 +124,11 @@ class Librdkafka(Family):
                 "reconnect.backoff.max.ms": 200,
                 "retry.backoff.ms": 20,
                 "error_cb": lambda error: self.fatal(error) if error.fatal() else None,
-                "logger": SILENT,
+                "topic.metadata.refresh.interval.ms": METADATA_MS,
+                "statistics.interval.ms": EPOCH_LOOK_MS,
+                "stats_cb": self._look_at_epoch,
+                "debug": "eos",
+                "logger": self._reasons.logger(f"tests.chaos.producer-{id(self)}"),
             }
         )
         while not self.stopping.is_set():
@@ -126,6 +141,14 @@ class Librdkafka(Family):
                 producer.poll(0.004)
         producer.flush(DRAIN_SECONDS_MAX)
         self.in_flight = len(producer)
+
+    def _look_at_epoch(self, statistics: str) -> None:
+        epoch = json.loads(statistics)["eos"]["producer_epoch"]
+        if epoch > self.epoch:
+            self.epoch = epoch
+            self.ledger.problems.append(
+                f"spurious sequence error: {self.name} took epoch {epoch}: {self._reasons.found}"
+            )
 
     def _delivered(self, number: int) -> Callable[[object, object], None]:
         def delivered(error, message) -> None:
@@ -369,6 +392,25 @@ class _Found(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if len(self.found) < LOGGED_MAX:
             self.found[f"{record.getMessage()[:120]}: {error!r}"] = None
+
+
+class _Reasons(logging.Handler):
+    """Why a librdkafka took new epochs, in its own words."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if ("ERRSEQ" in text or "epoch bump" in text) and len(self.found) < LOGGED_MAX:
+            self.found.append(text[:400])
+
+    def logger(self, name: str) -> logging.Logger:
+        logger = _silence(name)
+        logger.setLevel(logging.DEBUG)
+        logger.addHandler(self)
+        return logger
 
 
 LOGGED = _Found()

@@ -9,7 +9,8 @@ import asyncio
 import random
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
 
 from tests.chaos.families import SEQUENCE_ERRORS
 from tests.chaos.ledger import NUMBER_BITS, Ledger, identity_of, value_of
@@ -42,11 +43,12 @@ from holdfast.verify.history import (
 )
 
 TOPIC = "observed"
-PARTITIONS = 4
+PARTITIONS = 6
 OWN_PRODUCER = 1000
 ONE_TRY_MS = 1
 WRITE_DEADLINE_MS = 8_000
 OBSERVED_BYTES_MAX = 64 * 1024
+DONE_SECONDS_MAX = 400.0
 
 
 class Observers(threading.Thread):
@@ -63,6 +65,8 @@ class Observers(threading.Thread):
         self.errors: Counter[str] = Counter()
         self.ends_told = 0
         """Answers to OffsetForLeaderEpoch."""
+        self.acked_up_to = [0] * PARTITIONS
+        """The offset of the last batch that was acknowledged, of each partition."""
         self.stopping = threading.Event()
         self._polled_topic = polled_topic
         self._pause_s = pause_s
@@ -74,8 +78,22 @@ class Observers(threading.Thread):
     def mark(self, kind: MarkerKind, process: str) -> None:
         """From any thread: something happened to a process."""
         assert self._loop is not None
-        at = self._environment.monotonic()
-        self._loop.call_soon_threadsafe(self.recorder.mark, kind, process, at)
+        self._loop.call_soon_threadsafe(self.recorder.mark, kind, process, self.now())
+
+    def do(self, work: Coroutine[Any, Any, None]) -> None:
+        """From another thread: do something where the history is written, and wait for it."""
+        assert self._loop is not None
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(DONE_SECONDS_MAX)
+
+    def new_records(self, count: int) -> tuple[tuple[int, ...], list[Record]]:
+        """Records that nobody else sends, and the values that the history knows them by."""
+        numbers = range(self._next_value, self._next_value + count)
+        self._next_value = numbers.stop
+        values = tuple(OWN_PRODUCER << NUMBER_BITS | number for number in numbers)
+        return values, [Record(0, -1, None, value_of(OWN_PRODUCER, number)) for number in numbers]
+
+    def now(self) -> float:
+        return self._environment.monotonic()
 
     def run(self) -> None:
         try:
@@ -110,26 +128,24 @@ class Observers(threading.Thread):
                 await self._pause()
 
     async def _write(self, producer: IdempotentProducer, partition: int) -> None:
-        numbers = range(self._next_value, self._next_value + self._random.randrange(1, 6))
-        self._next_value = numbers.stop
-        values = tuple(OWN_PRODUCER << NUMBER_BITS | number for number in numbers)
-        records = [Record(0, -1, None, value_of(OWN_PRODUCER, number)) for number in numbers]
+        values, records = self.new_records(self._random.randrange(1, 6))
         call = self.recorder.invoke(
-            f"writer-{partition}", "broker", Produce(f"{TOPIC}/{partition}", values), self._now()
+            f"writer-{partition}", "broker", Produce(f"{TOPIC}/{partition}", values), self.now()
         )
         try:
             told = await producer.send(TOPIC, partition, records)
         except Refused as error:
             self._note(error)
-            self.recorder.fail(call, error.code.name, self._now())
+            self.recorder.fail(call, error.code.name, self.now())
         except (OutcomeUnknown, HoldfastError) as error:
             self._note(error)
-            self.recorder.info(call, type(error).__name__, self._now())
+            self.recorder.info(call, type(error).__name__, self.now())
         else:
             if told.base_offset < 0:
-                self.recorder.info(call, "acked without an offset", self._now())
+                self.recorder.info(call, "acked without an offset", self.now())
             else:
-                self.recorder.ok(call, Produced(told.base_offset), self._now())
+                self.recorder.ok(call, Produced(told.base_offset), self.now())
+                self.acked_up_to[partition] = told.base_offset
 
     def _note(self, error: HoldfastError) -> None:
         self.errors[f"{type(error).__name__}: {error}"[:80]] += 1
@@ -142,7 +158,7 @@ class Observers(threading.Thread):
         async with self._cluster() as cluster:
             while not self.stopping.is_set():
                 call = self.recorder.invoke(
-                    f"reader-{partition}", "broker", Fetch(where, offset), self._now()
+                    f"reader-{partition}", "broker", Fetch(where, offset), self.now()
                 )
 
                 async def ask(offset: int = offset) -> Fetched:
@@ -172,7 +188,7 @@ class Observers(threading.Thread):
 
             while not self.stopping.is_set():
                 acked_end = self.ledger.acked_end(partition) if topic != TOPIC else 0
-                call = self.recorder.invoke(f"poller-{topic}", "broker", operation, self._now())
+                call = self.recorder.invoke(f"poller-{topic}", "broker", operation, self.now())
                 got = await self._answered(call, ask)
                 if got is not None and got.offset < acked_end:
                     self.problems.append(
@@ -206,23 +222,20 @@ class Observers(threading.Thread):
             got = await ask()
         except Refused as error:
             self._note(error)
-            self.recorder.fail(call, error.code.name, self._now())
+            self.recorder.fail(call, error.code.name, self.now())
             if error.code.name == "OFFSET_OUT_OF_RANGE":
                 self.problems.append(f"out of range: {error}")
         except HoldfastError as error:
             self._note(error)
-            self.recorder.info(call, type(error).__name__, self._now())
+            self.recorder.info(call, type(error).__name__, self.now())
             await asyncio.sleep(0.02)
         else:
-            self.recorder.ok(call, got, self._now())
+            self.recorder.ok(call, got, self.now())
             return got
         return None
 
     async def _pause(self) -> None:
         await asyncio.sleep(self._pause_s * self._random.uniform(0.2, 1.0))
-
-    def _now(self) -> float:
-        return self._environment.monotonic()
 
 
 async def _end_of_newest_epoch(cluster: Cluster, topic: str, partition: int) -> int:

@@ -1,8 +1,12 @@
 """Short chaos: the runs of `python -m tests.chaos.sigkill` and `takeover`, with fewer kills."""
 
+from pathlib import Path
+
 import pytest
 from tests.chaos import cluster_faults, sigkill, takeover
 from tests.peers.seaweedfs import weed_binary
+
+from holdfast.verify.checkers import Kind
 
 pytestmark = pytest.mark.slow
 
@@ -37,18 +41,33 @@ def test_an_overtaken_broker_ends_and_says_nothing_that_is_out_of_date(tmp_path)
     assert sum(figures.told_after_wake.values()) == figures.asked_while_stopped
 
 
-@pytest.mark.timeout(400)
-def test_kills_and_stops_of_a_cluster_lose_hide_rewind_and_double_nothing(tmp_path):
-    figures = cluster_faults.run(
-        tmp_path,
-        kills=3,
-        stops=3,
-        seed=2,
+def of_a_cluster(
+    folder: Path,
+    *,
+    seed: int,
+    ack: str,
+    kills: int = 0,
+    stops: int = 1,
+    stop_seconds: tuple[float, ...] = cluster_faults.STOP_SECONDS,
+    without: str | None = None,
+) -> cluster_faults.Figures:
+    return cluster_faults.run(
+        folder,
+        kills=kills,
+        stops=stops,
+        seed=seed,
         store="directory",
         per_second=800,
         life_s=1.0,
-        ack="store",
+        ack=ack,
+        stop_seconds=stop_seconds,
+        without=without,
     )
+
+
+@pytest.mark.timeout(400)
+def test_kills_and_stops_of_a_cluster_lose_hide_rewind_and_double_nothing(tmp_path):
+    figures = of_a_cluster(tmp_path, seed=2, ack="store", kills=3, stops=3)
     assert figures.problems == []
     assert figures.kills >= 3
     assert figures.stops >= 3
@@ -58,17 +77,27 @@ def test_kills_and_stops_of_a_cluster_lose_hide_rewind_and_double_nothing(tmp_pa
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("ack", ["mixed", "disk"])
 def test_what_a_cluster_acknowledged_from_its_disks_is_there_when_each_is_back(tmp_path, ack: str):
-    figures = cluster_faults.run(
-        tmp_path,
-        kills=2,
-        stops=1,
-        seed=3,
-        store="directory",
-        per_second=800,
-        life_s=1.0,
-        ack=ack,
-    )
+    figures = of_a_cluster(tmp_path, seed=3, ack=ack, kills=2)
     assert figures.problems == []
     assert figures.kills >= 2
     assert figures.acked_from_disk > 100
     assert all(count > 0 for count in figures.acked_by.values())
+
+
+@pytest.mark.timeout(400)
+def test_a_broker_that_stood_still_for_a_minute_under_load_acks_nothing_and_tells_nothing_old(
+    tmp_path,
+):
+    figures = of_a_cluster(tmp_path, seed=5, ack="mixed", stop_seconds=(60.0,))
+    assert figures.problems == []
+    told = figures.told_after_wake
+    assert {answer.partition(":")[0] for answer in told} == {"list", "fetch", "produce"}
+    assert sum(told.values()) == figures.asked_while_stopped
+    assert not [answer for answer in told if answer.endswith(" NONE")]
+
+
+@pytest.mark.timeout(400)
+def test_a_broker_that_wakes_up_and_does_not_look_whether_its_lanes_are_its_own_is_found(tmp_path):
+    figures = of_a_cluster(tmp_path, seed=5, ack="store", stop_seconds=(20.0,), without="claims")
+    assert any(Kind.WATERMARK_BACK.value in problem for problem in figures.problems)
+    assert any(Kind.HIDDEN.value in problem for problem in figures.problems)
