@@ -1,5 +1,6 @@
 """Offsets that a broker names: earliest, latest, by time, by leader epoch, after DeleteRecords."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -16,7 +17,8 @@ from tests.compat.families.interface import (
 )
 
 NewTopic = Callable[..., str]
-CREATED_MS = 1_700_000_000_000
+CREATED_MS = int(time.time() - 3_600) * 1_000
+"""Not so long ago that retention would take the records in the middle of a test."""
 
 
 def produce_numbers(client: ClientFamily, topic: str, count: int) -> None:

@@ -15,7 +15,8 @@ from tests.compat.families.interface import (
 )
 
 NewTopic = Callable[..., str]
-CREATED_MS = 1_700_000_000_000
+CREATED_MS = int(time.time() - 3_600) * 1_000
+"""Not so long ago that retention would take the records in the middle of a test."""
 
 
 def incompressible(size: int) -> bytes:

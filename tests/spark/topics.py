@@ -9,6 +9,9 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.peers.process import wait_until
 
+KEPT = {"retention.ms": "-1"}
+"""Timestamps of tests may be years old, and retention would take them in the middle of one."""
+
 
 class Topics:
     """Topics of one cluster, as a user would make and fill them."""
@@ -22,7 +25,7 @@ class Topics:
         return Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "log_level": 0})
 
     def create(self, topic: str, partitions: int = 1) -> None:
-        made = NewTopic(topic, num_partitions=partitions, replication_factor=1)
+        made = NewTopic(topic, partitions, 1, config=KEPT)
         self._admin.create_topics([made])[topic].result(30)
         self._wait_for(topic, lambda found: found is not None)
 
