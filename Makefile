@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SEEDS ?= 20000
 FIRST ?= 0
+FAST := tests/unit tests/properties tests/regressions tests/test_docs.py tests/test_tidy.py tests/test_again.py
 MINUTES ?=
 KILLS ?= 200
 CLUSTER_FAULTS ?= 500
@@ -15,11 +16,17 @@ STREAMS_KILLS ?= 50
 TOPIC_KILLS ?= 50
 REBALANCES ?= 200
 SPARK_REBALANCES ?= 50
+HOSTILE_SECONDS ?= 20
+HOSTILE_GROUPS ?= 100000
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+# Many tests wait for something most of the time: one worker more than there are cores.
+WORKERS ?= $(shell expr $(JOBS) + 1)
+# Without files of bytecode each of the hundreds of processes of the tests compiles all modules.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install demo test check sim chaos chaos-handoff chaos-clients chaos-sink chaos-spark chaos-spark-topic chaos-streams bench bench-spark bench-coordinators bench-handoff bench-sink peers lock clean
+.PHONY: help install docs demo test test-long test-fast check release-check sim chaos chaos-handoff chaos-clients chaos-hostile chaos-sink chaos-spark chaos-spark-topic chaos-streams bench bench-spark bench-coordinators bench-handoff bench-sink peers lock clean
 
-help: ## what there is
+help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 install: $(STAMP) ## .venv with the locked dependencies
@@ -31,17 +38,24 @@ $(STAMP): pyproject.toml requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-lock: ## write requirements.lock anew from pyproject.toml
+lock: ## write requirements.lock again, from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --python-version 3.11 \
-	  --all-extras --group dev --group build pyproject.toml -o requirements.lock
+	  --all-extras --group dev --group build --group docs pyproject.toml -o requirements.lock
 
 demo: $(STAMP) ## a broker, a pipeline on Spark, SIGKILLs in the middle, and the count at the end
 	$(BIN)/python -m examples.demo
 
-test: $(STAMP) ## check, then all tests; those with a Spark by themselves, since a JVM takes all cores
+test: $(STAMP) ## check, then all tests but the long ones
 	$(MAKE) --no-print-directory check
-	$(BIN)/pytest -n $(JOBS) --dist loadgroup -m "not spark"
-	$(BIN)/pytest -m spark
+	$(BIN)/python -m tests.peers.class_archive
+	$(BIN)/pytest --short -n $(WORKERS)
+
+test-long: $(STAMP) ## the long tests: pages and programs that start Spark often, kills, controls
+	$(BIN)/python -m tests.peers.class_archive
+	$(BIN)/pytest --long -n $(WORKERS)
+
+test-fast: $(STAMP) ## the tests that start no process, for the inner loop
+	$(BIN)/pytest --fast -n $(JOBS) $(FAST)
 
 check: $(STAMP) ## lint, format, types, import layers, tidiness
 	$(BIN)/ruff check .
@@ -56,15 +70,20 @@ sim: $(STAMP) ## the deterministic simulation: make sim SEEDS=20000 FIRST=0 MINU
 chaos: $(STAMP) ## real processes under load: SIGKILLs of one broker, then SIGKILLs and SIGSTOPs of three
 	$(BIN)/python -m tests.chaos.sigkill --kills $(KILLS)
 	$(BIN)/python -m tests.chaos.cluster_faults --kills $(CLUSTER_FAULTS) --stops $(CLUSTER_FAULTS) --ack mixed
+	$(BIN)/python -m tests.chaos.cluster_faults --kills $(ZOMBIES) --stops $(ZOMBIES) --ack disk
 	$(BIN)/python -m tests.chaos.cluster_faults --kills 0 --stops $(ZOMBIES) --stop-seconds 60 --ack mixed
 
 chaos-handoff: $(STAMP) ## seed 000: Spark's own Kafka source through hand-offs of brokers whose records are on disk alone
 	$(BIN)/python -m tests.chaos.seed_000 --hand-offs $(HAND_OFFS)
+	! $(BIN)/python -m tests.chaos.seed_000 --hand-offs 12 --unprotected
 
 chaos-clients: $(STAMP) ## groups and exactly once with five clients, through SIGKILLs and pauses
 	$(BIN)/python -m tests.chaos.transactions --kills 60
 	$(BIN)/python -m tests.chaos.groups --steps 60
 	$(BIN)/python -m tests.chaos.several_brokers --rounds 5
+
+chaos-hostile: $(STAMP) ## hostile load: floods, halves and bombs, beside a client that is timed
+	$(BIN)/python -m tests.hostile.load.run --seconds $(HOSTILE_SECONDS) --groups $(HOSTILE_GROUPS)
 
 chaos-sink: $(STAMP) ## a sink through rebalances, on Apache Kafka and on Holdfast, as processes and on Spark
 	$(BIN)/python -m tests.chaos.sink_incident --rebalances $(REBALANCES)
@@ -95,6 +114,13 @@ bench-handoff: $(STAMP) ## hand-offs as clients see them, against three nodes of
 
 bench-sink: $(STAMP) ## a sink into S3 against Redpanda Connect and a script, in the same run
 	$(BIN)/python -m benchmarks.sink
+
+docs: $(STAMP) ## the documentation as a site, in build/site; every link is checked
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open build/site/index.html"
+
+release-check: $(STAMP) ## build wheel and source archive; version, changelog and tag must agree
+	.ci/release-check
 
 peers: $(STAMP) ## fetch Apache Kafka's jars (needs Java 17 and Maven)
 	$(BIN)/python -m tests.peers.kafka fetch

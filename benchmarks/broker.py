@@ -20,10 +20,14 @@ from benchmarks.variants import VARIANTS, Broker, Variant, add_options, variants
 INTRODUCTION = """\
 # Benchmarks
 
-Written by `make bench` (see [how to run the benchmarks](../how-to/run-the-benchmarks.md)); do not
-edit. Each cell is the median of the repeats, with the lowest and the highest in brackets. The
-brokers ran one after the other, interleaved, each alone, with the same clients on the same
-machine. Six partitions, acks=all, idempotent producers. MB and GB are of record values, decimal.
+Throughput, CPU, latency, start-up time and PUT requests of one Holdfast broker and one Apache
+Kafka broker. `make bench` writes this page; do not edit it. [How to run the
+benchmarks](../how-to/run-the-benchmarks.md) explains each row.
+
+Each cell is the median of the repeats; the lowest and the highest value are in brackets. The
+brokers took turns on the same machine, with the same clients, and each ran alone. The topics had
+six partitions; the producers were idempotent and used acks=all. MB and GB are decimal and count
+record values only.
 """
 
 
@@ -57,7 +61,7 @@ def main() -> int:
     complete = not arguments.quick and len(chosen) == len(VARIANTS) and not arguments.rows
     if complete or arguments.write:
         result = report.as_json(machine, session.samples, session.failures, repeats)
-        report.keep("benchmarks", page, f"{machine.date}-{machine.commit}", result)
+        report.keep(machine, "benchmarks", page, f"{machine.date}-{machine.commit}", result)
     return 1 if session.failures else 0
 
 

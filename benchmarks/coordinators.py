@@ -22,10 +22,12 @@ DISK_WRITES = 60
 INTRODUCTION = """\
 # Benchmarks of groups and transactions
 
-Written by `make bench-coordinators` (see
-[how to run the benchmarks](../how-to/run-the-benchmarks.md)); do not edit. Each cell is the median
-of the repeats, with the lowest and the highest in brackets. The brokers ran one after the other,
-interleaved, each alone, with the same client (librdkafka) on the same machine.
+Rebalances, offset commits and transactions on one Holdfast broker and one Apache Kafka broker.
+`make bench-coordinators` writes this page; do not edit it. [How to run the
+benchmarks](../how-to/run-the-benchmarks.md#groups-and-transactions) explains each row.
+
+Each cell is the median of the repeats; the lowest and the highest value are in brackets. The
+brokers took turns on the same machine, with the same client (librdkafka), and each ran alone.
 """
 
 
@@ -49,7 +51,7 @@ def main() -> int:
     if not arguments.quick and len(chosen) == len(VARIANTS) and not arguments.rows:
         result = report.as_json(machine, session.samples, session.failures, repeats)
         stem = f"coordinators-{machine.date}-{machine.commit}"
-        report.keep("benchmarks-coordinators", page, stem, result)
+        report.keep(machine, "benchmarks-coordinators", page, stem, result)
     return 1 if session.failures else 0
 
 

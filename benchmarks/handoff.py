@@ -1,10 +1,10 @@
 """`python -m benchmarks.handoff`: what clients notice of a hand-off, three brokers of Holdfast
 against three nodes of Apache Kafka with replication 3, interleaved and repeated.
 
-For each kind of hand-off (a broker that is stopped cleanly; one that is killed) a producer sends to
-every partition all the time, and a consumer reads. The pause of a producer is the longest time
-between two acks of one partition, less what is usual; that of a consumer the longest time from a
-record's creation to its arrival. Also: the latency of acks, and puts of an idle and a busy cluster.
+A producer sends to every partition all the time and a consumer reads, while one broker is stopped
+cleanly, and later killed. The producer's pause is the longest time between two acks of one
+partition, minus the usual time; the consumer's is the longest time from a record's creation to its
+arrival. Also measured: the latency of acks, and the puts of an idle and of a busy cluster.
 A full run writes docs/reference/benchmarks-handoff.md and a JSON file under benchmarks/results.
 """
 
@@ -36,13 +36,13 @@ PARTITIONS = 6
 SEND_EVERY_S = 0.01
 SETTLE_S = 5.0
 RESTART_S = 12.0
-"""A broker that is gone is started again after so long: longer than it takes others to notice."""
+"""How long a broker stays away: longer than the others need to notice."""
 AFTER_S = 18.0
-"""Long enough for the lanes to go back to it, which is a hand-off, too."""
+"""Long enough for the lanes to go back to it, which is one more hand-off."""
 LATENCY_SENDS = 1_000
 PUTS_SECONDS = 60.0
 PUTS_SECONDS_BY_DISK = 240.0
-"""Four times its holdfast.flush.ms: a lane that flushes once a minute is counted in whole."""
+"""Four times holdfast.flush.ms, so that the count holds whole flushes of each lane."""
 DISK_WRITES = 60
 BUSY_BYTES_PER_S = 1_000_000
 Cluster = HoldfastCluster | KafkaCluster
@@ -95,21 +95,21 @@ def _kafka(folder: Path) -> Cluster:
 VARIANTS = (
     Variant(
         name="kafka",
-        title="three nodes of Apache Kafka (KRaft), replication 3, acks=all",
+        title="three Apache Kafka nodes (KRaft), replication factor 3, acks=all",
         open=_kafka,
         replication=3,
         configs={},
     ),
     Variant(
         name="holdfast-store",
-        title="three brokers of Holdfast on one directory, acks from the store",
+        title="three Holdfast brokers on one directory, acks from the store",
         open=_holdfast,
         replication=1,
         configs={},
     ),
     Variant(
         name="holdfast-disk",
-        title="the same, `holdfast.ack=disk`",
+        title="the same with `holdfast.ack=disk`: acks from the broker's local disk",
         open=_holdfast,
         replication=1,
         configs={"holdfast.ack": "disk"},
@@ -117,8 +117,8 @@ VARIANTS = (
     ),
     Variant(
         name="holdfast-s3",
-        title="three brokers of Holdfast on an S3 server (SeaweedFS, on the same cores), acks from"
-        " the store, and the linger that `holdfast serve` has there: each put costs money",
+        title="three Holdfast brokers on an S3 server (SeaweedFS, on the same cores), acks from the"
+        " store. `holdfast serve` gathers records for longer there, since each PUT costs money",
         open=OnS3,
         replication=1,
         configs={},
@@ -135,18 +135,21 @@ COMPARED = report.Compared(
 INTRODUCTION = """\
 # Benchmarks of hand-offs
 
-Written by `make bench-handoff` (see
-[how to run the benchmarks](../how-to/run-the-benchmarks.md)); do not edit. What a producer and a
-consumer (librdkafka) notice when one of three brokers is stopped cleanly (planned) or killed
-(crash). Each cell is the median of the repeats, with the lowest and the highest in brackets. The
-clusters ran one after the other, interleaved, each alone on the same machine, all three brokers and
-both clients on its cores.
+How long a producer and a consumer (librdkafka) wait when one of three brokers is stopped cleanly
+("planned") or killed ("crash"). `make bench-handoff` writes this page; do not edit it. [How to
+run the benchmarks](../how-to/run-the-benchmarks.md#hand-offs) explains each row.
 
-A broker that is gone is started again after 12 s. What waits for its disk (`holdfast.ack=disk`
-without unclean leader election) waits for that. Both pauses are the longest until 18 s after that
-start: in that time Holdfast hands lanes back to it, which is one more hand-off. Kafka does so after
-five minutes by default, and is not measured then. PUTs are counted once, for a minute, and for four
-with `holdfast.ack=disk`, where a lane goes to the store after 64 MiB or a minute.
+Each cell is the median of the repeats; the lowest and the highest value are in brackets. The
+clusters took turns on the same machine and each ran alone; its three brokers and both clients
+shared the cores.
+
+- The broker comes back after 12 s. With `holdfast.ack=disk` and no unclean leader election, its
+  partitions wait for it: their newest records may be on its disk only.
+- Pauses are measured until 18 s after the broker is back. In that time Holdfast hands partitions
+  back to it, which is a second hand-off. Kafka does this after five minutes by default, which is
+  not measured here.
+- PUTs are counted once, for one minute; for four minutes with `holdfast.ack=disk`, where data
+  goes to the store after 64 MiB or one minute.
 """
 Value = tuple[Metric, str, float]
 
@@ -347,7 +350,7 @@ def main() -> int:
     if len(chosen) == len(VARIANTS):
         result = report.as_json(machine, samples, [], options.repeats)
         stem = f"handoff-{machine.date}-{machine.commit}"
-        report.keep("benchmarks-handoff", page, stem, result)
+        report.keep(machine, "benchmarks-handoff", page, stem, result)
     return 0
 
 

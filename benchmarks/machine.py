@@ -11,6 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 MIB = 1024 * 1024
+QUIET_LOAD_MAX = 0.3
+"""A result that began under more load than this is not published: it would show the other work."""
+QUIET_SECONDS_MAX = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +30,7 @@ class Machine:
 
 def describe_machine(folder: Path, *, disk_writes: int) -> Machine:
     """Everything that a reader needs to judge a figure, with the disk measured in this folder."""
-    load_at_start = os.getloadavg()[0]
+    load_at_start = _wait_until_quiet()
     sync_ms = _disk_sync_ms(folder, disk_writes)
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Machine(
@@ -35,11 +38,24 @@ def describe_machine(folder: Path, *, disk_writes: int) -> Machine:
         commit=_commit(),
         cores=os.cpu_count() or 0,
         memory_gib=round(memory_bytes / 2**30, 1),
-        load_at_start=round(load_at_start, 1),
+        load_at_start=round(load_at_start, 2),
         system=f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         disk_sync_ms=round(sync_ms, 2),
         disk_mb_per_second=round(MIB / 1e6 / (sync_ms / 1000), 1),
     )
+
+
+def is_quiet(machine: Machine) -> bool:
+    return machine.load_at_start <= QUIET_LOAD_MAX
+
+
+def _wait_until_quiet() -> float:
+    """Give the load of what has just ended some minutes to fade; return what is left."""
+    deadline = time.monotonic() + QUIET_SECONDS_MAX
+    while (load := os.getloadavg()[0]) > QUIET_LOAD_MAX and time.monotonic() < deadline:
+        print(f"waiting for a quiet machine: load average {load:.2f}", flush=True)
+        time.sleep(15)
+    return load
 
 
 def _commit() -> str:

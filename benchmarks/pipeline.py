@@ -23,9 +23,9 @@ from confluent_kafka import KafkaException
 from tests.peers.jars import PeerUnavailable, java_command, program_class_path, spark_kafka_jars
 from tests.peers.process import PeerFailed, Process
 
-from benchmarks import pipeline_report
+from benchmarks import pipeline_report, report
 from benchmarks.librdkafka_client import create_topic
-from benchmarks.machine import ROOT, describe_machine
+from benchmarks.machine import describe_machine
 from benchmarks.pipeline_data import PARTITIONS, TOPIC, Brokers
 from benchmarks.pipeline_quiet import Others, family, wait_for_quiet
 from benchmarks.pipeline_report import Measured
@@ -43,8 +43,6 @@ from benchmarks.pipeline_work import (
 )
 from benchmarks.samples import Failure
 
-PAGE = ROOT / "docs" / "reference" / "benchmarks-pipeline.md"
-RESULTS = ROOT / "benchmarks" / "results"
 VARIANT_SECONDS_MAX = 600.0
 STREAMS_SECONDS_MAX = 400
 
@@ -300,9 +298,8 @@ def main() -> int:
     print(page)
     complete = not (arguments.quick or arguments.rows or arguments.only)
     if complete or arguments.write:
-        PAGE.write_text(page)
-        path = RESULTS / f"pipeline-{machine.date}-{machine.commit}.json"
-        path.write_text(pipeline_report.as_json(run) + "\n")
+        stem = f"pipeline-{machine.date}-{machine.commit}"
+        report.keep(machine, "benchmarks-pipeline", page, stem, pipeline_report.as_json(run))
     return 1 if session.failures else 0
 
 

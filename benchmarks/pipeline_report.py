@@ -27,35 +27,40 @@ BETTER = {"rows/s": "higher is better"}
 INTRODUCTION = """\
 # Benchmarks of the pipeline
 
-Written by `make bench-spark`; do not edit. Everything ran on one machine: one Apache
-Kafka and one Holdfast were filled with the same {records:,} records (100 to 150 bytes of JSON, a
-key of 16 bytes, six partitions, not compressed, one record in ten comes twice). Each variant then
-ran in a process of its own, with its own JVM and `local[2]`, one after the other, and had run the
-same work on a part of the records before it was timed. Cells are medians of the repeats, with the
-lowest and the highest in brackets; "others" is how many cores all other processes of the machine
-kept busy meanwhile, at most.
+The Holdfast source and dedup on Spark beside Spark's own Kafka source and operators, and beside
+Kafka Streams. `make bench-spark` writes this page; do not edit it.
+
+One Apache Kafka and one Holdfast broker on the same machine held the same {records:,} records:
+100 to 150 bytes of JSON, a key of 16 bytes, six partitions, no compression, one record in ten
+sent twice. The variants took turns. Each ran in its own process with its own JVM and `local[2]`,
+and did the same work on part of the records before the timed run.
+
+Each cell is the median of the repeats; the lowest and the highest value are in brackets. A column
+"/ name" is the row's value divided by that variant's. The column "others, cores" is the most CPU,
+in cores, that all other processes on the machine used during the run.
 """
 NOTES = {
     "backfill": (
-        "A batch query over the whole topic. Spark's Parquet writer and ours both use zstd. Past"
-        " the JVM: what `holdfast backfill` does, where a worker goes from record batches to"
-        " Parquet files, which a ledger entry commits."
+        "A batch query over the whole topic. Spark's Parquet writer and ours both use zstd. \"Past"
+        ' the JVM" is what `holdfast backfill` does: Python workers turn record batches into'
+        " Parquet files, and one entry of the [ledger](../glossary.md) commits them."
     ),
     "dedup": (
-        "By the record's key, in micro-batches of {per_trigger:,} records (the first is not"
-        " counted), into Parquet; clocked from the first commit to the last. Kafka Streams goes"
-        " into a topic, and is clocked after as many records until its last offsets are committed."
-        " Every variant let exactly the distinct keys through, or it is under Not measured. For"
-        " ever, Spark's operator is dropDuplicates; within, dropDuplicatesWithinWatermark."
+        "Deduplication by the record's key, in micro-batches of {per_trigger:,} records, into"
+        " Parquet. The first micro-batch does not count: the clock runs from its commit to the last"
+        " commit. Kafka Streams writes to a topic; its clock starts after the same number of"
+        " records and stops when its last offsets are committed. A variant whose output is not"
+        " exactly the distinct keys is listed under Not measured. Spark's operator is"
+        ' dropDuplicates for "for ever" and dropDuplicatesWithinWatermark for "within".'
     ),
     "latency": (
-        "1,000 records a second, six partitions, no state: from the time that the producer stamps"
-        " to the record's being in what the sink has committed."
+        "1,000 records per second, six partitions, no state: the time from the producer's timestamp"
+        " until a committed output file holds the record."
     ),
     "recovery": (
-        "Dedup within two hours; driver, JVM and workers are killed by SIGKILL while micro-batches"
-        " run, and a new driver is started: from the start of its process to its first commit, and"
-        " of that the part after the query's start."
+        "Dedup within two hours. The driver, its JVM and its workers are killed with SIGKILL during"
+        " a micro-batch, and a new driver is started. The first table is the time from the start of"
+        " its process to its first commit; the second counts only from the start of the query."
     ),
 }
 
@@ -151,9 +156,9 @@ def _machine(run: Run) -> str:
         "date": machine.date,
         "commit": machine.commit,
         "machine": f"{machine.cores} cores, {machine.memory_gib} GiB, {machine.system}",
-        "load average when it began": str(machine.load_at_start),
-        "the disk's own limit": (
-            f"1 MiB + fdatasync: {machine.disk_sync_ms} ms, {machine.disk_mb_per_second} MB/s"
+        "load average at the start": str(machine.load_at_start),
+        "disk alone, 1 MiB + fdatasync": (
+            f"{machine.disk_sync_ms} ms, {machine.disk_mb_per_second} MB/s"
         ),
         "repeats": str(run.repeats),
     }

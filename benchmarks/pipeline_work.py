@@ -57,7 +57,7 @@ class Variant:
 STORE = Variant(name="holdfast-store", title='`format("holdfast")` straight from the store')
 STORE_RANGES = Variant(
     name="holdfast-store-ranges",
-    title='the same with rows="ranges": rows do not pass through the JVM',
+    title='`holdfast-store` with rows="ranges": rows do not pass through the JVM',
 )
 KAFKA_OF_HOLDFAST = Variant(
     name="holdfast-kafka-from-holdfast",
@@ -70,22 +70,26 @@ KAFKA_OF_KAFKA = Variant(
     uses="kafka",
 )
 KAFKA_RANGES = Variant(
-    name="holdfast-kafka-ranges", title='the same with rows="ranges"', uses="kafka"
+    name="holdfast-kafka-ranges",
+    title='`holdfast-kafka-from-kafka` with rows="ranges"',
+    uses="kafka",
 )
 STOCK = Variant(
-    name="stock", title="Spark's own Kafka source at its defaults, from Apache Kafka", uses="kafka"
+    name="stock",
+    title="Spark's own Kafka source with its defaults, from Apache Kafka",
+    uses="kafka",
 )
 STOCK_TUNED = Variant(
-    name="stock-10000", title="the same with kafka.max.poll.records=10000", uses="kafka"
+    name="stock-10000", title="`stock` with kafka.max.poll.records=10000", uses="kafka"
 )
 SPARK = Variant(
     name="spark-rocksdb",
-    title="Spark's operator on RocksDB, changelog on, row tracking off, stock source tuned",
+    title="Spark's dedup operator on RocksDB, changelog on, row tracking off; source `stock-10000`",
     uses="kafka",
 )
 SPARK_TRACKED = Variant(
     name="spark-rocksdb-tracked",
-    title="the same with row tracking, as is its default",
+    title="`spark-rocksdb` with row tracking on, Spark's default",
     uses="kafka",
 )
 STREAMS = Variant(
@@ -98,7 +102,7 @@ STOCK_FILES = Variant(
 )
 STOCK_EACH = Variant(
     name="stock-foreach",
-    title="Spark's own source, foreachBatch and a Parquet folder for each batch",
+    title="Spark's own source, foreachBatch and one Parquet folder per micro-batch",
     uses="kafka",
 )
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.machine import ROOT, Machine
+from benchmarks.machine import ROOT, Machine, is_quiet
 from benchmarks.samples import METRICS, Failure, Metric, Sample, Summary, summaries
 from benchmarks.variants import VARIANTS
 
@@ -66,8 +66,14 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def keep(page_name: str, page: str, result_name: str, result: str) -> None:
-    """Put a page where readers look for it, and every sample of it beside the others."""
+def keep(machine: Machine, page_name: str, page: str, result_name: str, result: str) -> None:
+    """Put a page where readers look for it, and every sample of it beside the others.
+
+    A result that was measured on a busy machine is not published.
+    """
+    if not is_quiet(machine):
+        print(f"not published: the load average was {machine.load_at_start} at the start")
+        return
     write(PAGES / f"{page_name}.md", page)
     write(RESULTS / f"{result_name}.json", result + "\n")
 
@@ -77,21 +83,14 @@ def _machine_table(machine: Machine, repeats: int) -> str:
         "date": machine.date,
         "commit": machine.commit,
         "machine": f"{machine.cores} cores, {machine.memory_gib} GiB, {machine.system}",
-        "load average when it began": _load(machine),
-        "the disk's own limit": (
-            f"1 MiB + fdatasync: {machine.disk_sync_ms} ms, {machine.disk_mb_per_second} MB/s"
+        "load average at the start": str(machine.load_at_start),
+        "disk alone, 1 MiB + fdatasync": (
+            f"{machine.disk_sync_ms} ms, {machine.disk_mb_per_second} MB/s"
         ),
         "repeats": str(repeats),
     }
     lines = [f"| {name} | {value} |" for name, value in rows.items()]
     return "\n".join(["| | |", "| --- | --- |", *lines, ""])
-
-
-def _load(machine: Machine) -> str:
-    load = f"{machine.load_at_start}"
-    if machine.load_at_start > machine.cores / 2:
-        return f"{load}: other work was running, so read no figure here as the broker's own"
-    return load
 
 
 def _legend(samples: Sequence[Sample], compared: Compared) -> str:

@@ -75,6 +75,24 @@ QUICK = Sizes(
 )
 
 
+class NewFiles:
+    """The files that appeared in a folder since this object was made.
+
+    Names are compared, not totals: the broker deletes lane objects of earlier rows about a minute
+    after it rewrote them, so a difference of totals can be negative.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._before = self._names()
+
+    def count(self) -> int:
+        return len(self._names() - self._before)
+
+    def _names(self) -> set[Path]:
+        return {path for path in self._folder.rglob("*") if path.is_file()}
+
+
 class Counters:
     """What a broker has used since the row began."""
 
@@ -82,7 +100,7 @@ class Counters:
         self._broker = broker
         self._cpu_seconds = broker.process.cpu_seconds()
         self._puts = self._put_count()
-        self._files = self._file_count()
+        self._files = self._new_files()
 
     def per_gb(self, payload_bytes: float) -> Iterator[tuple[Metric, float]]:
         cpu_seconds = self._broker.process.cpu_seconds() - self._cpu_seconds
@@ -90,18 +108,17 @@ class Counters:
         if isinstance(self._broker, HoldfastBroker):
             yield PUTS, (self._put_count() - self._puts) / (payload_bytes / GB)
             if self._files is not None:
-                files = (self._file_count() or 0) - self._files
-                yield FILES, files / (payload_bytes / GB)
+                yield FILES, self._files.count() / (payload_bytes / GB)
 
     def _put_count(self) -> float:
         if not isinstance(self._broker, HoldfastBroker):
             return 0.0
         return self._broker.metric("holdfast_store_requests_total", operation="create")
 
-    def _file_count(self) -> int | None:
+    def _new_files(self) -> NewFiles | None:
         if not isinstance(self._broker, HoldfastBroker) or "://" in self._broker.store:
             return None
-        return sum(1 for path in Path(self._broker.store).rglob("*") if path.is_file())
+        return NewFiles(Path(self._broker.store))
 
 
 class Workload:

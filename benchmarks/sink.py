@@ -1,9 +1,8 @@
 """`python -m benchmarks.sink`: topics into an S3 server, beside Redpanda Connect and a script.
 
-Each sink works off the same topic of the same Apache Kafka into the same S3 server, alone, in turns
-and repeated: 50 MiB or one minute for an object of JSON lines under zstd, as in seed 001. The rate
-is that of the committed offsets, from the first commit to the one with which 90 % are committed, so
-starting up does not count. Memory is the largest that was seen. A full run writes
+The sinks take turns: each copies the same topic of one Apache Kafka to one S3 server, as objects of
+JSON lines under zstd that close after 50 MiB or one minute. The rate follows the committed offsets,
+from the first commit until 90 % are committed, so start-up time does not count. A full run writes
 docs/reference/benchmarks-sink.md and a JSON file under benchmarks/results.
 """
 
@@ -46,28 +45,30 @@ DISK_WRITES = 60
 SIZES = (200, 1024)
 COMPARED = report.Compared(
     titles={
-        "holdfast": "`holdfast sink`, one member, its defaults",
-        "redpanda-connect": "Redpanda Connect 4.61.0 with the configuration of the incident:"
-        " batches of 50 MiB or one minute, `checkpoint_limit` 1, 10 uploads at once; what later"
-        " versions call `unordered_processing` is the input `kafka_franz` there",
+        "holdfast": "`holdfast sink` with its defaults, one member",
+        "redpanda-connect": "Redpanda Connect 4.61.0, input `kafka_franz`: batches of 50 MiB or one"
+        " minute, `checkpoint_limit` 1, up to 10 uploads at once",
         "script": "a plain script (`benchmarks/sink_script.py`): confluent-kafka's `consume()`,"
-        " lines, zstd, one put",
+        " then lines, zstd and one PUT",
     },
     ratios=(("holdfast", "redpanda-connect"), ("holdfast", "script")),
 )
 INTRODUCTION = """\
 # Benchmarks of the sink
 
-Written by `make bench-sink` (see [how to run the benchmarks](../how-to/run-the-benchmarks.md)); do
-not edit. Each sink works off the same topic (JSON records, 1.5 GB, six partitions) of the same
-Apache Kafka into the same S3 server (SeaweedFS), alone, in turns: objects of JSON lines under zstd,
-50 MiB or one minute each. The rate is that of the committed offsets, from the first commit to the
-one with which 90 % are committed; memory and CPU are those of the sink's process. Kafka and the S3
-server run on the same two cores. Each cell is the median of the repeats, with the lowest and the
-highest in brackets.
+How fast three sinks copy a topic to S3. `make bench-sink` writes this page; do not edit it.
 
-The Kafka Connect sink into S3 could not be had here: no version of its artifact was in the package
-registry.
+The sinks took turns, each alone. All read the same topic (1.5 GB of JSON records, six partitions)
+from the same Apache Kafka and wrote to the same S3 server (SeaweedFS): objects of JSON lines
+under zstd, closed after 50 MiB or one minute. Kafka and the S3 server shared the two cores with
+the sink.
+
+- Rates follow the committed offsets, from the first commit until 90 % of the topic is committed.
+- Memory and CPU are those of the sink's process.
+- Each cell is the median of the repeats; the lowest and the highest value are in brackets.
+
+The Kafka Connect S3 sink is missing: its artifact was not in the package registry that was at
+hand.
 """
 
 CONNECT = """
@@ -331,7 +332,9 @@ def main() -> None:
     print(page)
     if sinks == list(SINKS) and given.sizes == list(SIZES):
         result = report.as_json(machine, samples, [], given.repeats)
-        report.keep("benchmarks-sink", page, f"sink-{machine.date}-{machine.commit}", result)
+        report.keep(
+            machine, "benchmarks-sink", page, f"sink-{machine.date}-{machine.commit}", result
+        )
 
 
 def _is_there() -> bool:

@@ -42,24 +42,24 @@ def _holdfast_memory(folder: Path) -> Broker:
 VARIANTS = (
     Variant(
         name="kafka",
-        title="Kafka as it is (acks from the page cache)",
+        title="Kafka with its defaults: it acknowledges from the page cache",
         open=_kafka,
         start_up=True,
     ),
     Variant(
         name="kafka-flush",
-        title="Kafka with log.flush.interval.messages=1",
+        title="Kafka with `log.flush.interval.messages=1`: it flushes before it acknowledges",
         open=_kafka_flush,
     ),
     Variant(
         name="holdfast-directory",
-        title="Holdfast on a directory (fsync)",
+        title="Holdfast on a directory: it syncs to disk before it acknowledges",
         open=HoldfastBroker,
         start_up=True,
     ),
     Variant(
         name="holdfast-memory",
-        title="Holdfast on memory://",
+        title="Holdfast on `memory://`: what the broker costs without a disk",
         open=_holdfast_memory,
         durable=False,
     ),

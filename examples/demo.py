@@ -6,7 +6,10 @@ the while it fetches what was
 just acknowledged and asks for high watermarks. At the end it counts, from the clients' own notes
 and from the files that landed. Exit code 1 where anything was lost, hidden, rewound or doubled.
 
-    python -m examples.demo [--rate 500] [--seconds 4] [--clean]
+    pip install '.[spark]' confluent-kafka
+    python -m examples.demo
+
+Options: --rate RECORDS_PER_SECOND, --seconds SECONDS between two faults, --clean.
 """
 
 import argparse
@@ -59,10 +62,29 @@ TRY_AGAIN = 4
 """The exit code of `holdfast run` where starting it again may help."""
 WAIT_SECONDS_MAX = 300.0
 MICRO_BATCH_SECONDS_MAX = 10.0
+SLOWER = 10
+"""How much slower records are written while Spark starts, which needs the cores for itself."""
 
 
-def say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')}  {text}", flush=True)
+STEPS = 9
+
+
+class Progress:
+    """Numbered lines, with the seconds since the start."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._step = 0
+
+    def step(self, text: str) -> None:
+        self._step += 1
+        print(f"[{self._step}/{STEPS}] {self._seconds()}  {text}", flush=True)
+
+    def note(self, text: str) -> None:
+        print(f"      {self._seconds()}  {text}", flush=True)
+
+    def _seconds(self) -> str:
+        return f"{time.monotonic() - self._began:3.0f} s"
 
 
 class Demo:
@@ -79,18 +101,19 @@ class Demo:
         self._after_restart = ReadBack(0, [])
         self._landed_again_s = 0.0
         self._starts = 1
+        self._progress = Progress()
 
     def run(self) -> bool:
         """Whether nothing was wrong."""
+        self._progress.step("starting three brokers on one directory")
         self._brokers.start()
-        say(f"three brokers on {self._brokers.bootstrap}, their store is {self._brokers.store}")
         create_topic(self._brokers.bootstrap, TOPIC, PARTITIONS)
         pipeline = self.folder / "orders.toml"
         pipeline.write_text(PIPELINE.format(bootstrap=self._brokers.bootstrap).lstrip())
         self._driver = DriverProcess(self.folder, pipeline)
         try:
+            self._progress.step("starting Spark: holdfast run orders.toml, each order once")
             self._driver.start()
-            say(f"holdfast run {pipeline}: orders to Parquet on Spark, each id once")
             log = self._work()
         finally:
             self._driver.stop()
@@ -98,12 +121,14 @@ class Demo:
         positions = [self._lake.look().positions(), offset_log(self._checkpoint, TOPIC)]
         lake = LakeSeen(ids=self._lake.ids(), repeats=self._lake.repeats, logs=positions)
         verdict = judge(log, lake)
+        self._progress.step("reading every byte of log and lake back")
+        is_whole = _holdfast_finds_nothing(self.folder)
         print_table(verdict, landed_again_s=self._landed_again_s)
-        return _holdfast_finds_nothing(self.folder) and verdict.is_clean
+        return is_whole and verdict.is_clean
 
     def _work(self) -> LogSeen:
         bootstrap = self._brokers.bootstrap
-        producer = SteadyProducer(bootstrap, TOPIC, PARTITIONS, self._rate)
+        producer = SteadyProducer(bootstrap, TOPIC, PARTITIONS, self._rate // SLOWER)
         live = LiveReader(bootstrap, TOPIC, PARTITIONS)
         watch = WatermarkWatch(bootstrap, TOPIC, PARTITIONS)
         fetch = NextFetch(bootstrap, TOPIC, producer)
@@ -111,18 +136,25 @@ class Demo:
         try:
             for worker in workers:
                 worker.start()
-            say(f"producing {self._rate} records a second; one in five is a repeat")
+            self._progress.step(
+                f"writing {producer.rate} records a second, one in five a repeat;"
+                " waiting for the first rows in Parquet"
+            )
             self._wait("rows have landed", lambda: self._lake.look().rows > 0)
+            producer.rate = self._rate
+            self._progress.note(f"Spark is up: writing {producer.rate} records a second now")
             self._go_on_for(self._seconds, producer)
             self._drain_broker(producer)
             self._go_on_for(self._seconds, producer)
             self._kill_broker(producer)
             self._go_on_for(self._seconds, producer)
-            self._kill_driver()
+            self._kill_driver(producer)
             self._go_on_for(self._seconds, producer)
             producer.stop()
             ends = producer.ends()
-            say(f"{producer.acked_count} records acknowledged; waiting until all have landed")
+            self._progress.step(
+                f"{producer.acked_count:,} records acknowledged; waiting until all have landed"
+            )
             self._wait("all has landed", lambda: self._lake.look().has_reached(ends))
             live.wait_for(ends)
         finally:
@@ -140,12 +172,10 @@ class Demo:
 
     def _drain_broker(self, producer: SteadyProducer) -> None:
         number = leader_of(self._brokers.bootstrap, TOPIC, 0)
+        self._progress.step(f"draining broker {number}: it hands over what it leads")
         began = time.monotonic()
         self._brokers.drain(number)
-        say(
-            f"broker {number} was drained in {time.monotonic() - began:.2f} s, after"
-            f" {producer.acked_count} acknowledged records"
-        )
+        self._progress.note(f"broker {number} was drained in {time.monotonic() - began:.2f} s")
         self._brokers.drain(number, ends=True)
 
     def _kill_broker(self, producer: SteadyProducer) -> None:
@@ -154,13 +184,15 @@ class Demo:
         broker = self._brokers.each[number]
         self._killed_at.append(time.monotonic())
         broker.kill()
-        say(f"SIGKILL of broker {number} after {producer.acked_count} acknowledged records")
+        self._progress.step(
+            f"SIGKILL of broker {number} after {producer.acked_count:,} acknowledged records"
+        )
         self._after_restart = read_back(self._brokers.bootstrap, TOPIC, acked)
         took = time.monotonic() - self._killed_at[-1]
-        say(f"all of them were read back from the others, {took:.2f} s after the kill")
+        self._progress.note(f"the other brokers served all of them, {took:.2f} s after the kill")
         broker.start()
 
-    def _kill_driver(self) -> None:
+    def _kill_driver(self, producer: SteadyProducer) -> None:
         give_up_at = time.monotonic() + MICRO_BATCH_SECONDS_MAX
         while (batch := running_batch(self._checkpoint)) is None:
             self._check_driver()
@@ -171,15 +203,19 @@ class Demo:
         self._driver.kill()
         rows = self._lake.look().rows
         where = "between two micro-batches" if batch is None else f"in micro-batch {batch}"
-        say(f"SIGKILL of the driver {where}, with {rows} rows landed; starting it again")
+        self._progress.step(f"SIGKILL of the driver {where}, with {rows:,} rows landed")
+        producer.rate = self._rate // SLOWER
         self._driver.start()
         self._wait("more rows have landed", lambda: self._lake.look().rows > rows)
+        producer.rate = self._rate
         self._landed_again_s = time.monotonic() - killed_at
 
     def _go_on_for(self, seconds: float, producer: SteadyProducer) -> None:
         time.sleep(seconds)
         self._check_driver()
-        say(f"{producer.acked_count} acknowledged, {self._lake.look().rows} rows landed")
+        self._progress.note(
+            f"{producer.acked_count:,} acknowledged, {self._lake.look().rows:,} rows landed"
+        )
 
     def _wait(self, what: str, is_so: Callable[[], bool]) -> None:
         give_up_at = time.monotonic() + WAIT_SECONDS_MAX
@@ -201,7 +237,7 @@ class Demo:
         words = self._driver.last_words()
         if code != TRY_AGAIN or self._starts > STARTS_MAX:
             raise SystemExit(f"the driver ended by itself, with exit code {code}:\n{words}")
-        say(f"Spark gave up ({words.splitlines()[-1]}); starting it again")
+        self._progress.note(f"Spark gave up ({words.splitlines()[-1]}); starting it again")
         self._driver.start()
 
 
@@ -216,16 +252,17 @@ def _holdfast_finds_nothing(folder: Path) -> bool:
             [HOLDFAST, *command], capture_output=True, text=True, timeout=120, check=False
         )
         lines = (done.stderr + done.stdout if done.returncode else done.stdout).strip()
-        print(f"holdfast {command[0]} --verify: {lines.splitlines()[-1] if lines else 'nothing'}")
+        last = lines.splitlines()[-1] if lines else "nothing"
+        print(f"             holdfast {command[0]} --verify: {last}")
         ok = ok and done.returncode == 0
     return ok
 
 
 def _show_where_to_look(folder: Path) -> None:
-    print(f"\nlook at the result in {folder}:")
-    print(f"  .venv/bin/holdfast landed {folder}/lake --files")
-    print(f"  .venv/bin/python -m examples.read_landed --lake {folder}/lake --sink {TOPIC}")
-    print(f"  .venv/bin/holdfast inspect --store {folder}/store")
+    print("  See for yourself:")
+    print(f"    .venv/bin/holdfast landed {folder}/lake --files")
+    print(f"    .venv/bin/python -m examples.read_landed --lake {folder}/lake --sink {TOPIC}")
+    print(f"    .venv/bin/holdfast inspect --store {folder}/store")
 
 
 def main() -> int:
@@ -247,8 +284,8 @@ def main() -> int:
             shutil.rmtree(folder, ignore_errors=True)
     if not options.clean:
         _show_where_to_look(folder)
-    verdict = "nothing was lost, hidden, rewound or doubled" if is_clean else "FAILED: see above"
-    print(f"\n{verdict}, in {time.monotonic() - began:.0f} s")
+    verdict = "Nothing was lost, hidden, rewound or doubled." if is_clean else "FAILED: see above."
+    print(f"\n  {verdict} ({time.monotonic() - began:.0f} s)")
     return 0 if is_clean else 1
 
 

@@ -91,13 +91,15 @@ def value_of(number: int) -> bytes:
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUICK_AND_QUIET})
     admin.create_topics([NewTopic(topic, num_partitions=partitions)])[topic].result(30)
 
 
 def leader_of(bootstrap: str, topic: str, partition: int) -> int:
     """Which broker leads a partition now."""
-    metadata = AdminClient({"bootstrap.servers": bootstrap}).list_topics(topic, timeout=30)
+    metadata = AdminClient({"bootstrap.servers": bootstrap, **QUICK_AND_QUIET}).list_topics(
+        topic, timeout=30
+    )
     return metadata.topics[topic].partitions[partition].leader
 
 
@@ -127,14 +129,15 @@ class Worker(threading.Thread, ABC):
 
 
 class SteadyProducer(Worker):
-    """Sends records 0, 1, 2, ... to the partitions in turn."""
+    """Sends records 0, 1, 2, ... to the partitions in turn, at a rate that may change."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, rate: int) -> None:
         super().__init__()
         settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5}
         self._producer = Producer({**settings, **QUICK_AND_QUIET})
-        self._topic, self._partitions, self._rate = topic, partitions, rate
-        self._begun = time.monotonic()
+        self._topic, self._partitions, self.rate = topic, partitions, rate
+        self._looked_at = time.monotonic()
+        self._due = 0.0
         self._sent = 0
         self._acks: list[Ack] = []
         self._failed: list[str] = []
@@ -144,8 +147,10 @@ class SteadyProducer(Worker):
         return len(self._acks)
 
     def step(self) -> None:
-        due = int((time.monotonic() - self._begun) * self._rate)
-        while self._sent < due:
+        now = time.monotonic()
+        self._due += (now - self._looked_at) * self.rate
+        self._looked_at = now
+        while self._sent < int(self._due):
             number, self._sent = self._sent, self._sent + 1
             self._producer.produce(
                 self._topic,

@@ -121,15 +121,19 @@ def _out_of_order(records: list[Seen]) -> int:
 
 
 def _longest_gap(acks: list[Ack], killed_at: float) -> float:
-    """The longest time without an acknowledgement around a kill.
+    """The longest time without an acknowledgement around a kill, of the partition that waited most.
 
-    Answers that were on their way still arrive a moment after it.
+    Other brokers go on with their partitions. Answers that were on their way still arrive a moment
+    after the kill.
     """
-    times = sorted(ack.at for ack in acks)
+    times: dict[int, list[float]] = {}
+    for ack in acks:
+        times.setdefault(ack.partition, []).append(ack.at)
     return max(
         (
             after - before
-            for before, after in pairwise(times)
+            for of_one in times.values()
+            for before, after in pairwise(sorted(of_one))
             if after >= killed_at and before <= killed_at + ANSWERS_UNDER_WAY_S
         ),
         default=0.0,
@@ -137,24 +141,38 @@ def _longest_gap(acks: list[Ack], killed_at: float) -> float:
 
 
 def print_table(verdict: Verdict, *, landed_again_s: float) -> None:
-    gaps = ", ".join(f"{gap:.2f} s" for gap in verdict.without_service_s)
-    rows = [
-        ("acked", verdict.acked, f"records, of {verdict.ids} orders: the others say one again"),
-        ("landed", verdict.landed, f"rows in Parquet; dedup held back {verdict.repeats} repeats"),
-        ("lost", verdict.lost, "acked, and not in the log at its offset, or its order not landed"),
-        ("hidden", verdict.hidden, f"acked, and not in the next fetch; {verdict.fetches} tries"),
+    """The last screen: what was done, what was counted, and how it was checked."""
+    gap = max(verdict.without_service_s, default=0.0)
+    checks = [
+        ("lost", verdict.lost, "each acknowledged record was read back, and its order landed"),
+        (
+            "hidden",
+            verdict.hidden,
+            f"{verdict.fetches:,} records were fetched right after their ack",
+        ),
         (
             "rewound",
             verdict.rewound,
-            f"high watermarks ({verdict.watermarks} asked) and source offsets"
-            f" ({verdict.positions}) that went back",
+            f"{verdict.watermarks:,} high watermarks and {verdict.positions:,} source offsets"
+            " were compared with the ones before",
         ),
-        ("doubled", verdict.doubled, "twice in the log, or an order landed twice"),
-        *((f"{what}", number, "") for what, number in verdict.others.items() if number),
+        (
+            "doubled",
+            verdict.doubled,
+            "every record of the log and every row of the lake is counted",
+        ),
     ]
-    print()
-    for name, number, how in rows:
-        print(f"  {name:<9} {number:>8}  {how}".rstrip())
-    print()
-    print(f"after the broker's SIGKILL, nothing was acknowledged for {gaps}")
-    print(f"after the driver's SIGKILL, the next rows landed {landed_again_s:.1f} s later")
+    others = [(what, number) for what, number in verdict.others.items() if number]
+    print(f"""
+  {verdict.acked:>9,}  records were acknowledged while one broker was drained, one was
+             killed with kill -9, and the Spark job was killed with kill -9
+  {verdict.landed:>9,}  orders landed as rows in Parquet; {verdict.repeats:,} repeats were held back
+""")
+    for name, number, how in checks:
+        print(f"  {name:<9} {number:>7,}   {how}")
+    for what, number in others:
+        print(f"  WRONG     {number:>7,}   {what}")
+    print(f"""
+  Broker killed: the longest wait for an acknowledgement was {gap:.1f} s.
+  Spark job killed: the next rows landed {landed_again_s:.1f} s later, start of Spark included.
+""")

@@ -1,7 +1,7 @@
 """A query that was written for Spark's own Kafka source, moved over by one word.
 
     python -m examples.instead_of_sparks_source --bootstrap 127.0.0.1:9092 --topic orders \
-        --output ./counts --checkpoint ./checkpoint
+        --output data/plain --checkpoint data/plain-checkpoint
 
 Everything but the name of the format is as it was: options, columns, trigger, Spark's own sink.
 """

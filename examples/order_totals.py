@@ -1,6 +1,8 @@
 """The columns that order_totals.toml aggregates, out of orders as JSON.
 
-holdfast run examples/order_totals.toml
+    holdfast run examples/order_totals.toml --once
+
+order_totals.toml says what must be running.
 """
 
 from pyspark.sql import DataFrame

@@ -1,7 +1,10 @@
 """Produce ten records and read them back, with confluent-kafka.
 
-holdfast serve --store ./data          # in another terminal
-python examples/produce_consume.py     # [--bootstrap 127.0.0.1:9092] [--topic greetings]
+    pip install . confluent-kafka
+    holdfast serve --store data/log    # in another terminal
+    python examples/produce_consume.py
+
+With another broker or topic: --bootstrap HOST:PORT, --topic NAME.
 """
 
 import argparse

@@ -1,6 +1,10 @@
 """Produce orders as JSON, one in five of them a repeat of an earlier one.
 
-python -m examples.produce_orders    # [--bootstrap 127.0.0.1:9092] [--topic orders] [--count N]
+    pip install . confluent-kafka
+    holdfast serve --store data/log    # in another terminal
+    python -m examples.produce_orders
+
+Options: --bootstrap HOST:PORT, --topic NAME, --count RECORDS.
 """
 
 import argparse

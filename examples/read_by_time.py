@@ -1,6 +1,6 @@
 """Read a span of time from a topic with plain Spark SQL, with no broker running.
 
-    python -m examples.read_by_time --store ./data --topic orders --minutes 10
+    python -m examples.read_by_time --store data/log --topic orders --minutes 10
 
 The options say where to begin and end, so that only objects that can hold records of that span are
 read. A topic need not be in the order of its timestamps: the condition in SQL says it exactly.

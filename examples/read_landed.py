@@ -1,6 +1,6 @@
 """Read what a pipeline has landed: the files that its ledger names, and no others.
 
-    python -m examples.read_landed --lake ./lake --sink orders
+    python -m examples.read_landed --lake data/lake --sink orders
 
 A killed run may leave files that nothing names. They are in the same folders, and do not count:
 so ask the ledger which files there are, then read these with any tool.

@@ -1,9 +1,12 @@
 """Stream a topic into Parquet files on Spark, each id once, whatever is killed in between.
 
-    python -m examples.stream_to_parquet --store ./data --topic orders --lake ./lake
+    pip install '.[spark]' confluent-kafka
+    python -m examples.produce_orders
+    python -m examples.stream_to_parquet --store data/log --lake data/lake \
+        --checkpoint data/checkpoint --once
 
-Reads the store itself: no broker is needed. With --bootstrap HOST:PORT it reads from any Kafka.
-Values are JSON objects with a field `id`. Start it again, and it goes on where it stopped.
+Without --once it goes on as a stream. It reads the store itself: no broker is needed. With
+--bootstrap HOST:PORT it reads from any Kafka. Values are JSON objects with a field `id`.
 """
 
 import argparse

@@ -1,7 +1,10 @@
 """Produce ten records and read them back, with aiokafka.
 
-holdfast serve --store ./data       # in another terminal
-python examples/with_aiokafka.py    # [--bootstrap 127.0.0.1:9092] [--topic greetings]
+    pip install . aiokafka
+    holdfast serve --store data/log    # in another terminal
+    python examples/with_aiokafka.py
+
+With another broker or topic: --bootstrap HOST:PORT, --topic NAME.
 """
 
 import argparse

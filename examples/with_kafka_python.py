@@ -1,7 +1,10 @@
 """Produce ten records and read them back, with kafka-python.
 
-holdfast serve --store ./data           # in another terminal
-python examples/with_kafka_python.py    # [--bootstrap 127.0.0.1:9092] [--topic greetings]
+    pip install . kafka-python
+    holdfast serve --store data/log    # in another terminal
+    python examples/with_kafka_python.py
+
+With another broker or topic: --bootstrap HOST:PORT, --topic NAME.
 """
 
 import argparse

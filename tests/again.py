@@ -1,28 +1,36 @@
-"""A second try for tests in which nothing is ours: another's client on another's broker.
+"""A second try for tests that others can fail: another's client on another's broker, or a client
+that stands still by chance on Apache Kafka, too.
 
-Such a test says that its own demands are fair. Where it fails on a busy machine, because a client
-or a broker of others was out of step for once, that tells nothing of Holdfast; where it fails each
-time, the demand is not fair. Tests that have any part of Holdfast in them are run once.
+A test with nothing of ours says that its own demands are fair. Where it fails on a busy machine,
+because a client or a broker of others was out of step for once, that tells nothing of Holdfast;
+where it fails each time, the demand is not fair. A test that is marked `unsteady` has a client that
+was seen to stand still on Apache Kafka in the same test: the mark says which, and where. All other
+tests that have any part of Holdfast in them are run once.
 """
 
 import pytest
 from _pytest.runner import runtestprotocol
 
 TRIES = 3
-MARK = "foreign"
+MARKS = ("foreign", "unsteady")
 SECONDS_MAX = 900
 """Of all tries together."""
 
 
+def _has_mark(item: pytest.Item) -> bool:
+    return any(item.get_closest_marker(name) is not None for name in MARKS)
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker(MARK) is not None:
+        if _has_mark(item):
             item.add_marker(pytest.mark.timeout(SECONDS_MAX))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    if item.get_closest_marker(MARK) is None:
+    if not _has_mark(item):
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     reports: list[pytest.TestReport] = []

@@ -15,32 +15,45 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 # Every JVM of the tests lives for seconds: compiling for a long life would take half of them.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
+from tests.install.shared import SharedEnvironments, of_this_run
+from tests.peers.class_archive import use_archive
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.jars import PeerUnavailable
 from tests.peers.kafka import KafkaBroker
+
+# The tests start hundreds of Python processes: without files of bytecode each compiles all modules.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+use_archive()
 
 # A loaded machine is no failure: hypothesis would time each example.
 settings.register_profile("holdfast", deadline=None)
 settings.load_profile("holdfast")
 
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start a Spark can be chosen, or left out, with -m."""
-    for item in items:
-        group = item.get_closest_marker("xdist_group")
-        names = (*group.args, *group.kwargs.values()) if group is not None else ()
-        if any(str(name).startswith("spark") for name in names):
-            item.add_marker(pytest.mark.spark)
-
-
-pytest_plugins = ["tests.again", "pytester"]
+pytest_plugins = [
+    "tests.again",
+    "tests.cpu",
+    "tests.fast",
+    "tests.long",
+    "tests.sharing",
+    "pytester",
+]
 
 SHORT_TIMES = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.session.timeout.ms": "10000",
     "group.consumer.heartbeat.interval.ms": "500",
+    # Records of tests may have any timestamp: no broker that tests share applies retention.
+    "log.retention.check.interval.ms": "86400000",
 }
-"""Of groups, for both brokers: so that tests wait less."""
+"""For both brokers that tests share."""
+
+
+@pytest.fixture(scope="session")
+def environments(tmp_path_factory: pytest.TempPathFactory) -> SharedEnvironments:
+    """The wheel in bare environments, each built once for all workers."""
+    return of_this_run(tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,11 @@ def test_a_test_of_others_that_fails_is_tried_again(pytester: pytest.Pytester):
     assert (told.get("passed"), told.get("failed")) == (1, None)
 
 
+def test_a_test_with_an_unsteady_client_is_tried_again(pytester: pytest.Pytester):
+    told = outcomes(pytester, mark="@pytest.mark.unsteady('why')", good=3)
+    assert (told.get("passed"), told.get("failed")) == (1, None)
+
+
 def test_a_test_of_others_that_fails_each_time_fails(pytester: pytest.Pytester):
     told = outcomes(pytester, mark="@pytest.mark.foreign", good=4)
     assert (told.get("passed"), told.get("failed")) == (None, 1)

@@ -14,6 +14,7 @@ from holdfast.broker.properties import BY_NAME, PROPERTIES
 from holdfast.broker.settings import BrokerSettings
 from holdfast.cli.main import COMMANDS
 from holdfast.cli.serve import command
+from holdfast.cli.serve_file import read_serve_file
 from holdfast.cluster.configs import TOPIC_CONFIGS
 from holdfast.identifiers import BrokerId
 from holdfast.landing.facts import Facts
@@ -60,7 +61,7 @@ def test_every_serve_option_is_on_its_page():
 def test_every_setting_that_can_be_overridden_is_on_its_page_with_its_default_and_no_other():
     usual = BrokerSettings(broker_id=BrokerId(0), host="", port=0)
     page = (REFERENCE / "serve.md").read_text()
-    assert first_column(page, "Settings for `--override`") == set(BY_NAME)
+    assert first_column(page, "Settings for `override`") == set(BY_NAME)
     for item in PROPERTIES:
         assert f"| `{item.name}` | {item.shown(usual)} | {item.documentation} |" in page
 
@@ -100,7 +101,7 @@ def test_every_option_of_the_sink_is_on_its_page_and_no_other():
 def test_every_option_of_the_kafka_client_is_on_its_page_and_no_other():
     page = (REFERENCE / "spark-source.md").read_text()
     listed = first_column(page, "Options of the Kafka client")
-    assert listed == {f"kafka.{name}" for name in kafka_options._KNOWN}
+    assert listed == {f"kafka.{name}" for name in kafka_options.CLIENT_NAMES}
 
 
 def test_what_has_no_effect_and_what_is_refused_is_named():
@@ -177,9 +178,12 @@ def test_every_command_line_in_the_docs_has_options_that_are_there():
 def test_every_pipeline_and_every_sink_in_the_docs_can_be_read(tmp_path: Path):
     found = sinks = 0
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
-        for block in re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL):
+        for block in re.findall(r"```toml[^\n]*\n(.*?)```", page.read_text(), re.DOTALL):
             path = tmp_path / "orders.toml"
             path.write_text(textwrap.dedent(block))
+            if "[serve]" in block:
+                assert read_serve_file(path, command)[0]["store_url"]
+                continue
             if "group.id" in block:
                 assert read_sink(path).member.topics == ("orders",)
                 sinks += 1
@@ -190,13 +194,65 @@ def test_every_pipeline_and_every_sink_in_the_docs_can_be_read(tmp_path: Path):
     assert sinks > 1
 
 
+def anchors_of(page: Path) -> set[str]:
+    """What links to a page can name: its headings, as GitHub spells them, and its `<a id>`s."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    spelled = {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in headings}
+    return spelled | set(re.findall(r'<a id="([^"]+)">', text))
+
+
 def test_every_relative_link_in_the_docs_leads_somewhere():
     broken: list[str] = []
+    anchors = 0
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
-        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-            if "://" not in target and not (page.parent / target).exists():
-                broken.append(f"{page.relative_to(ROOT)} -> {target}")
+        links = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)", page.read_text())
+        for path, anchor in links:
+            if "://" in path:
+                continue
+            target = page.parent / path if path else page
+            anchors += bool(anchor)
+            if not target.exists() or (anchor and anchor not in anchors_of(target)):
+                broken.append(f"{page.relative_to(ROOT)} -> {path}#{anchor}")
     assert not broken
+    assert anchors > 50
+
+
+README_WORDS_MAX = 1_100
+
+
+def test_the_readme_is_short():
+    words = re.sub(r"<!--.*?-->", "", (ROOT / "README.md").read_text(), flags=re.DOTALL).split()
+    assert len(words) < README_WORDS_MAX
+
+
+def test_the_costs_of_s3_follow_from_its_prices_and_the_formula():
+    page = (ROOT / "docs" / "how-to" / "estimate-s3-cost.md").read_text()
+    (price,) = re.findall(r"a PUT costs ([\d.]+) USD per 1,000", page)
+    (hours,) = re.findall(r"months of (\d+) hours", page)
+    rows = re.findall(r"^\| (.+?) \| ([\d,]+) \| ([\d.]+) \|", page, re.MULTILINE)
+    assert len(rows) == 4
+    for setting, puts, usd in rows:
+        found = int(puts.replace(",", ""))
+        digits = len(usd.partition(".")[2])
+        assert float(usd) == round(found / 1_000 * float(price) * int(hours), digits), setting
+        formula = re.fullmatch(
+            r"(\w+) lanes?, `--linger-ms (\d+)` .* uploads of (\d+) ms\)", setting
+        )
+        if formula is not None:
+            lanes = {"one": 1, "four": 4}[formula[1]]
+            exact = lanes * 3_600_000 / (int(formula[2]) + int(formula[3]))
+            assert abs(found - exact) < exact / 100, setting
+        else:
+            measured = (REFERENCE / "benchmarks-handoff.md").read_text()
+            assert "(measured)" in setting
+            assert f" {puts} |" in measured, setting
+
+
+def test_the_memory_that_capacity_is_planned_with_is_the_default():
+    (memory,) = (option for option in command.params if option.name == "memory_mib")
+    page = (ROOT / "docs" / "how-to" / "plan-capacity.md").read_text()
+    assert f"`--memory` ({memory.default} MiB by default)" in page
 
 
 def test_every_page_is_on_the_list_of_pages():
@@ -221,6 +277,38 @@ def test_every_file_that_the_architecture_names_is_there():
     named = set(re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", page))
     assert len(named) > 20
     assert not [name for name in named if not (ROOT / "src" / "holdfast" / name).exists()]
+
+
+def imported_by(name: str) -> set[str]:
+    """The modules that a file of the package imports, as files."""
+    text = (ROOT / "src" / "holdfast" / name).read_text()
+    found: set[str] = set()
+    for module, names in re.findall(r"from holdfast\.([\w.]+) import (\([^)]*\)|.*)", text):
+        folder = module.replace(".", "/")
+        found.add(f"{folder}.py")
+        found.update(f"{folder}/{each}.py" for each in re.findall(r"\w+", names))
+    return found
+
+
+def test_the_files_of_each_path_in_the_architecture_import_each_other():
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    paths = [part for part in re.split(r"^## ", page, flags=re.MULTILINE) if "path of" in part[:20]]
+    assert len(paths) > 5
+    for path in paths:
+        named = list(dict.fromkeys(re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", path)))
+        imports = {name: imported_by(name) for name in named}
+        reached = {named[0]}
+        while True:
+            more = {
+                name
+                for name in named
+                if name not in reached
+                and any(name in imports[each] or each in imports[name] for each in reached)
+            }
+            if not more:
+                break
+            reached |= more
+        assert not set(named) - reached, path.splitlines()[0]
 
 
 def test_every_example_that_the_docs_name_is_there():

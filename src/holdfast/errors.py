@@ -53,5 +53,9 @@ class CorruptObject(StopError):
     """The bytes of an object are not those that were written."""
 
 
+class NewerFormat(StopError):
+    """The store was written by a release that this one does not understand."""
+
+
 class InvariantViolation(StopError):
     """The program found itself in a state that must not exist; a bug, and the lane stops."""

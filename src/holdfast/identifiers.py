@@ -4,6 +4,7 @@ Pure. Owns what a legal topic name is. Must never import anything of Holdfast.
 """
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple, NewType
 from uuid import UUID
 
@@ -33,6 +34,11 @@ class PartitionId(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic_id}-{self.partition}"
+
+
+def in_order(partitions: Iterable[PartitionId]) -> list[PartitionId]:
+    """Sort by topic id and number. Quicker than sorted(), which compares UUIDs in Python."""
+    return sorted(partitions, key=lambda each: (each.topic_id.int, each.partition))
 
 
 def topic_name_problem(name: str) -> str | None:

@@ -1,16 +1,19 @@
-"""Durations and sizes, as people write them in files and on command lines.
+"""Durations, sizes and times, as people write them in files and on command lines.
 
-Pure. Owns which words there are. Must never know what a quantity is for.
+Pure. Owns which words there are: one grammar for every file and every command. Must never know what
+a quantity is for, and never reads a clock.
 """
 
+import datetime
 import re
 
 from holdfast.errors import ConfigurationError
 
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.ASCII)
-_UNITS_MS = {
+_UNITS_MS: dict[tuple[str, ...], float] = {
+    ("us", "microsecond", "microseconds"): 0.001,
     ("ms", "millisecond", "milliseconds"): 1,
-    ("s", "second", "seconds"): 1_000,
+    ("s", "sec", "second", "seconds"): 1_000,
     ("m", "min", "minute", "minutes"): 60_000,
     ("h", "hour", "hours"): 3_600_000,
     ("d", "day", "days"): 86_400_000,
@@ -23,8 +26,14 @@ _UNITS_BYTES = {
 }
 
 
-def duration_ms(text: str) -> int:
-    """Milliseconds of "10 minutes", "24h", "1 day 6 hours"; the words are those of Spark."""
+def duration_ms(text: str, *, bare_is_ms: bool = False) -> int:
+    """Milliseconds of "10 minutes", "10m", "24h" or "1 day 6 hours".
+
+    A number without a unit is milliseconds where `bare_is_ms` is set, as in the options of Kafka
+    and Spark; elsewhere it is refused, since nobody could tell what was meant.
+    """
+    if bare_is_ms and text.strip().isascii() and text.strip().isdigit():
+        return int(text)
     total = 0.0
     position = 0
     lower = text.lower()
@@ -35,7 +44,7 @@ def duration_ms(text: str) -> int:
         total += float(found[1]) * unit
         position = found.end()
     if not lower or position != len(lower):
-        raise ConfigurationError(f'{text!r} is no duration: write it as "10 minutes" or "24 hours"')
+        raise ConfigurationError(f'{text!r} is not a duration: write it as "10 minutes" or "24h"')
     return round(total)
 
 
@@ -45,5 +54,39 @@ def size_bytes(text: str) -> int:
         return int(text)
     found = _QUANTITY.fullmatch(text.lower())
     if found is None or found[2] not in _UNITS_BYTES:
-        raise ConfigurationError(f'{text!r} is no size: write it as "50MiB", "2GiB" or "64MB"')
+        raise ConfigurationError(f'{text!r} is not a size: write it as "50MiB", "2GiB" or "64MB"')
     return round(float(found[1]) * _UNITS_BYTES[found[2]])
+
+
+def time_ms(text: str) -> int:
+    """A time in milliseconds since 1970: 2026-11-01, 2026-11-01T12:00:00+01:00, or the number.
+
+    A time without a zone is UTC.
+    """
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError as wrong:
+        raise ConfigurationError(
+            f"{text!r} is not a time: write 2026-11-01, 2026-11-01T12:00:00Z, or milliseconds since"
+            " 1970"
+        ) from wrong
+    if found.tzinfo is None:
+        found = found.replace(tzinfo=datetime.UTC)
+    return round(found.timestamp() * 1000)
+
+
+def since_ms(text: str, *, now_ms: int) -> int:
+    """The time that a duration ago was ("10m"), or a time as `time_ms` reads it."""
+    try:
+        return now_ms - duration_ms(text)
+    except ConfigurationError:
+        pass
+    try:
+        return time_ms(text)
+    except ConfigurationError:
+        raise ConfigurationError(
+            f'{text!r} is neither a duration nor a time: write "10m", 2026-11-01T12:00:00Z, or'
+            " milliseconds since 1970"
+        ) from None

@@ -6,26 +6,47 @@ Must never know what a key is for.
 """
 
 import datetime
-import difflib
 import json
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin
+from typing import Annotated, Any, TypeVar, cast, get_args
 
 import msgspec
 
 from holdfast.errors import ConfigurationError
+from holdfast.suggestion import nearest, no_such_value
 
 Table = dict[str, Any]
+Duration = Annotated[str, msgspec.Meta(examples=["10 minutes"])]
+"""The text of a duration, as holdfast.quantities reads it."""
 T = TypeVar("T")
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 _HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(#.*)?$")
 _KEY = re.compile(r"""\s*((?:[A-Za-z0-9_.-]|"[^"]*"|'[^']*')+)\s*=""")
+_KINDS = {
+    "str": "text",
+    "int": "a number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+}
 _AT = re.compile(r"^(.*) - at `\$((?:\.|\[).*)`$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renamed:
+    """What an old key is called now."""
+
+    key: str
+    table: str | None = None
+    """None: it stands where it stood."""
+    values: Mapping[str, object] = field(default_factory=dict[str, object])
+    """Old values that are written otherwise now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +61,10 @@ class FileTables:
     """An override, as in TABLE.KEY=VALUE."""
     inner: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Keys that are tables themselves, with names of the user's."""
+    renamed: Mapping[tuple[str, str], Renamed] = field(
+        default_factory=dict[tuple[str, str], Renamed]
+    )
+    """Old names, by table and key, that still work."""
 
     def keys_of(self, table: str) -> tuple[str, ...]:
         kind = self.tables[table]
@@ -50,20 +75,21 @@ class FileTables:
     def unknown_table(self, name: str, *, is_table: bool) -> str:
         for table in self.tables:
             if name in self.keys_of(table):
-                return f"the key {name!r} stands outside of a table: it belongs below [{table}]"
-        close = difflib.get_close_matches(name, self.tables, n=1)
+                return f"the key {name!r} is outside of all tables: put it below [{table}]"
+        close = nearest(name, self.tables)
         listed = ", ".join(f"[{table}]" for table in self.tables)
-        hint = f"did you mean [{close[0]}]?" if close else f"there are {listed}"
+        hint = f"did you mean [{close}]?" if close else f"there are {listed}"
         return f"unknown {'table' if is_table else 'key'} {name!r}: {hint}"
 
     def unknown_key(self, key: str, table: str) -> str:
         known = self.keys_of(table)
-        close = difflib.get_close_matches(key, known, n=1)
-        if close:
-            return f"unknown key {key!r}: did you mean {close[0]!r}?"
         for other in self.tables:
             if other != table and key in self.keys_of(other):
                 return f"unknown key {key!r}: it belongs below [{other}]"
+        old = {name: new.key for (place, name), new in self.renamed.items() if place == table}
+        close = nearest(key, [*known, *old])
+        if close is not None:
+            return f"unknown key {key!r}: did you mean {old.get(close, close)!r}?"
         return f"unknown key {key!r}: [{table}] has {', '.join(known)}"
 
 
@@ -79,11 +105,17 @@ class Origin:
     """(table, key) of the command line."""
     known: FileTables
     """What may be in it."""
+    written: Mapping[tuple[str, str], tuple[str, str]] = field(
+        default_factory=dict[tuple[str, str], tuple[str, str]]
+    )
+    """Keys that stand in the file by an old name, and that name."""
 
     def error(self, message: str, table: str | None = None, key: str | None = None) -> Exception:
         """The error to raise, with all that is known of the place."""
         if table is not None and key is not None and (table, key) in self.overridden:
             return ConfigurationError(f"--option {table}.{key}: {message}")
+        if table is not None and key is not None:
+            table, key = self.written.get((table, key), (table, key))
         place = self.name
         line = line_of(self.text, table, key) if table is not None else None
         if line is not None:
@@ -132,7 +164,9 @@ def check_tables(tables: Mapping[str, Any], origin: Origin) -> dict[str, Table]:
             raise origin.error(f"{name} must be a table: write its keys below a line [{name}]")
     for name, example in known.required.items():
         if name not in tables:
-            raise origin.error(f"there is no table [{name}]: add one, with {example}")
+            raise origin.error(
+                f"the table [{name}] is missing: add it, with a key such as {example}"
+            )
     return {name: cast(Table, value) for name, value in tables.items()}
 
 
@@ -149,7 +183,7 @@ def convert(table: Table, name: str, kind: type[T], origin: Origin) -> T:
         if found is None:
             raise origin.error(_spoken(str(wrong)), name) from wrong
         key = _key_in(found[2], keys)
-        raise origin.error(_spoken(found[1]) + _choices(kind, key), name, key) from wrong
+        raise origin.error(_wrong_value(found[1], kind, key), name, key) from wrong
 
 
 def _key_in(path: str, keys: Iterable[str]) -> str:
@@ -159,12 +193,20 @@ def _key_in(path: str, keys: Iterable[str]) -> str:
     return max(begins, key=len, default=path)
 
 
-def _choices(kind: type[Any], key: str) -> str:
-    """The words that a key can have, where they are known."""
+def _wrong_value(problem: str, kind: type[Any], key: str) -> str:
+    """What is wrong with the value of a key, with the words or an example of what it can be."""
     rows = [row for row in msgspec.structs.fields(kind) if row.encode_name == key]
-    parts = [part for row in rows for part in (row.type, *get_args(row.type))]
-    words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
-    return f": use {' or '.join(map(repr, words))}" if words else ""
+    parts = [part for row in rows for part in _parts_of(row.type)]
+    given = re.match(r"Invalid enum value '(.*)'$", problem)
+    if given is not None:
+        return no_such_value(given[1], [part for part in parts if isinstance(part, str)])
+    known = [part.examples or [] for part in parts if isinstance(part, msgspec.Meta)]
+    return _spoken(problem) + "".join(f': write it as "{examples[0]}"' for examples in known)
+
+
+def _parts_of(kind: Any) -> list[Any]:
+    """The types, words and examples that a type is made of."""
+    return [kind, *(part for inner in get_args(kind) for part in _parts_of(inner))]
 
 
 def _spoken(problem: str) -> str:
@@ -172,9 +214,11 @@ def _spoken(problem: str) -> str:
     missing = re.match(r"Object missing required field `([\w.-]+)`", problem)
     if missing is not None:
         return f"the key {missing[1]!r} is missing"
-    problem = problem.replace(" | null", "").replace("`array`", "a list").replace("`str", "`text")
-    problem = problem.replace("| array`", "or a list`").replace("Expected", "this must be")
-    return problem.replace("Invalid enum value", "there is no")
+    types = re.match(r"Expected `(.+)`, got `(.+)`$", problem)
+    if types is None:
+        return problem
+    wanted = [_KINDS.get(name, name) for name in types[1].split(" | ") if name != "null"]
+    return f"this must be {' or '.join(wanted)}, not {_KINDS.get(types[2], types[2])}"
 
 
 def dotted(prefix: str, table: Table) -> Table:
@@ -205,7 +249,7 @@ def option_text(value: object, name: str, origin: Origin, *, table: str = "sourc
         case datetime.datetime() if value.tzinfo is not None:
             return str(round(value.timestamp() * 1000))
         case datetime.datetime():
-            raise origin.error(f"{value} has no time zone: write {value}Z", table, name)
+            raise origin.error(f"{value} has no time zone: write {value}Z for UTC", table, name)
         case _:
             pass
     raise origin.error(
@@ -229,7 +273,7 @@ def spark_settings(inner: Table, origin: Origin) -> dict[str, str]:
     for name in flat:
         if not name.startswith("spark."):
             raise origin.error(
-                f"{name!r} is no setting of Spark: they begin with spark., as in"
+                f"{name!r} is not a Spark setting: their names begin with spark., as in"
                 ' "spark.driver.memory" = "4g"',
                 "spark",
                 "conf",
@@ -238,7 +282,10 @@ def spark_settings(inner: Table, origin: Origin) -> dict[str, str]:
 
 
 def with_overrides(
-    tables: Mapping[str, Any], overrides: Iterable[str], known: FileTables
+    tables: Mapping[str, Any],
+    overrides: Iterable[str],
+    known: FileTables,
+    hint: Callable[[str], None] = lambda _: None,
 ) -> tuple[Table, frozenset[tuple[str, str]]]:
     """The tables after `--option TABLE.KEY=VALUE`, and which keys those were."""
     changed: Table = {
@@ -256,6 +303,12 @@ def with_overrides(
         if table not in known.tables:
             said = known.unknown_table(table, is_table=True)
             raise ConfigurationError(f"--option {name}: {said}")
+        renamed = known.renamed.get((table, key))
+        meant: object | None = None
+        if renamed is not None:
+            table, key = renamed.table or table, renamed.key
+            meant = renamed.values.get(value)
+            hint(f"--option {name.strip()} is now called {table}.{key}; the old name still works")
         place = changed.setdefault(table, {})
         within, inner_dot, inner = key.partition(".")
         if inner_dot and within in known.inner.get(table, ()):
@@ -263,9 +316,62 @@ def with_overrides(
             place[within] = {**before, inner: value}
         else:
             _forget(place, key)
-            place[key] = _value(value, known.tables[table], key)
+            place[key] = _value(value, known.tables[table], key) if meant is None else meant
         names.add((table, key))
     return changed, frozenset(names)
+
+
+def with_current_names(
+    tables: Mapping[str, Any],
+    known: FileTables,
+    name: str,
+    hint: Callable[[str], None],
+) -> tuple[Table, dict[tuple[str, str], tuple[str, str]]]:
+    """The tables by the names of now, and by which old name a key was written.
+
+    Each old name is told to `hint`, with the new one. Where a key has both, the new name counts.
+    """
+    changed: Table = {
+        key: dict(cast(Table, value)) if isinstance(value, dict) else value
+        for key, value in tables.items()
+    }
+    written: dict[tuple[str, str], tuple[str, str]] = {}
+    for (table, old), renamed in known.renamed.items():
+        if not isinstance(changed.get(table), dict):
+            continue
+        place = cast(Table, changed[table])
+        value = _taken(place, old)
+        if value is None:
+            continue
+        to = renamed.table or table
+        if isinstance(value, str) and value in renamed.values:
+            value = renamed.values[value]
+        where = "" if to == table else f" below [{to}]"
+        hint(
+            f"{name}: [{table}] {old} is now called {renamed.key}{where}; the old name still works"
+        )
+        cast(Table, changed.setdefault(to, {})).setdefault(renamed.key, value)
+        written[to, renamed.key] = (table, old)
+    return changed, written
+
+
+def _taken(table: Table, key: str) -> object | None:
+    """Take a key out of a table; one with dots may stand in tables of its own."""
+    if key in table:
+        return table.pop(key)
+    head, dot, rest = key.partition(".")
+    while dot:
+        inner = table.get(head)
+        if isinstance(inner, dict):
+            # A copy, since the file's own tables are not to change.
+            table[head] = dict(cast(Table, inner))
+            value = _taken(cast(Table, table[head]), rest)
+            if not table[head]:
+                del table[head]
+            return value
+        more, dot, rest = rest.partition(".")
+        head = f"{head}.{more}"
+    return None
 
 
 def _forget(table: Table, key: str) -> None:
@@ -299,8 +405,8 @@ def _value(text: str, kind: type[msgspec.Struct] | None, key: str) -> object:
 def no_file(path: Path, suffixes: Collection[str]) -> str:
     """What is said of a file that is not there: perhaps its neighbour was meant."""
     there = [p.name for p in path.parent.glob("*") if p.suffix in suffixes]
-    near = difflib.get_close_matches(path.name, there, n=1)
-    return f"there is no file {path}" + (f": did you mean {near[0]}?" if near else "")
+    near = nearest(path.name, there)
+    return f"there is no file {path}" + (f": did you mean {near}?" if near else "")
 
 
 def located(text: str, folder: Path) -> str:

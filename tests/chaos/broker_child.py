@@ -25,6 +25,7 @@ from holdfast.identifiers import BrokerId
 from holdfast.lane.appender import Appender, GroupSettings
 from holdfast.lane.liveness import ProcFiles
 from holdfast.log.rewriter import RewriteSettings
+from holdfast.server.gate import Gate
 from holdfast.server.tcp import TcpServer
 from holdfast.store.address import open_store
 
@@ -42,7 +43,7 @@ async def serve_eagerly(store_url: str, port: int) -> int:
     """What `holdfast serve` does, with settings that it does not offer."""
     environment = SystemEnvironment()
     store = open_store(store_url, environment=environment)
-    gate = serve.Gate()
+    gate = Gate()
     server = TcpServer(dispatcher=gate, served=SERVED)
     await server.listen("127.0.0.1", port)
     broker = Broker(

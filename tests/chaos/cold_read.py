@@ -6,10 +6,11 @@ Owns the reading; librdkafka does it, so that no code of the broker's own client
 import time
 from array import array
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from tests.chaos.ledger import identity_of
 
 READ_SECONDS_MAX = 120.0
+PAUSE_S = 0.2
 
 
 class ColdPartition:
@@ -19,6 +20,18 @@ class ColdPartition:
         self.end = end
         self.identities = array("q")
         self.problems: list[str] = []
+
+
+def _ends(consumer: Consumer, where: TopicPartition) -> tuple[int, int]:
+    """Both ends of a partition; a broker that was just started may not lead it yet."""
+    deadline = time.monotonic() + READ_SECONDS_MAX
+    while True:
+        try:
+            return consumer.get_watermark_offsets(where, timeout=10)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(PAUSE_S)
 
 
 def read_cold(bootstrap: str, topic: str, partitions: int) -> list[ColdPartition]:
@@ -36,7 +49,7 @@ def read_cold(bootstrap: str, topic: str, partitions: int) -> list[ColdPartition
         cold: list[ColdPartition] = []
         for partition in range(partitions):
             where = TopicPartition(topic, partition)
-            low, high = consumer.get_watermark_offsets(where, timeout=30)
+            low, high = _ends(consumer, where)
             cold.append(ColdPartition(high))
             if low != 0:
                 cold[-1].problems.append(f"{topic}/{partition} starts at {low}")

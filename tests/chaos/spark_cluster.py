@@ -6,6 +6,7 @@ Owns their start, and which executors they have. Everything comes from pyspark's
 import os
 import re
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 
 import pyspark
@@ -14,18 +15,22 @@ from tests.peers.process import Process, free_port
 
 from holdfast.spark.java import find_java
 
-START_SECONDS_MAX = 60.0
+START_SECONDS_MAX = 240.0
 EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 class StandaloneCluster:
     """One Master, and Workers with one core each."""
 
-    def __init__(self, folder: Path, *, workers: int = 2) -> None:
+    def __init__(
+        self, folder: Path, *, workers: int = 2, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`environment` is set beside what every process of a run finds there."""
         self.folder = folder
         self.port = free_port()
         self.mark = new_mark()
         self._count = workers
+        self._environment = dict(environment or {})
         self._master: Process | None = None
         self.workers: list[Process] = []
 
@@ -76,6 +81,7 @@ class StandaloneCluster:
                 "SPARK_DAEMON_MEMORY": "200m",
                 "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
                 "SPARK_NO_DAEMONIZE": "true",
+                **self._environment,
             },
         )
 

@@ -70,7 +70,7 @@ def find(run: Run, planted: Planted) -> Figures:
         run.begin()
         run.go_on_until(lambda: run.watch.entries() >= 2)
         for _ in range(KILLS_MAX):
-            run.kill("driver", planted.point)
+            run.kill("driver", planted.point, within=planted.windows)
             if any(run.figures.by_window[window.value] for window in planted.windows):
                 break
         run.finish()

@@ -197,14 +197,19 @@ class Run:
         self.driver = self.next_driver()
         self._go(self.driver)
 
-    def kill(self, target: str, point: Point) -> None:
-        """One kill, and all that is needed to go on after it."""
+    def kill(self, target: str, point: Point, *, within: tuple[Window, ...] = ()) -> None:
+        """One kill, and all that is needed to go on after it.
+
+        With windows, a driver is killed only in one of them; a kill after the ledger entry is
+        always one between the entry and Spark's commit.
+        """
         if point is Point.START and time.monotonic() - self.driver.went_at > START_UP_S:
             self.kill(target, Point.ANYWHERE)
         victims = self._victims(target)
-        is_aimed = target in DRIVER_PARTS and point is Point.ENTRY and self.mode != "chain"
+        aim = within or ((Window.ENTRY,) if point is Point.ENTRY else ())
+        is_aimed = target in DRIVER_PARTS and bool(aim) and self.mode != "chain"
         if is_aimed:
-            self.hold_after_entry()
+            self.hold_within(point, aim)
         else:
             self.wait_for(point)
         if not self.driver.is_running():
@@ -227,18 +232,18 @@ class Run:
         else:
             self.go_on_until(lambda: self.watch.progress() > before)
 
-    def hold_after_entry(self) -> None:
-        """Stop the driver between its ledger entry and Spark's commit, after some tries anywhere.
+    def hold_within(self, point: Point, windows: tuple[Window, ...]) -> None:
+        """Stop the driver at a point, within one of some windows; after many tries, anywhere.
 
-        At the sight of the entry all stands still; then there is time to look whether Spark's
-        commit has come meanwhile, and where it has, all goes on as if nothing had been.
+        At the sight of the point all stands still. Then there is time to look where that was; if
+        it was too late, all goes on as if nothing had happened.
         """
         for i in range(HOLDS_MAX):
-            self.wait_for(Point.ENTRY)
+            self.wait_for(point)
             if not self.driver.is_running():
                 return
             self.driver.hold()
-            if self._window() is Window.ENTRY or i + 1 == HOLDS_MAX:
+            if self._window() in windows or i + 1 == HOLDS_MAX:
                 return
             self.figures.too_late += 1
             self.driver.release()

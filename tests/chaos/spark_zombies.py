@@ -7,7 +7,7 @@ the ledger's message, or because Spark's own log shows it another driver. It mus
 import signal
 import time
 
-from tests.chaos.spark_points import Point
+from tests.chaos.spark_points import Point, Window
 from tests.chaos.spark_process import Driver
 from tests.chaos.spark_run import REFUSALS, Run, kind_of
 from tests.peers.process import PeerFailed
@@ -28,7 +28,7 @@ def zombie(run: Run, who: str, point: Point, *, micro_batches: int = MICRO_BATCH
     """Stop a driver in mid-batch, let another go on, wake the first; how the first ended."""
     first = run.driver
     if point is Point.ENTRY:
-        run.hold_after_entry()
+        run.hold_within(point, (Window.ENTRY,))
     else:
         run.wait_for(point)
     first.signal(signal.SIGSTOP, who)

@@ -171,7 +171,7 @@ def run_on(
         run.stop()
     if part.problem:
         figures.problems = judge_planted(part, figures)
-    elif figures.aborted and not figures.uncommitted_problems:
+    elif figures.aborted_rows and not figures.uncommitted_problems:
         figures.problems.append("the oracle takes aborted records for good ones")
     if figures.kills < bounds.kills / 2:
         figures.problems.append(f"void: {figures.kills} kills of {bounds.kills}")

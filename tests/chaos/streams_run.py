@@ -104,6 +104,8 @@ class Figures:
     ids: int = 0
     rows: int = 0
     rows_uncommitted: int = 0
+    aborted_rows: int = 0
+    """Of both output topics. A transaction may also be aborted before it wrote to either."""
     committed: int = 0
     aborted: int = 0
     back_ms: dict[str, list[float]] = dataclasses.field(default_factory=dict)
@@ -262,6 +264,7 @@ class Run:
             figures.problems += verify_store(store)
         figures.records, figures.ids = len(log), len({seen.key for seen in output})
         figures.rows, figures.rows_uncommitted = len(output), len(raw)
+        figures.aborted_rows = len(raw) + len(raw_counts) - len(output) - len(counts)
         figures.committed, figures.aborted = len(surveyed.committed), len(surveyed.aborted)
         figures.app_starts, figures.app_said = self.app.starts, dict(self.app.said)
         figures.restored = self.app.restored

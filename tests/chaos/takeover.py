@@ -149,7 +149,7 @@ class Takeovers:
         code = old.exit_code(seconds_max=EXIT_SECONDS_MAX)
         self.figures.exit_ms.append((time.monotonic() - woken) * 1000)
         text = old.process.log_text()
-        if code != 3 or "stopped serving: another process with the id 0" not in text:
+        if code != 3 or "stopped serving: another broker with the id 0" not in text:
             self.figures.problems.append(f"{old.name} ended with {code}: {text[-400:]}")
         if "Traceback" in text:
             self.figures.problems.append(f"{old.name} ended with a trace: {text[-1500:]}")

@@ -10,7 +10,7 @@ from tests.peers.jars import PeerUnavailable
 from tests.peers.process import wait_until
 
 SECONDS_MAX = 150.0
-STEP_SECONDS = 60.0
+STEP_SECONDS = 180.0
 
 
 def run(

@@ -1,7 +1,7 @@
 """Short chaos of Kafka Streams: runs of `python -m tests.chaos.streams_kills` with few kills."""
 
 import pytest
-from tests.chaos.streams_kills import PARTS, Bounds, run_part
+from tests.chaos.streams_kills import PARTS
 from tests.chaos.streams_run import Run, TurningBroker
 from tests.peers.jars import PeerUnavailable
 
@@ -34,16 +34,5 @@ def test_an_application_and_its_broker_killed_within_commits_give_the_output_of_
     assert figures.kills == 4
     assert figures.missed == 0
     assert figures.rows == figures.ids > 0
-    # What an aborted transaction has left in a purged repartition topic is not counted.
-    assert figures.uncommitted_problems or not figures.aborted, "aborted records pass the oracle"
-
-
-@pytest.mark.timeout(240)
-def test_an_application_that_processes_at_least_once_is_found_out(tmp_path):
-    bounds = Bounds(kills=1, until=float("inf"))
-    try:
-        figures = run_part(tmp_path, PARTS["at least once"], bounds)
-    except PeerUnavailable as unavailable:
-        pytest.skip(str(unavailable))
-    assert figures.problems == []
-    assert figures.kills == 1
+    found = bool(figures.uncommitted_problems)
+    assert found or not figures.aborted_rows, "aborted records pass the oracle"

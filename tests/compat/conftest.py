@@ -49,10 +49,25 @@ BY_LIBRDKAFKA = frozenset({"test_group_migration"})
 """Tests that drive librdkafka themselves."""
 
 
+KAFKA_PYTHON_STANDS_STILL = (
+    "a member of kafka-python that owns nothing may stay outside of its group on a busy machine:"
+    " seen in these tests on Apache Kafka 4.3.1 and on Holdfast"
+)
+
+
+def _has_kafka_python_as_member(item: pytest.Item) -> bool:
+    if item.path.stem != "test_group_members":
+        return False
+    program = getattr(item, "callspec", None) and item.callspec.params.get("program")
+    return program is None or program.name == "kafka-python"
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Another's client on Apache Kafka: nothing of ours is in such a test."""
     for item in items:
+        if _has_kafka_python_as_member(item):
+            item.add_marker(pytest.mark.unsteady(KAFKA_PYTHON_STANDS_STILL))
         fixtures = set(getattr(item, "fixturenames", ()))
         is_anothers = bool(fixtures & {"client", "program"}) or item.path.stem in BY_LIBRDKAFKA
         if item.get_closest_marker("peer") is not None and is_anothers:

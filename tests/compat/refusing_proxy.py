@@ -68,7 +68,7 @@ class RefusingProxy:
     def _to_broker(self, client: socket.socket, upstream: socket.socket) -> None:
         held: _Frame | None = None
         try:
-            while frame := _read(client):
+            while frame := read_frame(client):
                 is_produce = frame.api_key == ApiKey.PRODUCE
                 if is_produce and self._is_armed.is_set():
                     self._is_armed.clear()
@@ -85,7 +85,7 @@ class RefusingProxy:
             upstream.close()
 
 
-def _read(client: socket.socket) -> _Frame | None:
+def read_frame(client: socket.socket) -> _Frame | None:
     size = _read_exactly(client, 4)
     rest = _read_exactly(client, int.from_bytes(size, "big")) if size else b""
     return _Frame(*decode_request_prefix(rest), size + rest) if rest else None

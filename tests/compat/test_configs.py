@@ -31,7 +31,7 @@ def wait_for_values(client: ClientFamily, topic: str, **expected: str) -> None:
     named = {name.replace("_", "."): value for name, value in expected.items()}
     wait_until(
         lambda: {name: configs(client, topic)[name].value for name in named} == named,
-        seconds_max=10,
+        seconds_max=60,
         what=f"{topic} has {named}",
     )
 

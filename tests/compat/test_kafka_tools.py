@@ -23,8 +23,6 @@ RECORDS = 60
 POLLS_MAX = 200
 SECONDS_MAX = 60.0
 
-pytestmark = pytest.mark.xdist_group("kafka tools")
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HoldfastCluster]:

@@ -21,9 +21,9 @@ from tests.compat.test_several_brokers import (
 from tests.peers.holdfast_cluster import HoldfastCluster
 from tests.peers.process import wait_until
 
-pytestmark = pytest.mark.xdist_group("several brokers")
 NEAR = 2
 STATISTICS_MS = 200
+NEAR_TRIES_MAX = 5
 
 
 @pytest.fixture
@@ -84,6 +84,22 @@ class NearReader:
             what=f"{more} more records are read, of {self.count}; from {self.read_from}",
         )
 
+    def until_read_near(self, more: int) -> None:
+        """More records are read while no other broker is asked. A lane may still move at first,
+        and librdkafka asks a new leader once where to read."""
+        for _ in range(NEAR_TRIES_MAX):
+            before = dict(self.asked)
+            self.until_read(more)
+            wait_until(
+                lambda before=before: self.asked[NEAR] > before[NEAR] + 5,
+                seconds_max=SECONDS_MAX,
+                what="the broker of the rack is asked",
+            )
+            others = {each: self.asked[each] - before[each] for each in before if each != NEAR}
+            if not any(others.values()):
+                return
+        pytest.fail(f"brokers of other racks were asked: {others}")
+
     def _told(self, statistics: str) -> None:
         told: dict[str, Any] = json.loads(statistics)
         self.asked = {
@@ -124,14 +140,7 @@ def test_a_consumer_reads_from_the_broker_of_its_rack_what_is_durable_and_goes_o
             seconds_max=SECONDS_MAX,
             what="all partitions are read in the rack of the reader",
         )
-        before = dict(reader.asked)
-        reader.until_read(1000)
-        wait_until(
-            lambda: reader.asked[NEAR] > before[NEAR] + 5,
-            seconds_max=SECONDS_MAX,
-            what="the broker of the rack is asked",
-        )
-        assert {each: reader.asked[each] - before[each] for each in (1, 3)} == {1: 0, 3: 0}
+        reader.until_read_near(1000)
         cluster.brokers[NEAR].kill()
         reader.until_read(1000)
         wait_until(

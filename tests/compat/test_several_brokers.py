@@ -17,8 +17,6 @@ from tests.peers.process import wait_until
 PARTITIONS = 12
 SECONDS_MAX = 60.0
 
-pytestmark = pytest.mark.xdist_group("several brokers")
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HoldfastCluster]:
@@ -64,7 +62,9 @@ class Load:
         self.topic = topic
         self._is_idempotent = is_idempotent
         self.bootstrap = cluster.bootstrap
-        self.acked: dict[int, tuple[int, int]] = {}
+        self.acked: dict[int, tuple[int, int] | None] = {}
+        """By value: partition and offset. None where librdkafka knows the offset no more: a later
+        batch of its own was acknowledged while the answer to this one was lost."""
         self.failed: list[KafkaError] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -92,8 +92,7 @@ class Load:
         value, partition, offset = message.value(), message.partition(), message.offset()
         assert value is not None
         assert partition is not None
-        assert offset is not None
-        self.acked[int(value)] = (partition, offset)
+        self.acked[int(value)] = None if offset is None else (partition, offset)
 
     def _run(self) -> None:
         producer = Producer(
@@ -147,7 +146,9 @@ def commit(consumer: Consumer, offsets: list[TopicPartition]) -> None:
 def check(load: Load, bootstrap: str) -> None:
     assert not load.failed
     found = read(bootstrap, load.topic, len(load.acked))
-    assert {value: found.get(value) for value in load.acked} == load.acked
+    assert load.acked.keys() <= found.keys()
+    placed = {value: place for value, place in load.acked.items() if place is not None}
+    assert {value: found[value] for value in placed} == placed
 
 
 def test_every_broker_leads_some_partitions_and_names_the_same_leaders(
@@ -187,12 +188,19 @@ def test_a_lane_is_moved_and_a_broker_drained_while_records_are_produced(
             assert told.strip() == f"lane 4 is at broker {target}"
             assert 4 in status(cluster)[target]
             load.until_acked(200)
-        holdfast("cluster", "move", "4", "--to", "any", "--bootstrap", cluster.bootstrap)
+        there = ("--json", "--bootstrap", cluster.bootstrap)
+        told = holdfast("cluster", "move", "4", "--to", "2", *there)
+        assert json.loads(told) == {"action": "moved", "lane": 4, "broker": 2}
+        told = holdfast("cluster", "move", "4", "--to", "any", *there)
+        assert json.loads(told) == {"action": "moved", "lane": 4, "broker": None}
         told = holdfast("cluster", "drain", "1", "--bootstrap", cluster.bootstrap)
         assert told.strip() == "broker 1 has no lanes"
+        told = holdfast("cluster", "drain", "1", *there)
+        assert json.loads(told) == {"action": "drained", "broker": 1}
         assert leaders(cluster, topic, 2) == {2, 3}
         load.until_acked(200)
-        holdfast("cluster", "drain", "1", "--end", "--bootstrap", cluster.bootstrap)
+        told = holdfast("cluster", "drain", "1", "--end", *there)
+        assert json.loads(told) == {"action": "drain_ended", "broker": 1}
         wait_until(
             lambda: len(status(cluster)[1]) >= LANES // 3,
             seconds_max=SECONDS_MAX,

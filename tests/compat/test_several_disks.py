@@ -11,7 +11,6 @@ from tests.peers.holdfast import HoldfastBroker
 from tests.peers.holdfast_cluster import HoldfastCluster
 from tests.peers.process import wait_until
 
-pytestmark = pytest.mark.xdist_group("several brokers")
 A_DAY_MS = "86400000"
 
 

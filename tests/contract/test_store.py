@@ -220,6 +220,7 @@ def test_an_unknown_key_is_not_found_by_read_and_none_by_size(run: Run):
         "p" * 256,
         "/".join(["part"] * 200),
         ".holdfast-tmp/x",
+        ".holdfast-reserve",
     ],
 )
 def test_a_key_that_could_escape_or_differ_between_stores_is_refused(run: Run, key: str):

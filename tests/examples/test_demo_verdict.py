@@ -117,5 +117,12 @@ def test_a_source_offset_that_went_back_or_vanished_is_counted():
 def test_the_time_without_service_is_the_gap_around_the_kill():
     acks = [*ACKS[:4], *(ack._replace(at=ack.at + 2.0) for ack in ACKS[4:])]
     (gap,) = verdict(acks=acks, killed_at=[0.35]).without_service_s
-    assert abs(gap - 2.1) < 1e-6
+    assert abs(gap - 2.2) < 1e-6
     assert dataclasses.replace(verdict(), without_service_s=[gap]).is_clean
+
+
+def test_a_partition_that_waits_is_not_hidden_by_one_that_another_broker_serves():
+    waits = [Ack(n, 0, n, at) for n, at in enumerate((0.1, 0.3, 2.4))]
+    served = [Ack(n + 3, 1, n, n / 10) for n in range(30)]
+    (gap,) = verdict(acks=waits + served, killed_at=[0.35]).without_service_s
+    assert abs(gap - 2.1) < 1e-6

@@ -1,4 +1,4 @@
-"""The peers' jars and our Java and Go programs: fetched and compiled once into a cache folder.
+"""The peers' jars, and our Java, Go and Node programs: fetched and compiled once into a cache.
 
 It owns the cache folder (HOLDFAST_CACHE, else ~/.cache/holdfast). It never writes into the tree,
 and one lock keeps test workers from fetching at the same time.
@@ -17,8 +17,10 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 POM = ROOT / "peers" / "pom.xml"
 SPARK_POM = ROOT / "peers" / "spark" / "pom.xml"
+CONNECT_POM = ROOT / "peers" / "connect" / "pom.xml"
 JAVA_SOURCES = ROOT / "peers" / "java"
 GO_SOURCES = ROOT / "peers" / "go"
+NODE_SOURCES = ROOT / "peers" / "node"
 CONNECT_SOURCES = ROOT / "peers" / "redpanda-connect"
 BUILD_SECONDS_MAX = 1_800
 KAFKA_VERSION = "4.3.1"
@@ -28,7 +30,7 @@ QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
 class PeerUnavailable(Exception):
-    """Java, Maven or Go is missing here, or what they fetch cannot be had: a reason to skip."""
+    """A tool is missing here, or what it fetches cannot be had: a reason to skip."""
 
 
 def cache_folder() -> Path:
@@ -68,6 +70,15 @@ def spark_kafka_jars() -> list[Path]:
     return sorted(folder.glob("*.jar"))
 
 
+def connect_jars() -> list[Path]:
+    """The jars of Kafka Connect and its file connectors; the first caller fetches them."""
+    folder = cache_folder() / f"kafka-connect-{_digest([CONNECT_POM])}"
+    with _locked("kafka-connect"):
+        if not folder.is_dir():
+            _fetch_jars(CONNECT_POM, folder, "Kafka Connect")
+    return sorted(folder.glob("*.jar"))
+
+
 def program_class_path() -> str:
     """The class path of our Java programs with Apache Kafka's; the first caller compiles them."""
     jars = kafka_class_path()
@@ -82,6 +93,36 @@ def program_class_path() -> str:
 def go_program() -> Path:
     """Our Go program, the client franz-go; the first caller compiles it."""
     return _go_built("franz-go", GO_SOURCES)
+
+
+def node_program(name: str) -> list[str]:
+    """The command of one of our Node programs; the first caller fetches kafkajs."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        raise PeerUnavailable("kafkajs needs Node.js: no node or no npm on the path")
+    sources = sorted(path for path in NODE_SOURCES.iterdir() if path.suffix in (".js", ".json"))
+    folder = cache_folder() / f"node-{_digest(sources)}"
+    with _locked("node"):
+        if not folder.is_dir():
+            _install_node(npm, sources, folder)
+    return [node, str(folder / name)]
+
+
+def _install_node(npm: str, sources: list[Path], folder: Path) -> None:
+    partial = _empty(folder.with_suffix(".partial"))
+    for source in sources:
+        shutil.copy(source, partial)
+    installed = subprocess.run(
+        [npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"],
+        cwd=partial,
+        capture_output=True,
+        text=True,
+        timeout=FETCH_SECONDS_MAX,
+        check=False,
+    )
+    if installed.returncode != 0:
+        raise PeerUnavailable(f"npm could not fetch kafkajs: {installed.stderr[-600:]}")
+    partial.rename(folder)
 
 
 def redpanda_connect() -> Path:

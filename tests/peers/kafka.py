@@ -136,6 +136,8 @@ class KafkaBroker:
             "share.coordinator.state.topic.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
             "auto.create.topics.enable": "true",
+            # The first check of retention: it would take records of tests with old timestamps.
+            "log.initial.task.delay.ms": "86400000",
             **self._settings,
         }
 

@@ -5,21 +5,26 @@ It knows nothing of Kafka beyond the smallest question a broker answers (ApiVers
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import random
 import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import IO
 
 API_VERSIONS_V0 = struct.pack(">hhih", 18, 0, 7, -1)
 CLOCK_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 STOP_SECONDS_MAX = 30.0
 PORT_MIN = 10_000
 PORT_TRIES_MAX = 100
+PORTS = Path(tempfile.gettempdir()) / "holdfast-test-ports"
+_locks: list[IO[str]] = []
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
 
@@ -36,13 +41,18 @@ class PeerFailed(Exception):
 def free_port() -> int:
     """A port of 127.0.0.1 that nobody has, and that no connection is given by the kernel.
 
-    A broker that is started again on its port must find it free.
+    A broker that is started again on its port must find it free. So the port belongs to this
+    process from now on, whether it is bound or not: other test processes see the lock on its file.
     """
     first_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     for _ in range(PORT_TRIES_MAX):
         port = random.SystemRandom().randrange(PORT_MIN, first_given)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
+            PORTS.mkdir(exist_ok=True)
+            lock = (PORTS / str(port)).open("w")
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _locks.append(lock)
             return port
     raise PeerFailed(f"no free port from {PORT_MIN} to {first_given - 1}")
 

@@ -83,6 +83,12 @@ class SeaweedFs:
             raise
         return self
 
+    def create_bucket(self, name: str) -> None:
+        """Make one more bucket."""
+        status = self._put(f"/{name}")
+        if status not in (200, 409):
+            raise PeerFailed(f"SeaweedFS refused to make the bucket {name}: status {status}")
+
     def stop(self) -> None:
         """End it at once: what it stored is thrown away."""
         if self._process is not None:

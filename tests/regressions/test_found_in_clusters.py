@@ -28,7 +28,7 @@ def test_a_broker_that_is_replaced_while_it_joins_ends():
         second = await world.join(2, port=9093)
         await pass_time(10)
         assert unheard.done()
-        with pytest.raises(Fenced, match="another process with the id 2"):
+        with pytest.raises(Fenced, match="another broker with the id 2"):
             unheard.result()
         assert not second.lost.done()
 
@@ -64,7 +64,7 @@ def test_a_broker_that_is_pinged_before_it_knows_its_incarnation_is_not_replaced
         behind = SkewedEnvironment(seed=7, loop=world.loop, wall_offset_ms=1_600_000_000_000)
         again = world.make(2, environment=behind)
         assert again.membership is not None
-        again.membership.heard(first.report())
+        again.membership.neighbours.heard(first.report())
         await pass_time(1)
         assert again.state.brokers[2].incarnation > again.report().incarnation
         assert not again.lost.done()
@@ -89,7 +89,7 @@ def test_a_broker_whose_younger_process_died_before_it_was_registered_is_heard_a
             known, incarnation=known.incarnation + 1, port=9093, lanes={}, cleared={}
         )
         assert hearer.membership is not None
-        hearer.membership.heard(younger)  # and then it dies
+        hearer.membership.neighbours.heard(younger)  # and then it dies
         await pass_time(40)
         assert sorted(hearer.membership.alive()) == [1, 2]
         assert len(doubled.lanes) == len(hearer.lanes) == 2

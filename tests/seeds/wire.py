@@ -28,6 +28,7 @@ from holdfast.protocol.messages.list_offsets import (
 )
 from holdfast.protocol.messages.produce import PartitionProduceResponse
 from holdfast.protocol.schemas import SCHEMAS
+from holdfast.server.peer import Peer
 
 VERSIONS = {
     ApiKey.PRODUCE: 9,
@@ -40,19 +41,13 @@ VERSIONS = {
 }
 
 
-class Peer:
-    """Where a request comes from."""
-
-    host = "client"
-
-
 async def ask(broker: Broker, message: Message) -> Any:
     """Send the request's bytes; decode the response's bytes."""
     api_key = ApiKey(message.API_KEY)
     version = VERSIONS[api_key]
     body = bytearray(b"".join(message.encode(version)))
     request = Request(api_key, version, 1, "seed", memoryview(body), len(body), version >= 9)
-    reply = Dispatch(broker).dispatch(request, Peer())
+    reply = Dispatch(broker).dispatch(request, Peer(host="client", port=0, listener="seed"))
     if isinstance(reply, Awaitable):
         reply = await reply
     assert isinstance(reply, Sequence)

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.disk_acks import DiskAcks
+from holdfast.lane.appender import CLOSE_PATIENCE_S
 from holdfast.lane.spool.queue import SpoolQueue
 from holdfast.lane.spool.spool import read_spool, spools_on
 from holdfast.log.data_lane import DataLane
@@ -154,14 +155,13 @@ class HandsOverUnflushed(DataLane):
         if not self._is_giving:
             super().adding(fact)
 
-    async def prepare_to_leave(self):
+    async def prepare_to_leave(self, patience_s=0.0):
         return None
 
-    async def close(self, *, release):
+    async def close(self, *, release, patience_s=CLOSE_PATIENCE_S):
         queue = self.appender.queue
         if not release or queue is None or not self.appender.is_open:
-            await super().close(release=release)
-            return
+            return await super().close(release=release, patience_s=patience_s)
         self._is_giving = True
         queue._unflushed = deque(group for group in queue._unflushed if group.is_taken)
         for partition in self._by_disk:
@@ -171,7 +171,7 @@ class HandsOverUnflushed(DataLane):
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        await self.appender.close(release=True)
+        return await self.appender.close(release=True, patience_s=patience_s)
 
 
 class ForgetsAnothersDisk(DiskAcks):

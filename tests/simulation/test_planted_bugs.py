@@ -82,6 +82,26 @@ OF_SHARED_DISKS: dict[str, set[Kind]] = {
     "hands-over-unflushed": {Kind.LOST_WRITE, Kind.TWO_VALUES, Kind.HIDDEN, Kind.WATERMARK_BACK},
     "forgets-anothers-disk": {Kind.LOST_WRITE, Kind.TWO_VALUES, Kind.HIDDEN, Kind.WATERMARK_BACK},
 }
+LATE: dict[str, int] = {
+    "any-disk-will-do": 12,
+    "commit-acked-at-once": 16,
+    "coordinator-never-validates": 19,
+    "foreign-exists-is-ours": 4,
+    "forgets-anothers-disk": 13,
+    "forgets-producers": 15,
+    "goes-on-at-the-log-end": 38,
+    "hands-over-unflushed": 10,
+    "log-start-runs-ahead": 102,
+    "never-validates": 58,
+    "old-owners-are-kept": 31,
+    "pending-is-stable": 74,
+    "published-past-the-put": 35,
+    "snapshot-ahead-of-its-number": 16,
+    "spool-dropped-before-the-put": 12,
+    "stable-before-the-marker": 74,
+    "takes-retries-for-new": 15,
+}
+"""Where the search for a bug begins that few seeds show: the first that was seen to show it."""
 CASES = [
     pytest.param(workload, mode, name, kinds, id=name)
     for workload, mode, expected in (
@@ -108,7 +128,8 @@ def test_a_planted_bug_is_caught_on_a_seed_that_is_clean_without_it(
     kind: Any = {"workload": workload, "mode": mode}
     if mode is Mode.CLUSTER:
         kind["uses_disks"] = name in OF_SHARED_DISKS
-    for seed in range(SEEDS_MAX):
+    first = LATE.get(name, 0)
+    for seed in (*range(first, SEEDS_MAX), *range(first)):
         outcome = simulate(seed, process_type=planted.PLANTED[name], **kind)
         if {violation.kind for violation in outcome.violations} & kinds:
             assert not simulate(seed, **kind).violations

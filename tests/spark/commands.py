@@ -17,10 +17,11 @@ RUN_S_MAX = 280.0
 SPARK_SMALL = '[spark]\nmaster = "local[2]"\n[spark.conf]\nspark.driver.memory = "1g"\n'
 
 
-def holdfast(*arguments: str, expected: int = 0) -> str:
+def holdfast(*arguments: str, expected: int = 0, **variables: str) -> str:
     """Run a command to its end; what it said on both streams."""
     done = subprocess.run(
         [str(HOLDFAST), *arguments],
+        env={**os.environ, **variables},
         capture_output=True,
         text=True,
         timeout=RUN_S_MAX,
@@ -29,6 +30,19 @@ def holdfast(*arguments: str, expected: int = 0) -> str:
     said = done.stdout + done.stderr
     assert done.returncode == expected, said
     return said
+
+
+def holdfast_json(*arguments: str, expected: int = 0) -> tuple[list[dict[str, Any]], str]:
+    """Run a command with --json to its end; its events, and what it said on standard error."""
+    done = subprocess.run(
+        [str(HOLDFAST), *arguments, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=RUN_S_MAX,
+        check=False,
+    )
+    assert done.returncode == expected, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
 class Command(Process):

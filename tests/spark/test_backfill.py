@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.peers.holdfast import HoldfastBroker
-from tests.spark.commands import RUN_S_MAX, holdfast, landed, rows, started
+from tests.spark.commands import RUN_S_MAX, holdfast, holdfast_json, landed, rows, started
 from tests.spark.topics import Topics
 
 from holdfast.spark.backfill import Backfill, Standing
@@ -14,7 +14,7 @@ from holdfast.spark.job import Output
 from holdfast.spark.options import parse_options
 from holdfast.spark.preflight import open_source
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 RECORDS = 6_000
 SMALL = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
@@ -53,16 +53,23 @@ def test_a_backfill_that_was_killed_goes_on_and_equals_the_log(
     before = entries(lake)
     assert before < 12, "it was killed in the middle"
     topics.produce(topic, ["later"])
-    said = holdfast(*command)
-    assert f"going on at {before / 12:.1%}" in said
-    assert "all is there: 12,000 records" in said
+    events, said = holdfast_json(*command)
+    assert f"continuing at {before / 12:.1%}" in said
+    assert [event["event"] for event in events[:-1]] == ["progress"] * (len(events) - 1)
+    done = sorted({event["records_done"] for event in events[:-1]})
+    assert set(range((before + 1) * 1000, 12_001, 1000)) <= set(done)
+    assert done == [event["records_done"] for event in events[:-1]], "each step once, in order"
+    last = events[-1]
+    assert (last["event"], last["ended"], last["entries"]) == ("summary", "complete", 12)
+    assert last["records_total"] == last["records_done"] == 12_000
+    assert last["rows"] == 12_000 - before * 1000
     found = [((row["partition"], row["offset"]), row["value"]) for row in rows(lake)]
     assert len(found) == len(filled)
     assert dict(found) == filled
     assert landed(lake)["sinks"][0]["entries"] == 12
     again = holdfast(*command)
-    assert "all is there" in again
-    assert "going on" not in again
+    assert "complete: 12,000 records" in again
+    assert "continuing" not in again
 
 
 def test_a_range_by_offsets_through_a_broker_is_exactly_that_range(

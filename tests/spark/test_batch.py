@@ -12,7 +12,7 @@ from tests.spark.topics import Topics
 
 from holdfast.spark.inputs import read_range
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.spark
 
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 

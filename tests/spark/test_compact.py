@@ -15,7 +15,7 @@ from holdfast.spark import pipeline
 from holdfast.spark.compact import compact
 from holdfast.spark.worker import worker
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.spark
 
 
 def run(spark: Any, store: str, topic: str, folder: Path) -> None:

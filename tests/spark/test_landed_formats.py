@@ -19,7 +19,7 @@ from holdfast.landing.keys import HIVE_TEMPLATE, KeyTemplate
 from holdfast.landing.packing import Bounds
 from holdfast.store.address import open_store
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.spark
 
 CODECS = ("zstd", "gzip", "lz4", "none")
 VALUES: list[Format] = [

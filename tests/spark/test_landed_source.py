@@ -15,7 +15,7 @@ from holdfast.landing.ledger_entry import decode_entry
 from holdfast.spark import pipeline
 from holdfast.spark.chain_sink import ChainSink, Landing
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.spark
 
 
 def stream(spark: Any, store: str, topic: str, **options: str) -> Any:

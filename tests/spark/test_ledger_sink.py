@@ -16,7 +16,7 @@ from tests.spark.topics import Topics
 from holdfast.landing.ledger_entry import Entry, FileRole, decode_entry
 from holdfast.spark import pipeline
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.spark
 
 
 @dataclass

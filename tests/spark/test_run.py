@@ -1,8 +1,11 @@
 """`holdfast run` with a real Spark: files in, exactly once out, whatever a checkpoint does."""
 
+import contextlib
+import io
 import json
 import shutil
 import signal
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -11,11 +14,13 @@ from typing import Any
 import deltalake
 import pytest
 from tests.peers.holdfast import HoldfastBroker
+from tests.peers.process import wait_until
 from tests.spark.commands import (
     RUN_S_MAX,
     SPARK_SMALL,
     chain_rows,
     holdfast,
+    holdfast_json,
     landed,
     rows,
     started,
@@ -24,16 +29,17 @@ from tests.spark.topics import Topics
 
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError
+from holdfast.live_text import CLEAR_LINE
 from holdfast.spark.checkpoint_folder import local_folder
 from holdfast.spark.ledger_sink import SinkRefused
 from holdfast.spark.pipeline_file import read_pipeline
 from holdfast.spark.preflight import check_pipeline
-from holdfast.spark.progress import PlainLines, Totals
-from holdfast.spark.run_job import Run, where_to_begin
+from holdfast.spark.progress import LiveLine, PlainLines, Totals
+from holdfast.spark.run_job import Run, begin_text, where_to_begin
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 @pytest.fixture
@@ -74,6 +80,34 @@ def once(*names: str) -> Counter[str]:
     return Counter(dict.fromkeys(names, 1))
 
 
+def late_once(folder: Path) -> str:
+    """A Python whose first planner of a stream comes later than Spark waits for it."""
+    script, was_late = folder / "late-python", folder / "was-late"
+    script.write_text(
+        "#!/bin/sh\n"
+        f'case "$*" in *python_streaming_source_runner*)\n'
+        f'  [ -e "{was_late}" ] || {{ touch "{was_late}"; sleep 12; }} ;;\n'
+        f'esac\nexec "{sys.executable}" "$@"\n'
+    )
+    script.chmod(0o700)
+    return str(script)
+
+
+def task_daemons(driver: int) -> list[int]:
+    """The daemons that fork the workers of tasks, below a driver."""
+    parents: dict[int, int] = {}
+    daemons: list[int] = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            parents[int(folder.name)] = int(
+                (folder / "stat").read_text().rpartition(")")[2].split()[1]
+            )
+            if b"holdfast.spark.daemon\0pyspark.worker" in (folder / "cmdline").read_bytes():
+                daemons.append(int(folder.name))
+    javas = {pid for pid, parent in parents.items() if parent == driver}
+    return [pid for pid in daemons if parents[pid] in javas]
+
+
 class Here:
     """A pipeline on the Spark that all tests share."""
 
@@ -81,6 +115,7 @@ class Here:
         self.spark = spark
         self.file = file
         self.log = log or file.parent / "log"
+        self.began = ""
 
     def run(self, *overrides: str) -> Totals:
         pipeline = read_pipeline(self.file, overrides, once=True)
@@ -88,19 +123,22 @@ class Here:
         folder = local_folder(pipeline.checkpoint)
         assert folder is not None
         begin = where_to_begin(pipeline, ready, folder)
-        run = Run(self.spark, pipeline, begin=begin, environment=SystemEnvironment())
+        self.began = begin_text(begin, folder)
+        environment = SystemEnvironment()
+        run = Run(self.spark, pipeline, begin=begin, source=ready.source, environment=environment)
         with self.log.open("a") as log:
             assert not run.watch(threading.Event(), PlainLines(log))
         return run.totals
 
 
 def test_dedup_into_parquet_is_exactly_once_and_a_deleted_checkpoint_is_recovered(
-    store: str, topics: Topics, topic: str, tmp_path: Path
+    spark: Any, store: str, topics: Topics, topic: str, tmp_path: Path
 ):
     topics.produce(topic, orders("a", "b", "a", "c"), partition=0)
     topics.produce(topic, orders("b", "d"), partition=1)
     file = dedup_file(tmp_path, store, topic)
-    said = holdfast("run", str(file), "--once")
+    said = holdfast("run", str(file), "--once", PYSPARK_PYTHON=late_once(tmp_path))
+    assert "did not start within 10 s: starting the query again" in said
     for part in (
         "rows in     6",
         "kept        4",
@@ -112,9 +150,9 @@ def test_dedup_into_parquet_is_exactly_once_and_a_deleted_checkpoint_is_recovere
     assert ids(tmp_path / "lake") == once("a", "b", "c", "d")
     shutil.rmtree(tmp_path / "lake.checkpoints")
     topics.produce(topic, orders("a", "e"), partition=1)
-    said = holdfast("run", str(file), "--once")
-    assert "the checkpoint is new: going on after entry 0 of the ledger" in said
-    assert "rows in     2" in said
+    job = Here(spark, file)
+    assert job.run().counts["rows"] == 2
+    assert "the checkpoint is new: continuing after entry 0 of the ledger" in job.began
     assert ids(tmp_path / "lake") == once("a", "b", "c", "d", "e")
 
 
@@ -142,6 +180,7 @@ def test_chains_are_landed_until_a_signal_to_the_whole_group_and_the_run_ends_cl
         process.wait_until(
             lambda: "total 80" in process.log_text(), seconds_max=RUN_S_MAX, what="all rows"
         )
+        assert len(task_daemons(process.pid)) == 1
         assert process.end_by(number) == 0, process.log_text()
     finally:
         process.kill()
@@ -173,25 +212,26 @@ def test_a_dry_run_says_what_would_be_done_and_leaves_nothing_behind(
     said = holdfast("run", str(file), "--dry-run").splitlines()
     assert said[0].endswith("2 partitions, 2 records")
     assert said[1] == "timers      a row for each key without events for 3,600 s"
-    assert said[-1] == "all is well, and nothing was started"
+    assert said[-1] == "all checks passed; nothing was started"
     assert len(said) == 8, "nothing but what was asked for"
     assert [path.name for path in tmp_path.iterdir()] == ["p.toml"]
 
 
 def test_a_python_file_transforms_and_its_columns_make_folders(
-    store: str, topics: Topics, topic: str, tmp_path: Path
+    spark: Any, store: str, topics: Topics, topic: str, tmp_path: Path
 ):
     topics.produce(topic, orders("a", "b", "a", "c"), partition=0)
     options = {
         "source": {"store": store, "subscribe": topic},
         "dedup": {"by": "id"},
         "output": {"to": "lake", "sink_id": "letters", "partition_by": "letter"},
-        "spark": {"master": "local[2]", "conf": {"spark.driver.memory": "1g"}},
     }
     file = written(
         tmp_path,
         f"""
 from pyspark.sql.functions import col, get_json_object, udf
+
+print("this file is loaded")
 
 OPTIONS = {options!r}
 
@@ -204,8 +244,13 @@ def pipeline(frame):
 """,
         name="letters.py",
     )
-    said = holdfast("run", str(file), "--once")
-    assert "duplicates  1" in said
+    events, said = holdfast_json("run", str(file), "--once")
+    assert "this file is loaded" in said, "standard output is for events"
+    assert [event["event"] for event in events] == ["batch", "summary"]
+    batch, summary = events
+    assert batch["counts"]["duplicates"] == summary["counts"]["duplicates"] == 1
+    assert (batch["total_rows"], batch["lag"], summary["lag"]) == (3, 0, 0)
+    assert (summary["ended"], summary["output"]) == ("complete", str(tmp_path / "lake"))
     files = landed(tmp_path / "lake")["sinks"][0]["files"]
     assert {file["partition_values"]["letter"] for file in files} == {"A!", "B!"}
     assert Counter(row["id"] for row in rows(tmp_path / "lake")) == once("a", "b")
@@ -301,3 +346,36 @@ def test_chains_go_on_by_themselves_without_their_checkpoint(
     topics.produce(topic, ["d"], partition=1)
     assert job.run("source.startingOffsets=latest").counts["rows"] == 2
     assert [row["value"] for row in chain_rows(tmp_path / "lake")] == [b"a", b"b", b"c", b"d"]
+
+
+def test_an_idle_run_says_since_when_and_how_many_records_wait_for_the_trigger(
+    spark: Any, store: str, topics: Topics, topic: str, tmp_path: Path
+):
+    topics.produce(topic, ["a", "b"])
+    # Spark begins micro-batches at multiples of the interval: one hour may be over in a moment.
+    file = written(tmp_path, source(store, topic) + '[output]\nto = "lake"\ntrigger = "300 days"\n')
+    pipeline = read_pipeline(file)
+    ready = check_pipeline(pipeline)
+    environment = SystemEnvironment()
+    run = Run(spark, pipeline, begin=None, source=ready.source, environment=environment)
+    screen, stop = io.StringIO(), threading.Event()
+    watching = threading.Thread(target=run.watch, args=(stop, LiveLine(screen)))
+    watching.start()
+
+    def shows(*parts: str) -> None:
+        def is_shown() -> bool:
+            last = screen.getvalue().rpartition(CLEAR_LINE)[2]
+            return all(part in last for part in parts)
+
+        wait_until(is_shown, seconds_max=RUN_S_MAX, what=f"a line with {parts}")
+
+    try:
+        shows("idle since 2", "lag 0 records, total 2")
+        topics.produce(topic, ["c", "d", "e"])
+        shows("waiting since 2", "lag 3 records, total 2")
+    finally:
+        stop.set()
+        watching.join(RUN_S_MAX)
+    assert not watching.is_alive()
+    assert "batch 0: 2 rows" in screen.getvalue()
+    assert run.totals.lag == 3

@@ -19,7 +19,7 @@ from holdfast.spark import pipeline
 from holdfast.spark.builder import Pipeline
 from holdfast.spark.operations import duration_ms
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.spark
 
 COLUMNS = (
     "get_json_object(cast(value as string), '$.user') user",

@@ -12,7 +12,7 @@ from tests.peers.process import wait_until
 from tests.spark.lying import LyingSource
 from tests.spark.topics import Topics, offset_log
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.spark
 
 WAIT_S = 90.0
 

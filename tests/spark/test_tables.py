@@ -17,7 +17,7 @@ from holdfast.spark.job import Job, Output
 from holdfast.spark.ledger_sink import LedgerSink
 from holdfast.spark.tables import DeltaTable, IcebergTable
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.spark
 
 
 class Lake:
@@ -29,6 +29,8 @@ class Lake:
         self.topic = topic
         self.folder = folder
         self.lake = folder / "lake"
+        columns = ("topic", "partition")
+        self.output = Output(store=str(self.lake), sink_id="orders", partition_by=columns)
         (folder / "warehouse").mkdir()
         self.catalog = {
             "type": "sql",
@@ -47,7 +49,7 @@ class Lake:
             IcebergTable("lake.orders", catalog="tests", properties=self.catalog),
         )
         sink = LedgerSink(
-            Job(output=Output(store=str(self.lake), sink_id="orders", partition_by=("partition",))),
+            Job(output=self.output),
             open_checkpoint(self.spark, checkpoint),
             followers=tables if with_tables else (),
         )
@@ -112,3 +114,4 @@ def test_tables_equal_the_ledger_over_restarts_lag_and_compaction(
     lake.run()
     check(16)
     assert len(lake.delta().file_uris()) == 4
+    assert lake.delta().metadata().partition_columns == ["topic", "partition"]

@@ -1,6 +1,6 @@
 """SIGKILLs and a zombie of a query into a topic: a consumer sees each record once.
 
-The short form of `python -m tests.chaos.spark_topic_kills`.
+The short form of `python -m tests.chaos.spark_topic_kills`, which also plants a bug.
 """
 
 from collections.abc import Iterator
@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 from tests.chaos.spark_process import Spares
-from tests.chaos.spark_topic_kills import is_found, planted
 from tests.chaos.spark_topic_oracle import check_told, check_topic
-from tests.chaos.spark_topic_run import TopicRun
-from tests.chaos.spark_topic_source import BLIND
+from tests.chaos.spark_topic_run import REFUSALS, TopicRun
 from tests.peers.holdfast import HoldfastBroker
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-DRIVERS = 4
+DRIVERS = 3
 ACKED = [(0, 0), (0, 1), (1, 0)]
 
 
@@ -35,25 +33,16 @@ def test_a_consumer_sees_each_record_once_after_a_kill_and_beside_a_zombie(
     try:
         run.begin()
         run.kill("driver", "ended")
-        ended = run.zombie("end")
+        run.zombie("end")
         run.finish()
     finally:
         run.stop()
     figures = run.check()
     assert figures.problems == []
-    assert ended == "the sink refused"
-    assert figures.aborted > 0, "the zombie had written nothing"
-
-
-@pytest.mark.timeout(600)
-def test_a_sink_that_does_not_ask_what_is_there_is_found_after_one_kill(
-    tmp_path: Path, holdfast_broker: HoldfastBroker, topic: str, spares: Spares
-):
-    run = TopicRun(
-        tmp_path, holdfast_broker, topic=topic[-40:], seed=9, variant=BLIND, spares=spares
-    )
-    figures = planted(run)
-    assert is_found(figures), figures.problems
+    # The sink or Spark's own log refuses it, whichever the zombie asks first; the sink may do so
+    # before the zombie has written anything. The oracle has seen that none of its records counts.
+    assert figures.zombies.total() == 1
+    assert figures.zombies.keys() <= set(REFUSALS.values())
 
 
 def test_the_oracle_takes_each_record_once_in_the_order_of_its_partition():

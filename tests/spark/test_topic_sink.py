@@ -16,7 +16,7 @@ from holdfast.client.cluster import Cluster
 from holdfast.client.groups import committed_offsets
 from holdfast.environment import SystemEnvironment
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PARTITIONS = 2
 RECORDS = 40

@@ -18,7 +18,7 @@ from holdfast.spark.checkpoint import open_checkpoint
 from holdfast.spark.job import Job
 from holdfast.spark.ledger_sink import LedgerSink
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def test_an_offset_log_that_another_driver_wrote_over_stops_the_query_before_it_publishes(

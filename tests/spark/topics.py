@@ -6,9 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 from tests.peers.process import wait_until
 
+SET = AlterConfigOpType.SET
 KEPT = {"retention.ms": "-1"}
 """Timestamps of tests may be years old, and retention would take them in the middle of one."""
 
@@ -28,6 +37,16 @@ class Topics:
         made = NewTopic(topic, partitions, 1, config=KEPT)
         self._admin.create_topics([made])[topic].result(30)
         self._wait_for(topic, lambda found: found is not None)
+
+    def set_config(self, topic: str, name: str, value: str) -> None:
+        """Change one setting of a topic."""
+        resource = ConfigResource(
+            ResourceType.TOPIC,
+            topic,
+            incremental_configs=[ConfigEntry(name, value, incremental_operation=SET)],
+        )
+        for future in self._admin.incremental_alter_configs([resource]).values():
+            future.result(30)
 
     def grow(self, topic: str, partitions: int) -> None:
         self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(30)

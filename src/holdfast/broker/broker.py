@@ -17,9 +17,12 @@ from holdfast.broker.disk_acks import DiskAcks
 from holdfast.broker.fetch_sessions import FetchSessions
 from holdfast.broker.gaps import Gaps
 from holdfast.broker.given_lanes import GivenLanes
+from holdfast.broker.group_lists import GroupLists
 from holdfast.broker.groups import LaneGroups
+from holdfast.broker.matching import NameMatcher
 from holdfast.broker.membership import Membership
 from holdfast.broker.peer_network import PeerNetwork
+from holdfast.broker.presence import Presence
 from holdfast.broker.producer_ids import ProducerIds
 from holdfast.broker.replicas import Replicas
 from holdfast.broker.served_lanes import ServedLanes
@@ -33,11 +36,12 @@ from holdfast.broker.verification import (
 )
 from holdfast.broker.waiting_room import WaitingRoom
 from holdfast.client.refusals import BrokerUnavailable
-from holdfast.cluster.facts import BrokerRegistered, ClusterCreated
+from holdfast.cluster.facts import FORMAT_VERSION, BrokerRegistered, ClusterCreated
 from holdfast.cluster.peers import Leader, PeerReport
 from holdfast.environment import Environment
 from holdfast.errors import Fenced, HoldfastError, StopError
 from holdfast.identifiers import CONTROL_LANE, BrokerId, LaneId, PartitionId, ProducerId
+from holdfast.lane.appender import CLOSE_PATIENCE_S
 from holdfast.lane.claim import ClaimedLane
 from holdfast.lane.liveness import Liveness, NoProof
 from holdfast.lane.spool.disk import Disk
@@ -83,6 +87,8 @@ class Broker(Directory):
             is_by_disk=self._is_by_disk,
         )
         self.turns = Turns()
+        self.matcher = NameMatcher()
+        self.group_lists = GroupLists()
         self.underway = Underway()
         self.verify_transaction: VerifyTransaction = self._verify_transaction
         """Asked before a transaction's first batch joins a partition (KIP-890)."""
@@ -114,19 +120,14 @@ class Broker(Directory):
         )
         self.served.when_left.append(self.disk_acks.left)
         self.replicas = Replicas(store, environment, self.cache)
-        self.served.when_left.append(lambda _: self.underway.held_back.forget())
         served = self.served
+        served.when_left.append(lambda _: self.underway.held_back.forget())
         self.waiting_room = WaitingRoom(served.expected, served.coming, served.going)
         self.gaps = Gaps(environment)
-        self.membership: Membership | None = None
-        if network is not None:
-            wait_s = settings.rejoin_wait_s
-            self.membership = Membership(self, network, environment, rejoin_wait_s=wait_s)
-            self.view.when_published = self.membership.news
+        self.membership = self._make_membership(network) if network is not None else None
         self.producer_ids = ProducerIds(self.view, self.ask_leader)
         self._given = GivenLanes(environment)
-        self._is_controller = False
-        self._takes_control = False
+        self._is_controller = self._takes_control = False
         self._background: set[asyncio.Task[None]] = set()
 
     @property
@@ -149,12 +150,14 @@ class Broker(Directory):
             if known is not None:
                 self._incarnation = max(self._incarnation, known.incarnation + 1)
             self._has_incarnation = True
+            self.cluster_known.set()
             await self._unless_lost(self.membership.join())
             return
         control = await self._claim_control()
         await self.served.take([LaneId(i + 1) for i in range(self.state.lanes)])
         await self._claimer.wait_out(control.claimed_lane)
         self._is_controller = True
+        self.cluster_known.set()
 
     async def _unless_lost(self, work: Coroutine[Any, Any, None]) -> None:
         """Who is replaced while it still joins would else ask to be let in for ever."""
@@ -172,7 +175,7 @@ class Broker(Directory):
         if not self.state.cluster_id:
             cluster_id = str(self.environment.new_uuid())
             lanes = self.settings.lanes or self.settings.lanes_of_new_store
-            control.appender.add(ClusterCreated(cluster_id, lanes))
+            control.appender.add(ClusterCreated(cluster_id, lanes, FORMAT_VERSION))
         refuse_other_lanes(self.store, self.settings.lanes, self.state)
         self.register(self.report())
         await self.flush_control()
@@ -241,25 +244,34 @@ class Broker(Directory):
     async def hand_over(self, lane: LaneId, leader_epoch: int, to: BrokerId) -> bool:
         """Release a lane to another broker; whether it was ours to release."""
         if self._given.is_giving(lane):
-            return False  # who asked first has it
+            return False  # the first broker that asked gets it
+        served = self.control if lane == CONTROL_LANE and self.is_controller else None
+        served = served or self.lanes.get(lane)
+        if served is None or served.leader_epoch != leader_epoch:
+            return False
         promised = Leader(to, leader_epoch + 1)
-        if lane == CONTROL_LANE:
-            if not self.is_controller or self.control.leader_epoch != leader_epoch:
-                return False
-            self._is_controller = False
+        try:
             with self._given.giving(lane, promised):
-                await self.view.give(release=True)
-        else:
-            served = self.lanes.get(lane)
-            if served is None or served.leader_epoch != leader_epoch:
-                return False
-            with self._given.giving(lane, promised):
-                await self.served.give(lane, release=True)
+                await self._release(lane)
+        except HoldfastError as error:
+            log.warning("lane_not_handed_over lane=%d to=%d error=%s", lane, to, error)
+            return False
         if self.membership is not None:
             self.membership.peers.hand_over(lane, promised)
             self.membership.news()
         log.info("lane_handed_over lane=%d to=%d", lane, to)
         return True
+
+    async def _release(self, lane: LaneId) -> None:
+        if lane != CONTROL_LANE:
+            await self.served.hand_over(lane)
+            return
+        control = self.control
+        self._is_controller = False
+        try:
+            await self.view.hand_over(control)
+        finally:
+            self._is_controller = self.view.lane is control and control.appender.is_open
 
     async def drain(self, timeout_s: float) -> None:
         """Let others have this broker's lanes, while it still serves what they have not taken."""
@@ -270,27 +282,35 @@ class Broker(Directory):
         membership.news()
         deadline = self.environment.monotonic() + timeout_s
         while self.environment.monotonic() < deadline:
+            unable = {self.settings.broker_id, *membership.neighbours.reachability.unreachable()}
             others = [
                 report
                 for broker_id, report in membership.alive().items()
-                if broker_id != self.settings.broker_id and not report.is_draining
+                if broker_id not in unable and not report.is_draining
             ]
             if not others or not self.report().lanes:
                 return
             await asyncio.sleep(DRAIN_LOOK_S)
 
-    async def stop(self, *, release: bool) -> None:
-        """Put what is decided, and leave the lanes to the next owner."""
+    async def stop(self, *, release: bool, patience_s: float = CLOSE_PATIENCE_S) -> list[LaneId]:
+        """Put what is decided, and leave the lanes to the next owner, within this time.
+
+        Returns the lanes that could not be released: the store did not answer. Nothing that was
+        acknowledged is lost then; their next owner waits until this one is out of date.
+        """
         if self.membership is not None:
             await self.membership.stop()
         for task in list(self._background):
             task.cancel()
-        release_control = release and self._is_controller
-        await asyncio.gather(
-            self.served.give_all(release=release), self.view.give(release=release_control)
+        is_giving = self._given.is_giving(CONTROL_LANE)
+        release_control = release and (self._is_controller or is_giving)
+        kept, is_control_given = await asyncio.gather(
+            self.served.give_all(release=release, patience_s=patience_s),
+            self.view.give(release=release_control, patience_s=patience_s),
         )
         if self.network is not None:
             await self.network.close()
+        return kept if is_control_given else [CONTROL_LANE, *kept]
 
     async def doubt(self, lane: LaneId) -> None:
         """Look whether a lane is still ours."""
@@ -300,15 +320,15 @@ class Broker(Directory):
             try:
                 await owned.appender.validate()
             except HoldfastError as error:
-                log.info("lane_doubted lane=%d error=%s", lane, error)
+                log.info("lane_ownership_not_confirmed lane=%d error=%s", lane, error)
 
     def replaced(self, host: str, port: int) -> None:
         if not self._has_incarnation:
             return
         self._end(
             Fenced(
-                f"another process with the id {self.settings.broker_id} has started, at"
-                f" {host}:{port}; give each broker an --id of its own"
+                f"another broker with the id {self.settings.broker_id} has started at"
+                f" {host}:{port}: give each broker its own --id"
             )
         )
 
@@ -352,7 +372,7 @@ class Broker(Directory):
         leader = self.leader_of(lane)
         address = self.address_of(leader.broker_id) if leader is not None else None
         if self.network is None or address is None:
-            raise BrokerUnavailable(f"no other broker is known to lead lane {lane}")
+            raise BrokerUnavailable(f"no broker is known to lead lane {lane}; try again")
         return await self.network.ask(
             address, request, answer, version=version, timeout_s=timeout_s
         )
@@ -360,6 +380,18 @@ class Broker(Directory):
     async def flush_control(self) -> None:
         """Wait until all that was decided about the cluster is durable."""
         await self.control.appender.flush()
+
+    def _make_membership(self, network: PeerNetwork) -> Membership:
+        settings, environment = self.settings, self.environment
+        membership = Membership(
+            self,
+            network,
+            environment,
+            Presence(self.store, environment, settings.broker_id),
+            rejoin_wait_s=settings.rejoin_wait_s,
+        )
+        self.view.when_published = membership.news
+        return membership
 
     def _make_lane(
         self, claimed: ClaimedLane[LogState], on_lost: Callable[[HoldfastError], None]
@@ -377,7 +409,9 @@ class Broker(Directory):
         )
 
     def _make_groups(self, lane: DataLane) -> LaneGroups:
-        return LaneGroups(lane, self.environment, self.settings.groups, self.topics_of_groups)
+        return LaneGroups(
+            lane, self.environment, self.settings.groups, self.topics_of_groups, self.matcher
+        )
 
     def _make_transactions(self, lane: DataLane) -> LaneTransactions:
         return LaneTransactions(lane, self, self.environment, self.settings.transactions)

@@ -1,4 +1,4 @@
-"""Take a lane in this process's name, and owe the wait to whoever had it before.
+"""Claim a lane for this process, and wait until its previous owner can no longer answer.
 
 Owns what a claim says of this process, and how long its predecessor may still answer. Must never
 let a lane be served before that.
@@ -70,7 +70,7 @@ class Claimer:
         until = lane.claimed_at + lane.owed_ms / 1000 * CLOCK_RATE_MARGIN
         wait_s = until - self._environment.monotonic()
         if wait_s > 0:
-            log.info("waiting_for_the_owner_before lane=%d seconds=%.1f", lane.cursor.lane, wait_s)
+            log.info("waiting_for_previous_owner lane=%d seconds=%.1f", lane.cursor.lane, wait_s)
             await asyncio.sleep(wait_s)
 
 
@@ -84,6 +84,6 @@ async def check_lanes(store: Store, environment: Environment, wanted: int | None
 def refuse_other_lanes(store: Store, wanted: int | None, state: ControlState) -> None:
     if state.cluster_id and wanted is not None and wanted != state.lanes:
         raise ConfigurationError(
-            f"{store.url} was made with {state.lanes} data lanes, and their number never"
-            f" changes: start without --lanes, or with --lanes {state.lanes}"
+            f"the store {store.url} was created with {state.lanes} data lanes, and this number"
+            f" never changes: start without --lanes, or with --lanes {state.lanes}"
         )

@@ -13,13 +13,16 @@ from holdfast.broker.settings import BrokerSettings
 from holdfast.cluster.facts import ControlFact
 from holdfast.cluster.state import ControlState, ControlStateKind
 from holdfast.environment import Environment
-from holdfast.errors import Fenced, HoldfastError
+from holdfast.errors import Fenced, HoldfastError, StoreUnavailable
 from holdfast.follow.lane import FollowedLane
 from holdfast.identifiers import CONTROL_LANE
 from holdfast.lane.entry import Buffer, EntryHeader
 from holdfast.lane.owned import OwnedLane
 from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
+
+RELEASE_PATIENCE_S = 10.0
+"""How long the release of the control lane may take; the store has just answered."""
 
 
 class ControlLane(OwnedLane[ControlState, ControlFact]):
@@ -90,15 +93,27 @@ class ClusterView:
         self._lane, self._known = lane, lane.state
         return lane
 
-    async def give(self, *, release: bool) -> None:
-        """Be the controller no longer."""
+    async def hand_over(self, lane: ControlLane) -> None:
+        """Release the control lane for the next controller. Raises StoreUnavailable."""
+        await lane.prepare_to_leave()
+        await lane.appender.validate()
+        if not await self._close(lane, release=True, patience_s=RELEASE_PATIENCE_S):
+            raise StoreUnavailable("lane 0: could not release it: the store did not answer")
+
+    async def give(self, *, release: bool, patience_s: float) -> bool:
+        """Be the controller no longer; False where the store did not answer in time."""
         lane = self._lane
-        if lane is not None:
-            if release:
-                await lane.prepare_to_leave()
-            await lane.close(release=release)
-            if self._lane is lane:
-                self._lane = None
+        if lane is None:
+            return True
+        if release:
+            await lane.prepare_to_leave(patience_s / 2)
+        return await self._close(lane, release=release, patience_s=patience_s)
+
+    async def _close(self, lane: ControlLane, *, release: bool, patience_s: float) -> bool:
+        is_done = await lane.close(release=release, patience_s=patience_s)
+        if self._lane is lane:
+            self._lane = None
+        return is_done
 
     async def look(self) -> None:
         """Know all that was durable when this was called. Raises StoreUnavailable."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from holdfast.broker.reply_memory import ReplyAccount
 from holdfast.protocol.api import ErrorCode
 
 
@@ -12,6 +13,8 @@ class RequestContext:
     api_version: int
     client_id: str | None = None
     client_host: str = ""
+    replies: ReplyAccount = dataclasses.field(default_factory=ReplyAccount)
+    """The reply bytes of the connection."""
 
 
 def error_code(name: str) -> int:

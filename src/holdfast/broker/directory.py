@@ -4,6 +4,7 @@ Owns the answers to "who"; a request finds its partition, its group or its trans
 Must never change anything.
 """
 
+import asyncio
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -56,6 +57,8 @@ class Directory(ABC):
     membership: Membership | None
 
     def __init__(self) -> None:
+        self.cluster_known = asyncio.Event()
+        """Set once the control lane was read: from then on topics and brokers can be told."""
         self.cleared: dict[LaneId, int] = {}
         """How far the control lane was known when nothing of a deleted topic was left in a lane."""
         self._topics: tuple[int, Topics] = (-1, Topics({}))

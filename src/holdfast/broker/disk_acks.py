@@ -1,8 +1,8 @@
-"""Acks from this broker's disk, beside the lanes: what an earlier owner left there is taken in, and
-partitions whose disk is not here wait for it, or go on without it.
+"""Acks from this broker's disk: records that an earlier owner left there are replayed. Partitions
+whose newest records are on another disk wait for it, or continue without it.
 
-Owns when, and what is said of it in the log. Must never let a partition go on whose topic does not
-allow it (unclean.leader.election.enable), nor serve a lane before its spools were looked at.
+Owns when that happens, and its log lines. Must never let a partition continue whose topic does not
+allow it (unclean.leader.election.enable), nor serve a lane before its spools were read.
 """
 
 import asyncio
@@ -48,8 +48,10 @@ class DiskAcks:
         await self._look(lane)
         for partition, claim in sorted(lane.awaited.items()):
             log.warning(
-                "partition_offline partition=%s lane=%d: it waits for the disk of claim %d, which"
-                " may hold more of it; unclean.leader.election.enable=true goes on without",
+                "partition_offline partition=%s lane=%d claim=%d: its newest records may be on the"
+                " disk of the broker that made this claim. Start that broker with its --spool"
+                " directory, or set unclean.leader.election.enable=true on the topic to continue"
+                " without these records",
                 partition,
                 lane.lane,
                 claim,
@@ -71,7 +73,7 @@ class DiskAcks:
                 try:
                     await self._look(lane)
                 except StopError:
-                    log.exception("spool_given_up lane=%d", lane.lane)
+                    log.exception("spool_replay_stopped lane=%d", lane.lane)
                     return
 
     async def _look(self, lane: DataLane) -> None:
@@ -115,8 +117,8 @@ class DiskAcks:
         for name in replayed.kept:
             self._once(
                 lane,
-                f"spool_kept lane={lane.lane} file={name}: it holds records that the log does not"
-                " have, or went on without; see `holdfast inspect --spool`",
+                f"spool_kept lane={lane.lane} file={name}: it holds records that are not in the"
+                " log, so it is not deleted; see `holdfast inspect --spool`",
             )
 
     async def _go_on(self, lane: DataLane, partition: PartitionId) -> None:
@@ -125,8 +127,9 @@ class DiskAcks:
             return
         self.totals["missing_offsets"] += missing.last_offset - missing.base_offset + 1
         log.warning(
-            "records_missing partition=%s offsets=%d..%d claim=%d: unclean.leader.election.enable"
-            " lets the partition go on without the disk that may hold them",
+            "records_missing partition=%s offsets=%d..%d claim=%d: the partition continues without"
+            " these records, because unclean.leader.election.enable is true and the disk that may"
+            " hold them is not here",
             partition,
             missing.base_offset,
             missing.last_offset,
@@ -134,21 +137,22 @@ class DiskAcks:
         )
 
     def _say(self, lane: DataLane) -> None:
-        """What of the disk a person should know."""
+        """Log what an operator should know about the disk."""
         if lane.bypassed["no disk"]:
             self._once(
                 lane,
-                f"no_spool lane={lane.lane}: topics with holdfast.ack=disk are acknowledged from"
-                " the store, as this broker runs without --spool",
+                f"no_spool lane={lane.lane}: this broker runs without --spool, so it acknowledges"
+                " records of topics with holdfast.ack=disk only when they are in the store",
             )
         queue = lane.appender.queue
         failures = queue.failures if queue is not None else 0
         if queue is not None and failures > self._failures[lane.lane]:
             log.warning(
-                "spool_failed lane=%d times=%d error=%s: what it did not take goes to the store",
+                "spool_failed lane=%d times=%d error=%s: these records go to the store instead;"
+                " check the disk of --spool",
                 lane.lane,
                 failures - self._failures[lane.lane],
-                queue.failure or "over now",
+                queue.failure or "none now",
             )
         self._failures[lane.lane] = failures
 

@@ -63,6 +63,7 @@ from holdfast.broker.handlers import (
     txn_offset_commit,
     write_txn_markers,
 )
+from holdfast.broker.reply_memory import ReplyAccount
 from holdfast.broker.settling import then
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.connection import Reply, Request, ServedApis
@@ -130,6 +131,9 @@ class Client(Protocol):
     @property
     def host(self) -> str: ...
 
+    @property
+    def replies(self) -> ReplyAccount: ...
+
 
 class Dispatch:
     """Hands each request to its handler."""
@@ -142,7 +146,10 @@ class Dispatch:
         """Decide at once, in the order of arrival; the answer may come later."""
         message = SCHEMAS[request.api_key][0].decode(request.body, request.version)
         context = RequestContext(
-            api_version=request.version, client_id=request.client_id, client_host=peer.host
+            api_version=request.version,
+            client_id=request.client_id,
+            client_host=peer.host,
+            replies=peer.replies,
         )
         answer = _handled(self._broker, message, context)
         if isinstance(answer, asyncio.Future):
@@ -186,7 +193,16 @@ def _encoded_after(answer: asyncio.Future[Message | None], version: int) -> asyn
 
 
 async def _encoded_later(answer: Awaitable[Message | None], version: int) -> Reply:
-    return _encoded(await answer, version)
+    message = await answer
+    if message is None or not message.is_long():
+        return _encoded(message, version)
+    slices = message.encode_in_slices(version)
+    while True:
+        try:
+            next(slices)
+        except StopIteration as done:
+            return done.value
+        await asyncio.sleep(0)
 
 
 def _encoded(answer: Message | None, version: int) -> Reply:

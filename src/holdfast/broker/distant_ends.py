@@ -78,7 +78,7 @@ async def end_parts(
             raise failed
     if left:
         lanes = sorted({part.lane for part in left})
-        raise PartsLeft(f"nobody is known to lead the lanes {lanes}")
+        raise PartsLeft(f"no broker is known to lead the lanes {lanes}")
 
 
 async def _end_at_one(
@@ -116,7 +116,9 @@ async def _end_at_one(
     )
     await lane.appender.validate()
     if not lane.appender.is_open:
-        raise Fenced(f"lane {lane.lane}: closes, and its next owner ends its transactions")
+        raise Fenced(
+            f"lane {lane.lane}: this broker is closing it; its next owner ends its transactions"
+        )
     partitions = [
         EndedPartition(
             topic_id=part.topic_id,
@@ -149,4 +151,4 @@ def _raise_for_left(answer: EndTransactionPartsResponse) -> None:
         if part.error_code != 0
     ]
     if left:
-        raise PartsLeft(f"not ended: {', '.join(left)}")
+        raise PartsLeft(f"the transaction is not ended on {', '.join(left)}")

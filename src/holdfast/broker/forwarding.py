@@ -113,8 +113,8 @@ def is_for_controller(broker: Broker, message: Message, context: RequestContext)
 async def forwarded(broker: Broker, message: Message, context: RequestContext) -> Any:
     """The controller's answer; None where there is none, and this broker is to refuse it itself.
 
-    What the controller has changed is known here before the answer leaves: who asked may ask this
-    broker next.
+    What the controller has changed is known here before the answer leaves: the client may ask
+    this broker next.
     """
     answer_type = SCHEMAS[ApiKey(message.API_KEY)][1]
     wait_s = getattr(message, "timeout_ms", TIMEOUT_S_DEFAULT * 1000) / 1000 + MARGIN_S
@@ -123,7 +123,7 @@ async def forwarded(broker: Broker, message: Message, context: RequestContext) -
             CONTROL_LANE, message, answer_type, version=context.api_version, timeout_s=wait_s
         )
     except BrokerUnavailable as error:
-        log.warning("not_forwarded api=%s error=%s", ApiKey(message.API_KEY).name, error)
+        log.warning("request_not_forwarded api=%s error=%s", ApiKey(message.API_KEY).name, error)
         return None
     await hear_of_changes(broker)
     return answer

@@ -44,7 +44,7 @@ class Gaps:
         return Refused(
             ErrorCode.NOT_ENOUGH_REPLICAS.name,
             f"{partition}: producer {header.producer_id} epoch {header.producer_epoch}: sequence"
-            f" {header.base_sequence} came before an earlier one; try again",
+            f" {header.base_sequence} arrived before an earlier sequence; try again",
         )
 
     def _may_close(self, partition: PartitionId, header: BatchHeader, expected: int) -> bool:

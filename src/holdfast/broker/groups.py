@@ -7,13 +7,15 @@ leave while something that was decided about its group may still be undone by a 
 import asyncio
 import itertools
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from typing import Any, NamedTuple, TypeVar, cast
 
 from holdfast.broker.leadership import coordinator_error, needs_proof
+from holdfast.broker.matching import NameMatcher
 from holdfast.broker.settling import then
 from holdfast.environment import Environment
 from holdfast.errors import Fenced, HoldfastError
+from holdfast.expressions import BadExpression, Expression
 from holdfast.groups.coordinator import GroupCoordinator
 from holdfast.groups.deadlines import NEVER
 from holdfast.groups.facts import (
@@ -39,6 +41,8 @@ TIMER_SECONDS_MAX = 3_600.0
 FIRST_DATA_LANE = 1
 CLASSIC = "classic"
 CONSUMER = "consumer"
+SLICE_ANSWERS = 100
+"""How many answers that became true by one write leave before other requests have their turn."""
 TOKEN_BITS = 32
 """Of a token: below the leader epoch."""
 
@@ -72,14 +76,19 @@ class LaneGroups:
         environment: Environment,
         rules: GroupRules,
         topics: Callable[[], Topics],
+        matcher: NameMatcher,
     ) -> None:
         self._lane = lane
+        self._matcher = matcher
         self._environment = environment
+        self._topics = topics
         self._tokens: Iterator[int] = itertools.count()
         self._waiting: dict[Token, _Waiting] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
         self._leaving: set[asyncio.Task[None]] = set()
+        self._held: dict[asyncio.Future[None], list[tuple[_Waiting, Message]]] = {}
+        """Answers that wait for the same write."""
         self._ended: dict[str, asyncio.Event] = {}
         """Groups for whose transactions somebody waits: the next one that ends."""
         self._open_offsets: dict[tuple[str, int], tuple[PendingOffsets, int]] = {}
@@ -163,28 +172,68 @@ class LaneGroups:
     async def ask(
         self,
         group_id: str,
-        question: Callable[[Token], None],
+        question: Callable[[Token, Topics], None],
         refused: Callable[[ErrorCode], MessageT],
+        *,
+        expression: str | None = None,
     ) -> MessageT:
-        """Put a question to the coordinator, and wait for its answer to be allowed to leave."""
+        """Put a question to the coordinator, and wait for its answer to be allowed to leave.
+
+        `expression` is a valid one that the question is about."""
+        topics = await self._matched_topics(group_id, expression)
         problem = self.problem()
         if problem is not None:
             return refused(problem)
         token = Token(next(self._tokens))
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._waiting[token] = _Waiting(group_id, refused, future)
-        question(token)
+        question(token, topics)
         self._set_timer()
         return cast(MessageT, await future)
+
+    async def _matched_topics(self, group_id: str, expression: str | None) -> Topics:
+        """The topics of now, with what all expressions of a group match in them.
+
+        Names are tried in slices, so that a large number of topics delays no other request. What
+        was matched is kept by the group: only names that are new are tried then.
+        """
+        added: set[str] = set() if expression is None else {expression}
+        known = self.coordinator.known_topics(group_id)
+        topics = self._topics()
+        if known.by_name is topics.by_name and known.has_matched(added):
+            return known
+        while True:
+            topics = self._topics()
+            wanted = added | self.coordinator.expressions(group_id)
+            if not wanted:
+                return topics
+            if known.by_name is topics.by_name and known.has_matched(wanted):
+                return known
+            matches = {each: await self._matching(each, topics, known) for each in wanted}
+            known = Topics(topics.by_name, matches)
+
+    async def _matching(self, text: str, topics: Topics, before: Topics) -> frozenset[str]:
+        names = topics.unmatched_names(text, before)
+        try:
+            found = await self._matcher.matching(Expression(text), names) if names else []
+        except BadExpression:
+            return frozenset()  # taken by an earlier version; it matches nothing now
+        return topics.matched(text, before, found)
 
     def answer(self, token: Token, response: Message) -> None:
         waiting = self._waiting.pop(token)
         barrier = self._barrier(waiting.group_id)
-        is_safe = not needs_proof(self._lane, _error_of(response), gives=_gives(response))
-        if barrier is None and is_safe:
-            _resolve(waiting.future, response)
+        if barrier is None:
+            self._leave(waiting, response)
             return
-        task = asyncio.get_running_loop().create_task(self._leave(waiting, response, barrier))
+        held = self._held.get(barrier)
+        if held is None:
+            held = self._held[barrier] = []
+            self._start(self._release(barrier, held))
+        held.append((waiting, response))
+
+    def _start(self, leaving: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(leaving)
         self._leaving.add(task)
         task.add_done_callback(self._leaving.discard)
 
@@ -193,12 +242,25 @@ class LaneGroups:
             return None
         return self._lane.appender.barrier()
 
-    async def _leave(
-        self, waiting: _Waiting, response: Message, barrier: asyncio.Future[None] | None
+    async def _release(
+        self, barrier: asyncio.Future[None], held: list[tuple[_Waiting, Message]]
     ) -> None:
-        error = await _outcome(barrier) if barrier is not None else None
-        if error is not None:
-            response = waiting.refused(refusal(error))
+        """Let answers leave in slices: a generation of thousands of members is one write."""
+        error = await _outcome(barrier)
+        del self._held[barrier]
+        for count, (waiting, response) in enumerate(held, 1):
+            refused = waiting.refused(refusal(error)) if error is not None else None
+            self._leave(waiting, refused or response)
+            if count % SLICE_ANSWERS == 0:
+                await asyncio.sleep(0)
+
+    def _leave(self, waiting: _Waiting, response: Message) -> None:
+        if needs_proof(self._lane, _error_of(response), gives=_gives(response)):
+            self._start(self._leave_if_proven(waiting, response))
+        else:
+            _resolve(waiting.future, response)
+
+    async def _leave_if_proven(self, waiting: _Waiting, response: Message) -> None:
         told = _error_of(response)
         proven = await coordinator_error(self._lane, told, gives=_gives(response))
         _resolve(waiting.future, response if proven is told else waiting.refused(proven))

@@ -6,11 +6,11 @@ is logged and tried again; it must never end the others.
 
 import asyncio
 import logging
+from collections.abc import Collection, Iterator
 from uuid import UUID
 
 from holdfast.broker.broker import Broker
 from holdfast.cluster.facts import TopicPurged
-from holdfast.cluster.state import Topic
 from holdfast.errors import HoldfastError, StopError
 from holdfast.identifiers import LaneNumber
 from holdfast.log.data_lane import DataLane
@@ -59,7 +59,8 @@ class Maintenance:
 
     async def _lane(self, lane: DataLane) -> None:
         settings = self._broker.settings
-        retention_due = self._broker.environment.monotonic() + settings.retention_check_interval_s
+        retention_interval_s = settings.retention_check_interval_ms / 1000
+        retention_due = self._broker.environment.monotonic() + retention_interval_s
         swept = False
         while lane.appender.is_open:
             await asyncio.sleep(settings.maintenance_interval_s)
@@ -69,15 +70,15 @@ class Maintenance:
                     claim = lane.appender.cursor.claim
                     await lane.sweep(lane.state.claims, up_to=LaneNumber(claim - 1))
                     swept = True
-                self._remove_deleted(lane)
-                self._note_cleared(lane)
+                await self._clear_deleted(lane)
                 await self._broker.transactions[lane.lane].abort_overdue()
                 if self._broker.environment.monotonic() >= retention_due:
                     # What is deleted by old settings does not come back with the new ones.
                     await self._broker.look()
                     if self._broker.view.barrier() is None:
-                        retention_due += settings.retention_check_interval_s
+                        retention_due += retention_interval_s
                         self._retain(lane)
+                        await self._expire_offsets(lane)
                 await purge_removed(lane)
                 await collect(lane)
                 if is_due(lane, settings.rewrite):
@@ -107,7 +108,11 @@ class Maintenance:
             fact = decide_retention(partition_log, rules, now_ms)
             if fact is not None:
                 lane.appender.add(fact)
-                log.info("retention %s log_start_offset=%d", fact.partition, fact.offset)
+                log.info(
+                    "retention_applied partition=%s log_start_offset=%d",
+                    fact.partition,
+                    fact.offset,
+                )
         before_ms = now_ms - self._broker.settings.producer_id_expiration_ms
         stale = any(
             partition_log.expired_producers(before_ms)
@@ -115,35 +120,56 @@ class Maintenance:
         )
         if stale and lane.appender.is_open:
             lane.appender.add(ProducersExpired(before_ms))
-        groups = self._broker.groups[lane.lane]
-        if groups.problem() is None:
-            groups.coordinator.expire_offsets()
 
-    def _remove_deleted(self, lane: DataLane) -> None:
-        """Drop the partitions of topics that are known to be deleted.
+    async def _expire_offsets(self, lane: DataLane) -> None:
+        await self._in_turns(lane, self._broker.groups[lane.lane].coordinator.expire_offsets())
+
+    async def _in_turns(self, lane: DataLane, slices: Iterator[int]) -> int | None:
+        """Remove offsets a slice of groups at a time; how many, or None where the lane was lost.
+
+        Requests are served in between. A slice that removed something is durable before the next
+        one: so no entry holds more than one slice of it.
+        """
+        groups = self._broker.groups[lane.lane]
+        removed = 0
+        while groups.problem() is None:
+            found = next(slices, None)
+            if found is None:
+                return removed
+            removed += found
+            if found:
+                await lane.appender.flush()
+            else:
+                await asyncio.sleep(0)
+        return None
+
+    async def _clear_deleted(self, lane: DataLane) -> None:
+        """Drop what a lane has of deleted topics: partitions, and the offsets of groups. Where
+        nothing was left, remember how far the control lane was known when this began.
 
         Not of topics that are merely unknown: this broker may have missed that they were created.
         """
-        if self._broker.view.barrier() is not None:
-            return  # a deletion that is not durable yet could still be undone by a crash
-        for topic in self._broker.state.deleted.values():
-            for partition in topic.partition_ids():
-                if partition in lane.state.partitions and lane.appender.is_open:
-                    lane.appender.add(PartitionRemoved(partition))
-            groups = self._broker.groups[lane.lane]
-            for group_id in list(lane.state.groups.groups):
-                if groups.problem() is None:
-                    groups.coordinator.remove_offsets(group_id, topic.partition_ids())
-
-    def _note_cleared(self, lane: DataLane) -> None:
-        """Remember how far the control lane was known when nothing deleted was left in a lane."""
         view = self._broker.view
-        if view.barrier() is not None or lane.appender.barrier() is not None:
-            return
-        if lane.lane in self._broker.lanes and not any(
-            _is_left(topic, lane) for topic in view.state.deleted.values()
-        ):
-            self._broker.cleared[lane.lane] = view.number
+        if view.barrier() is not None:
+            return  # a deletion that is not durable yet could still be undone by a crash
+        number, deleted = view.number, frozenset(view.state.deleted)
+        is_clear = True
+        if deleted:
+            is_clear = self._remove_partitions(lane, deleted)
+            coordinator = self._broker.groups[lane.lane].coordinator
+            removed = await self._in_turns(lane, coordinator.remove_offsets_of(deleted))
+            is_clear = is_clear and removed == 0
+            await lane.appender.flush()  # what an earlier round removed is durable, too
+        if is_clear and self._broker.lanes.get(lane.lane) is lane:
+            self._broker.cleared[lane.lane] = number
+
+    def _remove_partitions(self, lane: DataLane, deleted: Collection[UUID]) -> bool:
+        """Whether there was none, and none that was removed earlier has objects left."""
+        found = [each for each in lane.state.partitions if each.topic_id in deleted]
+        for partition in found:
+            if lane.appender.is_open:
+                lane.appender.add(PartitionRemoved(partition))
+        return not found and all(each.topic_id not in deleted for each in lane.state.removed)
 
     async def _purge_topics(self) -> None:
         """Forget a deleted topic when no lane, whoever owns it, has anything of it left."""
@@ -167,18 +193,9 @@ class Maintenance:
                     lane.appender.add(TopicPurged(topic_id))
 
     async def _look_at_control(self) -> None:
-        """Notice that another broker has the control lane, also where nothing is written to it:
-        who does not know the topics any more must not go on serving them."""
+        """Notice that another broker has the control lane, even if nothing is written to it: a
+        broker that does not know the topics any more must stop serving them."""
         try:
             await self._broker.look()
         except HoldfastError as error:
-            log.warning("control_claim_not_proved error=%s", error)
-
-
-def _is_left(topic: Topic, lane: DataLane) -> bool:
-    return any(
-        partition in lane.state.partitions
-        or partition in lane.state.removed
-        or lane.state.groups.mentions(partition)
-        for partition in topic.partition_ids()
-    )
+            log.warning("control_lane_not_read error=%s", error)

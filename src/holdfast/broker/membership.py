@@ -7,51 +7,41 @@ it.
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from holdfast.broker.neighbours import NEVER, Neighbours, OwnBroker
 from holdfast.broker.peer_network import PeerNetwork
-from holdfast.broker.reports import decoded, encoded
+from holdfast.broker.presence import Presence
 from holdfast.client.address import Address
-from holdfast.client.refusals import BrokerUnavailable, NobodyListens
-from holdfast.cluster.peers import Leader, PeerReport, Peers
+from holdfast.client.refusals import BrokerUnavailable
+from holdfast.cluster.peers import Leader, PeerReport
 from holdfast.cluster.placement import desired_owners
-from holdfast.cluster.state import ControlState
 from holdfast.environment import Environment
 from holdfast.errors import Fenced, HoldfastError, StopError
 from holdfast.identifiers import CONTROL_LANE, BrokerId, LaneId
 from holdfast.protocol.messages.lane_hand_over import LaneHandOverRequest, LaneHandOverResponse
-from holdfast.protocol.messages.peer_ping import PeerPingRequest, PeerPingResponse
 
 log = logging.getLogger("holdfast.cluster")
 
 PING_INTERVAL_S = 0.5
-PING_TIMEOUT_S = 2.0
-PING_WAIT_S = 0.2
 HAND_OVER_TIMEOUT_S = 30.0
 LOOK_INTERVAL_S = 5.0
 """How often the control lane is looked at where no ping says that there is more of it."""
 STORE_AWAY_S = 15.0
 """A broker that has not reached the store for so long should not have lanes."""
-MINORITY_PATIENCE_S = 30.0
-"""How long a broker that does not hear most of the others leaves their lanes alone."""
 FENCED_PAUSE_S = 5.0
 """How long a lane that was taken from this broker is left alone: whoever took it may not have been
 heard yet. Doubles each time."""
 FENCED_PAUSE_S_MAX = 60.0
 
 
-class Member(Protocol):
+class Member(OwnBroker, Protocol):
     """What a broker does about its membership."""
 
     @property
-    def state(self) -> ControlState: ...
-
-    @property
     def is_controller(self) -> bool: ...
-
-    def report(self) -> PeerReport: ...
 
     def register(self, report: PeerReport) -> None:
         """Let the cluster know where a broker is reached; only where this one is the controller."""
@@ -73,10 +63,6 @@ class Member(Protocol):
         """Another broker says that it has a lane of ours: look."""
         ...
 
-    def replaced(self, host: str, port: int) -> None:
-        """Another process with this broker's id has started."""
-        ...
-
 
 class Membership:
     """What one broker does about the others."""
@@ -86,10 +72,12 @@ class Membership:
         member: Member,
         network: PeerNetwork,
         environment: Environment,
+        presence: Presence,
         *,
         rejoin_wait_s: float,
     ) -> None:
-        self.peers = Peers()
+        self.neighbours = Neighbours(member, network, environment, presence, when_heard=self._heard)
+        self.peers = self.neighbours.peers
         self._rejoin_wait_s = rejoin_wait_s
         self._was_here_before = False
         self._member = member
@@ -99,16 +87,9 @@ class Membership:
         self._started_at = environment.monotonic()
         self._looked_at = environment.monotonic()
         self._is_looking = False
-        self._settled: set[BrokerId] = set()
-        """Brokers that were heard, or are known to be gone, since this one has started."""
-        self._gone: set[BrokerId] = set()
-        """Brokers where nobody listens now."""
-        self._sign_of_life_at = environment.monotonic()
-        """When this broker last heard another one, or had a lane taken by one."""
         self._taking: dict[LaneId, asyncio.Task[None]] = {}
         self._left_alone: dict[LaneId, tuple[float, float]] = {}
         """Until when a lane is left alone, and for how long."""
-        self._pinging: dict[BrokerId, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: asyncio.Task[None] | None = None
         self._stopped_by: StopError | None = None
@@ -120,17 +101,9 @@ class Membership:
         """Something changed that the others should hear at once."""
         self._wake.set()
 
-    def heard(self, report: PeerReport) -> None:
-        """A broker has said how it is."""
+    def _heard(self, report: PeerReport) -> None:
+        """Another broker has said how it is."""
         me = self._member.report()
-        if report.broker_id == me.broker_id:
-            if report.incarnation > me.incarnation:
-                self._member.replaced(report.host, report.port)
-            return
-        self._settled.add(report.broker_id)
-        self._gone.discard(report.broker_id)
-        self._sign_of_life_at = self.now()
-        self.peers.heard(report, self.now())
         if self._member.is_controller:
             self._member.register(report)
         for lane, leader_epoch in report.lanes.items():
@@ -141,31 +114,37 @@ class Membership:
 
     def leader_of(self, lane: LaneId) -> Leader | None:
         """Who serves a lane, as far as is known."""
-        self._note_own()
+        self.neighbours.note_own()
         return self.peers.leader_of(lane, self.now())
 
     def promised_leader_of(self, lane: LaneId) -> Leader | None:
         """Who will serve a lane in a moment, and keeps requests for it until then."""
-        self._note_own()
+        self.neighbours.note_own()
         return self.peers.promised_leader_of(lane, self.now())
 
     def alive(self) -> dict[BrokerId, PeerReport]:
         """Who is there, this broker too."""
-        self._note_own()
+        self.neighbours.note_own()
         return self.peers.alive(self.now())
-
-    def _note_own(self) -> None:
-        self.peers.heard(self._member.report(), self.now())
 
     async def join(self) -> None:
         """Be known to the cluster, as its controller or to it; then have what should be ours."""
+        try:
+            await self._join()
+        except BaseException:  # it does not take part, and must not look as if it did
+            await self.neighbours.stop()
+            raise
+        self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def _join(self) -> None:
         self._was_here_before = self._member.report().broker_id in self._member.state.brokers
         while True:
             await self._look()
-            await self._ping_all()
-            self._note_own()
+            await self.neighbours.ping_all()
+            self.neighbours.look_into_the_store()
+            self.neighbours.note_own()
             me = self._member.report()
-            if self._is_settled():
+            if self.neighbours.is_settled():
                 known = self._member.state.brokers.get(me.broker_id)
                 if known is not None and known.incarnation == me.incarnation:
                     break
@@ -173,10 +152,9 @@ class Membership:
                     self._act()
                     await self._wait_for_takes()
             await self._pause(PING_INTERVAL_S / 5)  # no pause where a lane was just taken
-        await self._ping_all()
+        await self.neighbours.ping_all()
         self._act()
         await self._wait_for_takes()
-        self._running = asyncio.get_running_loop().create_task(self._run())
 
     async def _wait_for_takes(self) -> None:
         """A store that needs a person is said so at the start; later, others may go on with the
@@ -187,18 +165,23 @@ class Membership:
             raise self._stopped_by
 
     async def stop(self) -> None:
-        tasks = [*self._tasks, *self._taking.values(), *self._pinging.values()]
+        tasks = [*self._tasks, *self._taking.values()]
         if self._running is not None:
             tasks.append(self._running)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.neighbours.stop()
 
     async def _run(self) -> None:
+        self.neighbours.begin_rounds()
         while True:
-            await self._pause(PING_INTERVAL_S)
+            # A round at the end of a broker's silence: clients wait for its lanes from there on.
+            await self._pause(min(PING_INTERVAL_S, self.peers.next_silence_s(self.now())))
+            self.neighbours.notice_stall()
             try:
-                await self._ping_all()
+                await self.neighbours.ping_all()
+                self.neighbours.notice_stall()  # or it was paused in the middle of this round
                 if self.now() - self._looked_at > LOOK_INTERVAL_S and not self._is_looking:
                     self._spawn(self._look())  # a store that is away must not keep us silent
                 self._act()
@@ -242,56 +225,14 @@ class Membership:
         ):
             self._member.replaced(known.host, known.port)
 
-    async def _ping_all(self) -> None:
-        me = self._member.report()
-        others = {
-            BrokerId(known.broker_id): Address(known.host, known.port)
-            for known in self._member.state.brokers.values()
-            if known.broker_id != me.broker_id
-        }
-        loop = asyncio.get_running_loop()
-        for broker_id, address in others.items():
-            if broker_id not in self._pinging:
-                self._pinging[broker_id] = loop.create_task(self._ping(broker_id, address))
-        if self._pinging:
-            # One that is silent must not keep the others from being heard.
-            await asyncio.wait(self._pinging.values(), timeout=PING_WAIT_S)
-
-    async def _ping(self, broker_id: BrokerId, address: Address) -> None:
-        request = PeerPingRequest(
-            cluster_id=self._member.state.cluster_id, report=encoded(self._member.report())
-        )
-        try:
-            answer = await self._network.ask(
-                address, request, PeerPingResponse, version=0, timeout_s=PING_TIMEOUT_S
-            )
-        except NobodyListens:
-            self._settled.add(broker_id)
-            self._gone.add(broker_id)
-            self.peers.is_gone(broker_id)
-        except BrokerUnavailable:
-            pass  # silent for long enough, it counts as gone
-        else:
-            if answer.error_code == 0:
-                self.heard(decoded(answer.report))
-        finally:
-            del self._pinging[broker_id]
-
-    def _is_settled(self) -> bool:
-        """Whether all that are registered have been heard, or waited for long enough."""
-        if self.now() - self._started_at > self.peers.silence_s:
-            return True
-        me = self._member.report().broker_id
-        return all(each == me or each in self._settled for each in self._member.state.brokers)
-
     def _act(self) -> None:
         """Ask for what this broker should own and does not."""
-        if not self._is_settled():
+        if not self.neighbours.is_settled():
             return
-        self._note_own()
+        self.neighbours.note_own()
         me = self._member.report()
         alive = self.peers.alive(self.now())
-        if self._is_cut_off(alive):
+        if self.neighbours.is_cut_off(alive):
             return
         candidates = [
             each
@@ -306,30 +247,26 @@ class Membership:
         if self._member.state.cluster_id:
             lanes = [LaneId(lane) for lane in range(1, self._member.state.lanes + 1)]
             wanted |= desired_owners(lanes, candidates, owners=owners, preferred=placed)
+        unreachable = self.neighbours.reachability.unreachable()
         for lane, owner in wanted.items():
             is_coming = lane in owners and self.peers.leader_of(lane, self.now()) is None
             if is_coming and owners[lane] != me.broker_id:
                 continue  # who is taking it will have it, and may then be asked for it
             if owner != me.broker_id or lane in me.lanes or not self._may_try(lane):
                 continue
+            if owners.get(lane) in unreachable:
+                continue  # it cannot be asked for the lane, and serves it
             if lane in awaited or not self._leaves_it_for_now(lane):
                 self._taking[lane] = asyncio.get_running_loop().create_task(self._take(lane))
 
-    def _is_cut_off(self, alive: Mapping[BrokerId, PeerReport]) -> bool:
-        """Whether it is more likely that this broker is not heard than that the others are gone:
-        most of them are silent, and one of them gave a sign of life not long ago."""
-        silent = [
-            each
-            for each in self._member.state.brokers
-            if each not in alive and each not in self._gone
-        ]
-        is_in_minority = len(alive) < len(silent)
-        return is_in_minority and self.now() - self._sign_of_life_at < MINORITY_PATIENCE_S
-
     def _leaves_it_for_now(self, lane: LaneId) -> bool:
-        """Whether a lane stays with who serves it and wants to keep it: this broker was gone, and
-        clients that noticed do not try to reach it again at once."""
-        if not self._was_here_before or self.now() - self._started_at >= self._rejoin_wait_s:
+        """Whether a lane stays with the broker that serves it and wants to keep it: this one was
+        gone, and clients that noticed do not try to reach it again at once; or it stood still, and
+        may do so again."""
+        came_at = max(
+            self.neighbours.awake_since, self._started_at if self._was_here_before else NEVER
+        )
+        if self.now() - came_at >= self._rejoin_wait_s:
             return False
         leader = self.peers.leader_of(lane, self.now())
         report = self.peers.report_of(leader.broker_id) if leader is not None else None
@@ -340,7 +277,7 @@ class Membership:
 
     def taken_away(self, lane: LaneId) -> None:
         """Another broker has claimed a lane of ours."""
-        self._sign_of_life_at = self.now()
+        self.neighbours.sign_of_life()
         pause = min(
             2 * self._left_alone.get(lane, (0.0, FENCED_PAUSE_S / 2))[1], FENCED_PAUSE_S_MAX
         )
@@ -374,19 +311,35 @@ class Membership:
             return True
         request = LaneHandOverRequest(lane=lane, leader_epoch=leader.leader_epoch, to_broker_id=me)
         try:
-            answer = await self._network.ask(
-                Address(report.host, report.port),
-                request,
-                LaneHandOverResponse,
-                version=0,
-                timeout_s=HAND_OVER_TIMEOUT_S,
-            )
+            answer = await self._ask_while_it_lives(report, request)
         except BrokerUnavailable as error:
             log.warning("lane_not_handed_over lane=%d error=%s", lane, error)
             return False
         if answer.error_code != 0:
             log.info("lane_not_handed_over lane=%d error=%s", lane, answer.error_message)
         return answer.error_code == 0
+
+    async def _ask_while_it_lives(
+        self, owner: PeerReport, request: LaneHandOverRequest
+    ) -> LaneHandOverResponse:
+        """A hand-over may take long; an owner that fell silent meanwhile is not waited for."""
+        asking = asyncio.get_running_loop().create_task(
+            self._network.ask(
+                Address(owner.host, owner.port),
+                request,
+                LaneHandOverResponse,
+                version=0,
+                timeout_s=HAND_OVER_TIMEOUT_S,
+            )
+        )
+        try:
+            while not asking.done():
+                await asyncio.wait({asking}, timeout=PING_INTERVAL_S)
+                if not asking.done() and owner.broker_id not in self.peers.alive(self.now()):
+                    raise BrokerUnavailable(f"broker {owner.broker_id} stopped answering")
+            return asking.result()
+        finally:
+            asking.cancel()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -34,6 +34,11 @@ class PeerNetwork(Protocol):
         """Raises BrokerUnavailable; NobodyListens where that is certain."""
         ...
 
+    async def accepts(self, address: Address, *, timeout_s: float) -> bool:
+        """Whether a new connection to an address is accepted: then the network is not what keeps
+        the broker there from answering."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -63,6 +68,15 @@ class TcpPeers:
                 )
         except TimeoutError:
             raise BrokerUnavailable(f"{address} did not answer within {timeout_s} s") from None
+
+    async def accepts(self, address: Address, *, timeout_s: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout_s):
+                _, writer = await asyncio.open_connection(address.host, address.port)
+        except OSError:
+            return False
+        writer.close()
+        return True
 
     async def _connection(self, address: Address, api_key: int) -> Connection:
         opening = self._connections.get((address, api_key))

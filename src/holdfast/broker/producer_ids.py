@@ -62,9 +62,9 @@ class ProducerIds:
                 timeout_s=ASK_TIMEOUT_S,
             )
         except BrokerUnavailable as error:
-            raise Fenced(f"the controller could not be asked for producer ids: {error}") from None
+            raise Fenced(f"no producer id: the controller did not answer: {error}") from None
         if answer.error_code != 0 or answer.producer_id_len <= 0:
-            raise Fenced("the controller has changed; try again")
+            raise Fenced("no producer id: the controller has changed; try again")
         return answer.producer_id_start, answer.producer_id_start + answer.producer_id_len
 
     async def reserve(self) -> tuple[int, int]:

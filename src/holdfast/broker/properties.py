@@ -16,6 +16,7 @@ from holdfast.groups.rules import MigrationPolicy
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 MINUTE_MS = 60_000
+BROKER = ""
 
 
 class Property(NamedTuple):
@@ -23,7 +24,7 @@ class Property(NamedTuple):
 
     name: str
     part: str
-    """Which of the broker's settings it belongs to."""
+    """Which group of the broker's settings the field is in; BROKER for the settings themselves."""
     field: str
     documentation: str
     lowest: int = 0
@@ -50,64 +51,81 @@ class Property(NamedTuple):
     def _refused(self, text: str, why: str) -> ConfigurationError:
         return ConfigurationError(f"--override {self.name}: {text[:80]!r} {why}")
 
+    def holder(self, settings: BrokerSettings) -> Any:
+        return settings if self.part == BROKER else getattr(settings, self.part)
+
     def shown(self, settings: BrokerSettings) -> str:
         """The value as a person would write it."""
-        value = getattr(getattr(settings, self.part), self.field)
+        value = getattr(self.holder(settings), self.field)
         return str(value) if self.words is not None else str(value // self.scale)
 
 
 PROPERTIES = (
     Property(
+        "log.retention.check.interval.ms",
+        BROKER,
+        "retention_check_interval_ms",
+        "How often retention is applied.",
+        lowest=1,
+    ),
+    Property(
         "group.initial.rebalance.delay.ms",
         "groups",
         "group_initial_rebalance_delay_ms",
-        "How long the first generation of an empty classic group waits for more members.",
+        "How long a new classic group waits for more members before its first rebalance.",
     ),
     Property(
         "group.min.session.timeout.ms",
         "groups",
         "group_min_session_timeout_ms",
-        "The shortest session that a member of a classic group may ask for.",
+        "The shortest session timeout that a member of a classic group may ask for.",
     ),
     Property(
         "group.max.session.timeout.ms",
         "groups",
         "group_max_session_timeout_ms",
-        "The longest session that a member of a classic group may ask for.",
+        "The longest session timeout that a member of a classic group may ask for.",
     ),
     Property(
         "group.max.size",
         "groups",
         "group_max_size",
-        "The most members of a classic group.",
+        "The largest number of members of a classic group.",
         lowest=1,
     ),
     Property(
         "group.consumer.session.timeout.ms",
         "groups",
         "group_consumer_session_timeout_ms",
-        "After how long a silent member of a consumer group is fenced out.",
+        "How long a member of a consumer group may be silent before it is removed.",
         lowest=1,
     ),
     Property(
         "group.consumer.heartbeat.interval.ms",
         "groups",
         "group_consumer_heartbeat_interval_ms",
-        "How often members of consumer groups are told to heartbeat.",
+        "How often members of consumer groups must send a heartbeat.",
         lowest=1,
     ),
     Property(
         "group.consumer.max.size",
         "groups",
         "group_consumer_max_size",
-        "The most members of a consumer group.",
+        "The largest number of members of a consumer group.",
         lowest=1,
+    ),
+    Property(
+        "group.consumer.assignment.interval.ms",
+        "groups",
+        "group_consumer_assignment_interval_ms",
+        "The shortest time between two assignments of a consumer group of more than 100 members;"
+        " smaller groups are assigned at once.",
     ),
     Property(
         "group.consumer.migration.policy",
         "groups",
         "group_consumer_migration_policy",
-        "Which ways a group with members may change its protocol:"
+        "How a group with members may change its protocol:"
         " bidirectional, upgrade, downgrade or disabled.",
         words=MigrationPolicy,
     ),
@@ -115,13 +133,13 @@ PROPERTIES = (
         "offset.metadata.max.bytes",
         "groups",
         "offset_metadata_max_bytes",
-        "The longest metadata of a committed offset.",
+        "The largest metadata of a committed offset.",
     ),
     Property(
         "offsets.retention.minutes",
         "groups",
         "offsets_retention_ms",
-        "How long committed offsets are kept that no member wants.",
+        "How long committed offsets are kept that no member of the group uses.",
         lowest=1,
         scale=MINUTE_MS,
     ),
@@ -129,14 +147,14 @@ PROPERTIES = (
         "transaction.max.timeout.ms",
         "transactions",
         "transaction_max_timeout_ms",
-        "The longest time that a producer may ask for its transactions.",
+        "The longest transaction timeout that a producer may ask for.",
         lowest=1,
     ),
     Property(
         "transactional.id.expiration.ms",
         "transactions",
         "transactional_id_expiration_ms",
-        "After how long a transactional id is forgotten that nobody uses.",
+        "How long an unused transactional id is remembered.",
         lowest=1,
     ),
 )
@@ -153,9 +171,9 @@ def overridden(settings: BrokerSettings, overrides: Sequence[str]) -> BrokerSett
         if found is None:
             raise ConfigurationError(f"--override {name[:80]}: {_hint(name)}")
         field: dict[str, Any] = {found.field: found.read(value)}
-        part = dataclasses.replace(getattr(settings, found.part), **field)
+        part = dataclasses.replace(found.holder(settings), **field)
         whole: dict[str, Any] = {found.part: part}
-        settings = dataclasses.replace(settings, **whole)
+        settings = part if found.part == BROKER else dataclasses.replace(settings, **whole)
     _check(settings)
     return settings
 
@@ -163,7 +181,7 @@ def overridden(settings: BrokerSettings, overrides: Sequence[str]) -> BrokerSett
 def _hint(name: str) -> str:
     close = difflib.get_close_matches(name, BY_NAME, n=1)
     meant = f" Did you mean {close[0]}?" if close else ""
-    return f"there is no such setting.{meant} These are: {', '.join(sorted(BY_NAME))}"
+    return f"there is no such setting.{meant} The settings are: {', '.join(sorted(BY_NAME))}"
 
 
 def _check(settings: BrokerSettings) -> None:

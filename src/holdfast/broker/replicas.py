@@ -30,6 +30,7 @@ class Replica:
         self.used_at = environment.monotonic()
         self._followed = FollowedLane[LogState](store, environment, lane, LogStateKind())
         self._looking = asyncio.Lock()
+        self.looks = 0
         self._asked = 0
         self._done = 0
         self.reader = LogReader(
@@ -50,6 +51,7 @@ class Replica:
         async with self._looking:
             if self._done < asked:
                 seen = self._asked
+                self.looks += 1
                 await self._followed.refresh()
                 self._done = seen
 

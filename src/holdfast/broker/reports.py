@@ -1,8 +1,14 @@
 """What a broker says of itself to the others, in the words of PeerPing. Pure."""
 
-from holdfast.cluster.peers import Leader, PeerReport
+from collections.abc import Iterable
+
+from holdfast.cluster.peers import HeardPeer, Leader, PeerReport
 from holdfast.identifiers import BrokerId, LaneId
-from holdfast.protocol.messages.peer_ping import PeerLane, PeerReportFields
+from holdfast.protocol.messages.peer_ping import (
+    HeardPeerFields,
+    PeerLane,
+    PeerReportFields,
+)
 
 NOT_YET = -1
 """The leader epoch of a lane that is not claimed yet, or was given away."""
@@ -68,3 +74,14 @@ def decoded(fields: PeerReportFields) -> PeerReport:
             if each.awaited_broker_id >= 0
         },
     )
+
+
+def encode_heard(peers: Iterable[HeardPeer]) -> list[HeardPeerFields]:
+    return [
+        HeardPeerFields(age_ms=int(peer.age_s * 1000), report=encoded(peer.report))
+        for peer in peers
+    ]
+
+
+def decode_heard(fields: Iterable[HeardPeerFields]) -> list[HeardPeer]:
+    return [HeardPeer(decoded(each.report), each.age_ms / 1000) for each in fields]

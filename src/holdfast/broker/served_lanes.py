@@ -13,13 +13,20 @@ from contextlib import contextmanager
 from holdfast.broker.claiming import Claimer
 from holdfast.broker.groups import LaneGroups
 from holdfast.broker.transactions import LaneTransactions
-from holdfast.errors import HoldfastError
+from holdfast.errors import Fenced, HoldfastError, StoreUnavailable
 from holdfast.identifiers import LaneId
+from holdfast.lane.appender import CLOSE_PATIENCE_S
 from holdfast.lane.claim import ClaimedLane
 from holdfast.log.data_lane import DataLane
 from holdfast.log.state import LogState, LogStateKind
 
 log = logging.getLogger("holdfast.broker")
+
+RELEASE_PATIENCE_S = 10.0
+"""How long the release of a lane may take that is handed over; the store has just answered."""
+PREPARE_SHARE = 0.4
+"""The part of a stopping broker's patience in which a lane is still served while its snapshot is
+put; the rest is for the release."""
 
 MakeLane = Callable[[ClaimedLane[LogState], Callable[[HoldfastError], None]], DataLane]
 
@@ -122,35 +129,60 @@ class ServedLanes:
             for told in self.when_served:
                 told(lane)
 
-    async def give(self, lane_id: LaneId, *, release: bool) -> None:
-        """Serve a lane no longer: put what is decided, and leave it to the next owner.
+    async def hand_over(self, lane_id: LaneId) -> None:
+        """Release a lane that this broker serves, for the next owner to take at once.
 
-        Before the owner before was waited for there is no release: its answers may go on.
+        Raises StoreUnavailable while the store does not answer. The lane is then still served here,
+        unless the store went away in the middle of the release: nobody else could take it either.
+        """
+        lane = self.lanes[lane_id]
+        await lane.prepare_to_leave()
+        await lane.appender.validate()
+        if self.lanes.get(lane_id) is not lane:
+            raise Fenced(f"lane {lane_id}: this broker no longer serves it")
+        if not await self._release(lane, RELEASE_PATIENCE_S):
+            raise StoreUnavailable(
+                f"lane {lane_id}: could not release it: the store did not answer"
+            )
+
+    async def give(self, lane_id: LaneId, *, release: bool, patience_s: float) -> bool:
+        """Serve a lane no longer, whatever the store says: put what is decided, and leave it to the
+        next owner. Returns False where the store did not answer in time.
+
+        There is no release before the previous owner was waited for: its answers may go on.
         """
         lane = self._claimed.get(lane_id)
         if lane is None:
-            return
+            return True
         if not release or lane_id not in self.lanes:
-            await self._close(lane, release=False)
-            return
-        await lane.prepare_to_leave()
-        if self.lanes.get(lane_id) is lane:
-            self.going[lane_id] = asyncio.get_running_loop().create_future()
-            try:
-                await self._close(lane, release=True)
-            finally:
-                self.going.pop(lane_id).set_result(None)
-        elif lane_id in self.going:  # the broker stops while it hands over
-            await asyncio.wait({self.going[lane_id]})
+            return await self._close(lane, release=False, patience_s=patience_s)
+        until = asyncio.get_running_loop().time() + patience_s
+        await lane.prepare_to_leave(patience_s * PREPARE_SHARE)
+        return await self._release(lane, until - asyncio.get_running_loop().time())
 
-    async def _close(self, lane: DataLane, *, release: bool) -> None:
+    async def _release(self, lane: DataLane, patience_s: float) -> bool:
+        if self.lanes.get(lane.lane) is not lane:  # it was lost, or is being released already
+            return await lane.close(release=True, patience_s=patience_s)
+        self.going[lane.lane] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._close(lane, release=True, patience_s=patience_s)
+        finally:
+            self.going.pop(lane.lane).set_result(None)
+
+    async def _close(self, lane: DataLane, *, release: bool, patience_s: float) -> bool:
         self._leave(lane.lane)
-        await lane.close(release=release)
+        is_done = await lane.close(release=release, patience_s=patience_s)
         if self._claimed.get(lane.lane) is lane:
             del self._claimed[lane.lane]
+        return is_done
 
-    async def give_all(self, *, release: bool) -> None:
-        await asyncio.gather(*(self.give(lane, release=release) for lane in list(self._claimed)))
+    async def give_all(self, *, release: bool, patience_s: float) -> list[LaneId]:
+        """Give all lanes; returns those for which the store did not answer in time."""
+        lanes = list(self._claimed)
+        given = await asyncio.gather(
+            *(self.give(lane, release=release, patience_s=patience_s) for lane in lanes)
+        )
+        return [lane for lane, is_given in zip(lanes, given, strict=True) if not is_given]
 
     def _leave(self, lane_id: LaneId) -> None:
         lane = self.lanes.pop(lane_id, None)
@@ -165,4 +197,4 @@ class ServedLanes:
 
     async def forget(self, lane_id: LaneId) -> None:
         """A lane that another broker has taken: nothing of it is served here any more."""
-        await self.give(lane_id, release=False)
+        await self.give(lane_id, release=False, patience_s=CLOSE_PATIENCE_S)

@@ -35,7 +35,7 @@ class BrokerSettings:
     fetch_bytes_max: int = 55 * 1024 * 1024
     fetch_sessions_max: int = 1_000
     maintenance_interval_s: float = 5.0
-    retention_check_interval_s: float = 300.0
+    retention_check_interval_ms: int = 300_000
     rejoin_wait_s: float = 0.0
     """How long a broker that was here before leaves lanes with who serves them."""
     producer_id_expiration_ms: int = 86_400_000

@@ -257,7 +257,7 @@ class LaneTransactions:
         """End a transaction on what this broker leads."""
         for lane in parts.lanes().values():
             if not lane.appender.is_open:
-                raise Leaving(f"lane {lane.lane} is about to have another owner")
+                raise Leaving(f"lane {lane.lane}: it is moving to another broker")
         for lane, partition in parts.partitions:
             self._participants.underway.ended(marker.producer_id, partition)
             refused = add_marker(
@@ -271,7 +271,7 @@ class LaneTransactions:
             )
             if refused is not None:
                 # The partition knows a newer epoch: this transaction has ended there already.
-                log.warning("marker_refused %s error=%s", refused.message, refused.error)
+                log.warning("marker_refused error=%s: %s", refused.error, refused.message)
         for groups, group_id in parts.groups:
             self._participants.underway.ended(marker.producer_id, group_id)
             _end_offsets(groups, group_id, marker)
@@ -360,7 +360,11 @@ class LaneTransactions:
 def admitted(here: LaneTransactions | ErrorCode, append: TransactionalAppend) -> Refused | None:
     """Whether a batch may open its transaction, as far as the coordinator on this broker says."""
     if not append.transactional_id:
-        return Refused("INVALID_RECORD", "a transactional batch without a transactional id")
+        return Refused(
+            "INVALID_RECORD",
+            f"{append.partition}: a transactional record batch needs a transactional id in the"
+            " request",
+        )
     return not_verified(append, here) if isinstance(here, ErrorCode) else here.admit(append)
 
 

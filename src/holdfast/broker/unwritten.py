@@ -1,7 +1,7 @@
-"""Ends of transactions whose markers could not be written yet: what is said of them in the log.
+"""Ended transactions whose markers could not be written yet: their log lines.
 
-Owns when: once where it begins, and once where the last of them is written, or left. Must never say
-something for each try: a participant that is away is tried twice a second, for each transaction.
+Logs once when this begins, and once when the last marker is written or left to the next owner. Must
+never log each try: a participant that is away is tried twice a second, for each transaction.
 """
 
 import logging
@@ -27,8 +27,8 @@ class UnwrittenMarkers:
         if not self._waiting:
             self._since, self._transactions, self._tries = now, 0, 0
             log.warning(
-                "markers_not_written lane=%d transactional_id=%s error=%s: tried again until they"
-                " are; others that wait meanwhile are counted",
+                "markers_not_written lane=%d transactional_id=%s error=%s: the broker tries again"
+                " until the markers are written. Other transactions that wait too are only counted",
                 self._lane,
                 transactional_id,
                 error,

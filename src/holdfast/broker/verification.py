@@ -49,7 +49,7 @@ def wrong_start(append: TransactionalAppend) -> Refused | None:
     # Each transaction has an epoch of its own: an earlier batch was refused or is late.
     return Refused(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name,
-        f"{append.partition}: a transaction begins with sequence 0, not {append.base_sequence}",
+        f"{append.partition}: a transaction must begin with sequence 0, not {append.base_sequence}",
     )
 
 

@@ -1,37 +1,36 @@
-"""Commands that ask a cluster: where it is, how long it may take, what is said if nobody answers.
+"""Commands that ask a cluster: how long it may take, and what is said if no broker answers.
 
-Owns the options that such commands share.
+Owns the limits of these waits, and what is said of a topic that does not exist.
 """
 
 import asyncio
+import difflib
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-import click
-
-from holdfast.client.cluster import Cluster
+from holdfast.client.admin import describe_topics
+from holdfast.client.cluster import Cluster, TopicDescription
 from holdfast.client.refusals import BrokerUnavailable
 from holdfast.environment import SystemEnvironment
+from holdfast.errors import ConfigurationError
 
 T = TypeVar("T")
 
-BOOTSTRAP_DEFAULT = "127.0.0.1:9092"
 CONTACT_MS_MAX = 3_000
 """How long a broker that does not answer at all is waited for."""
 REQUEST_MS_MAX = 15_000
 
 
-def bootstrap_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--bootstrap",
-        default=BOOTSTRAP_DEFAULT,
-        show_default=True,
-        help="HOST:PORT of a broker, or several with commas.",
-    )(command)
-
-
-def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--json", "as_json", is_flag=True, help="For machines.")(command)
+async def find_topic(
+    cluster: Cluster, name: str, *, remedy: str = "see `holdfast topic list`"
+) -> TopicDescription:
+    """One topic; the nearest name is offered where there is none of this one."""
+    topics = {topic.name: topic for topic in await describe_topics(cluster)}
+    if name not in topics:
+        near = difflib.get_close_matches(name, topics, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else remedy
+        raise ConfigurationError(f"there is no topic {name!r}: {hint}")
+    return topics[name]
 
 
 def run_with_cluster(bootstrap: str, work: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:

@@ -1,8 +1,9 @@
-"""`holdfast backfill`: an old range of a topic into files, exactly once, however often it is run.
+"""`holdfast backfill`: an old range of a topic into files, each record once, however often it runs.
 
 Owns the options, the progress and the exit code, which is as for `holdfast run`.
 """
 
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -10,61 +11,138 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.run import exit_code, quiet_logs
+from holdfast.cli.options import examples, json_lines_option, master_option, verbose_option
+from holdfast.cli.run import echo_hint, exit_code, quiet_logs
+from holdfast.cli.suggestions import SuggestingChoice
 from holdfast.errors import ConfigurationError
+from holdfast.extras import require
+from holdfast.json_lines import Emit, json_output
+from holdfast.quantities import time_ms
 
 if TYPE_CHECKING:
     from holdfast.spark.backfill import Backfill, Standing
     from holdfast.spark.progress import Reporter
 
 EXIT_INTERRUPTED = 130
+FORMATS = {"parquet": "parquet", "jsonl": "jsonl.zst", "jsonl.zst": "jsonl.zst"}
+"""The words of a pipeline's [output] format, and the names that they have in ledgers."""
 
 
-@click.command()
-@click.option("--store", help="The store of a Holdfast; no broker is needed.")
-@click.option("--bootstrap", help="HOST:PORT of any Kafka, instead of --store.")
-@click.option("--topic", required=True)
-@click.option("--from-offset", type=click.IntRange(0), help="The first offset (else the earliest).")
-@click.option("--to-offset", type=click.IntRange(0), help="The first offset that is left out.")
-@click.option("--from-time", help="2026-11-01, 2026-11-01T12:00:00Z, or ms since 1970.")
-@click.option("--to-time", help="The first time that is left out.")
-@click.option("--to", required=True, help="A directory, s3://, gs:// or az://.")
-@click.option("--sink-id", required=True, help="The name of the ledger of this backfill.")
+@click.command(
+    epilog=examples(
+        "holdfast backfill --store s3://bucket/prod --topic orders --to s3://lake/orders"
+        " --sink-id orders-2026 --from-time 2026-01-01 --to-time 2027-01-01",
+        "holdfast backfill --bootstrap kafka:9092 --topic orders --to /var/lake/orders"
+        " --sink-id orders --format jsonl --json",
+    )
+)
+@click.option(
+    "--store", metavar="URL", help="Read from the store of a Holdfast broker. Needs no broker."
+)
+@click.option(
+    "--bootstrap",
+    "--bootstrap-server",
+    metavar="HOST:PORT",
+    help="Read from any Kafka cluster, instead of --store.",
+)
+@click.option("--topic", required=True, metavar="NAME", help="The topic to read.")
+@click.option(
+    "--from-offset",
+    type=click.IntRange(0),
+    metavar="OFFSET",
+    help="Begin at this offset in every partition. Without it: at the earliest.",
+)
+@click.option(
+    "--to-offset",
+    type=click.IntRange(0),
+    metavar="OFFSET",
+    help="End before this offset. Without it: at the current end of the topic.",
+)
+@click.option(
+    "--from-time",
+    metavar="TIME",
+    help="Begin at a time: 2026-11-01, 2026-11-01T12:00:00Z, or milliseconds since 1970.",
+)
+@click.option("--to-time", metavar="TIME", help="End before this time.")
+@click.option(
+    "--to",
+    required=True,
+    metavar="URL",
+    help="Where files are written: a directory, s3://, gs:// or az://.",
+)
+@click.option(
+    "--sink-id",
+    required=True,
+    metavar="NAME",
+    help="The name of this backfill's ledger, which records what is done.",
+)
 @click.option(
     "--format",
     "format_",
     default="parquet",
     show_default=True,
-    type=click.Choice(["parquet", "jsonl.zst"]),
+    type=SuggestingChoice(list(FORMATS)),
+    metavar="[parquet|jsonl]",
+    help="The format of the files, as in a pipeline.",
 )
-@click.option("--partition-by", multiple=True, help="A column for folders; may be repeated.")
-@click.option("--include-headers", is_flag=True, help="With a column of the records' headers.")
+@click.option(
+    "--partition-by",
+    multiple=True,
+    metavar="COLUMN",
+    help="Write into folders COLUMN=value. Can be repeated.",
+)
+@click.option("--include-headers", is_flag=True, help="Add a column with the records' headers.")
 @click.option(
     "--slice-records",
     type=click.IntRange(1),
-    help="Records for each ledger entry (else 20 million).",
+    metavar="NUMBER",
+    help="Commit after this many records. Without it: 20 million.",
 )
-@click.option("--master", default="local[*]", show_default=True, help="Spark's master URL.")
-@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark.")
-@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="As kafka.client.id.")
-@click.option("--verbose", is_flag=True, help="With the log lines of Spark and of Holdfast.")
-def command(verbose: bool, **given: Any) -> None:
-    """Write an old range of a topic to files.
+@master_option("local[*]")
+@click.option(
+    "--conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A Spark setting, such as spark.driver.memory=4g. Can be repeated.",
+)
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A Kafka client setting, such as kafka.client.id=backfill. Can be repeated.",
+)
+@verbose_option
+@json_lines_option
+def command(verbose: bool, as_json: bool, **given: Any) -> None:
+    """Write an old range of a topic to files, on Spark.
 
-    The range is cut into slices, and each becomes one entry of the ledger of --sink-id. A run that
-    was killed leaves nothing half done: the same command goes on after the last slice, and says so
-    when all is there. What is produced meanwhile is not part of it.
+    The range is fixed when the backfill begins; records produced later are not part of it. It is
+    written in slices, and each slice is committed as a whole. After a kill, run the same command
+    again: it continues after the last committed slice. When everything is written, it says so and
+    does nothing.
+
+    \b
+    Exit codes:
+      0  everything is written
+      1  something must be corrected
+      3  continuing would harm data: someone must look
+      4  a store or a broker did not answer: start it again
+      130  interrupted: run the same command to continue
     """
+    require("holdfast backfill", "spark")
     quiet_logs(verbose=verbose)
-    sys.exit(exit_code(lambda: _backfill(verbose=verbose, **given)))
+    with json_output(enabled=as_json) as emit:
+        code = exit_code(lambda: _backfill(emit, verbose=verbose, **given))
+    sys.exit(code)
 
 
-def _backfill(**given: Any) -> int:
-    # These need numpy, pyarrow and pyspark, which `--help` must do without.
+def _backfill(emit: Emit | None, **given: Any) -> int:
+    # These need the extra, which `--help` must do without.
     from holdfast.columnar.schema import SCHEMA
     from holdfast.settings_file import located
     from holdfast.spark.backfill import Backfill
-    from holdfast.spark.backfill_plan import SLICE_RECORDS, Asked, parse_time_ms
+    from holdfast.spark.backfill_plan import SLICE_RECORDS, Asked
     from holdfast.spark.job import Output
     from holdfast.spark.preflight import check_machine, check_output, check_topics, open_source
     from holdfast.spark.progress import reporter_for
@@ -73,11 +151,11 @@ def _backfill(**given: Any) -> int:
     for name in given["partition_by"]:
         if name not in SCHEMA.names:
             raise ConfigurationError(
-                f"--partition-by {name}: there is no such column; there are"
+                f"--partition-by {name}: there is no such column; use one of"
                 f" {', '.join(SCHEMA.names)}"
             )
     times = (given["from_time"], given["to_time"])
-    from_ms, to_ms = (None if text is None else parse_time_ms(text) for text in times)
+    from_ms, to_ms = (None if text is None else time_ms(text) for text in times)
     asked = Asked(
         topic=given["topic"],
         from_offset=given["from_offset"],
@@ -89,7 +167,7 @@ def _backfill(**given: Any) -> int:
     output = Output(
         store=located(given["to"], Path.cwd()),
         sink_id=given["sink_id"],
-        format=given["format_"],
+        format=_format(given["format_"]),
         partition_by=given["partition_by"],
     )
     check_machine()
@@ -99,32 +177,35 @@ def _backfill(**given: Any) -> int:
     check_output(output.store)
     backfill = Backfill(asked, output, source)
     if backfill.is_done():
-        _echo_all_there(backfill, output.store)
+        _echo_end(backfill, output.store, emit, ended="complete")
         return 0
-    reporter = reporter_for(sys.stderr)
+    reporter = reporter_for(sys.stderr, emit)
     reporter.tell(_beginning(backfill))
     conf = _pairs(given["conf"], "--conf")
     name = f"holdfast backfill {asked.topic}"
-    spark = job_session(given["master"], name, conf, verbose=given["verbose"])
+    spark = job_session(given["master"], name, conf, tell=reporter.tell, verbose=given["verbose"])
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         backfill.run(
             spark,
-            watch=_Shown(reporter),
+            watch=_Shown(reporter, emit),
             slice_records=given["slice_records"] or SLICE_RECORDS,
         )
     except KeyboardInterrupt:
         reporter.close()
-        share = backfill.standing().share
-        click.echo(f"interrupted at {share:.0%}: the same command goes on from there", err=True)
+        _echo_end(backfill, output.store, emit, ended="interrupted")
         return EXIT_INTERRUPTED
     finally:
         reporter.close()
         spark.stop()
-    standing = backfill.standing()
-    click.echo(f"rows        {standing.rows:,} in {standing.files:,} files, in this run")
-    _echo_all_there(backfill, output.store)
+    _echo_end(backfill, output.store, emit, ended="complete")
     return 0
+
+
+def _format(given: str) -> str:
+    if given == "jsonl.zst":
+        echo_hint("--format jsonl.zst is now --format jsonl; the old name still works")
+    return FORMATS[given]
 
 
 def _source_options(given: dict[str, Any]) -> Any:
@@ -134,9 +215,9 @@ def _source_options(given: dict[str, Any]) -> Any:
     foreign = [name for name in options if not name.lower().startswith("kafka.")]
     if foreign:
         raise ConfigurationError(
-            f"--option {foreign[0]} would have no effect: it takes settings of the Kafka client"
-            " (kafka.*). What is read is chosen by --topic, --from-offset, --to-offset, --from-time"
-            " and --to-time"
+            f"--option {foreign[0]} would have no effect: --option takes settings of the Kafka"
+            " client, which begin with kafka. To choose what is read, use --topic, --from-offset,"
+            " --to-offset, --from-time and --to-time"
         )
     if given["store"] is not None:
         options["store"] = given["store"]
@@ -144,8 +225,8 @@ def _source_options(given: dict[str, Any]) -> Any:
         options["kafka.bootstrap.servers"] = given["bootstrap"]
     if (given["store"] is None) == (given["bootstrap"] is None):
         raise ConfigurationError(
-            "say where the records are, with one of --store (the address that `holdfast serve"
-            " --store` has) and --bootstrap (any Kafka)"
+            "use exactly one of --store (the address given to `holdfast serve --store`) and"
+            " --bootstrap (a broker of any Kafka cluster)"
         )
     return parse_options({**options, "subscribe": given["topic"]}, streaming=False)
 
@@ -155,7 +236,7 @@ def _pairs(given: tuple[str, ...], name: str) -> dict[str, str]:
     for text in given:
         key, sign, value = text.partition("=")
         if not sign or not key:
-            raise ConfigurationError(f"{name} {text}: write it as KEY=VALUE")
+            raise ConfigurationError(f"{name} {text}: it must be KEY=VALUE")
         pairs[key] = value
     return pairs
 
@@ -163,11 +244,15 @@ def _pairs(given: tuple[str, ...], name: str) -> dict[str, str]:
 class _Shown:
     """Says how far it is: on a terminal all the time, elsewhere after each slice."""
 
-    def __init__(self, reporter: "Reporter") -> None:
+    def __init__(self, reporter: "Reporter", emit: Emit | None) -> None:
         self._reporter = reporter
+        self._emit = emit
         self._done = -1
 
     def __call__(self, standing: "Standing", tasks_done: int, tasks: int) -> None:
+        if self._emit is not None:
+            self._emit_slice(self._emit, standing)
+            return
         text = f"{standing.share:.1%} of {standing.total:,} records, {standing.rows:,} rows written"
         left = standing.eta_s()
         if left is not None:
@@ -178,12 +263,29 @@ class _Shown:
         else:
             self._reporter.show(f"{text}; this slice: {tasks_done} of {tasks} tasks")
 
+    def _emit_slice(self, emit: Emit, standing: "Standing") -> None:
+        if standing.done != self._done:
+            self._done = standing.done
+            left = standing.eta_s()
+            seconds_left = None if left is None else round(left, 1)
+            emit("progress", {**_fields(standing), "seconds_left": seconds_left})
+
+
+def _fields(standing: "Standing") -> dict[str, Any]:
+    return {
+        "records_done": standing.done,
+        "records_total": standing.total,
+        "rows": standing.rows,
+        "files": standing.files,
+        "seconds": round(standing.seconds, 3),
+    }
+
 
 def _beginning(backfill: "Backfill") -> str:
     standing = backfill.standing()
     if backfill.is_new:
         return f"a new backfill of {standing.total:,} records"
-    return f"going on at {standing.share:.1%} of {standing.total:,} records"
+    return f"continuing at {standing.share:.1%} of {standing.total:,} records"
 
 
 def _shown_seconds(seconds: float) -> str:
@@ -192,9 +294,24 @@ def _shown_seconds(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
-def _echo_all_there(backfill: "Backfill", store: str) -> None:
-    total = backfill.standing().total
-    head = backfill.head
-    entries = 0 if head is None else head.n + 1
-    click.echo(f"all is there: {total:,} records of {backfill.topic} in {entries} ledger entries")
-    click.echo(f"look        holdfast landed {store}")
+def _echo_end(backfill: "Backfill", store: str, emit: Emit | None, *, ended: str) -> None:
+    """The last words: what was written by this run, and whether that is everything."""
+    standing = backfill.standing()
+    entries = 0 if backfill.head is None else backfill.head.n + 1
+    if emit is not None:
+        what = {"topic": backfill.topic, **_fields(standing), "entries": entries}
+        emit("summary", {**what, "ended": ended, "output": store})
+        return
+    if ended == "interrupted":
+        click.echo(
+            f"interrupted at {standing.share:.0%}: run the same command again to continue", err=True
+        )
+        return
+    if standing.done > standing.before:
+        click.echo(f"rows        {standing.rows:,} in {standing.files:,} files, in this run")
+    if standing.unreadable:
+        click.echo(f"unreadable  {standing.unreadable:,} records left out, kept in _unreadable/")
+    click.echo(
+        f"complete: {standing.total:,} records of {backfill.topic} in {entries} ledger entries"
+    )
+    click.echo(f"look        holdfast landed {shlex.quote(store)}")

@@ -5,13 +5,17 @@ not work.
 """
 
 import asyncio
+import sys
 from collections.abc import Callable
 
 import click
 
-from holdfast.cli.asking import bootstrap_option, json_option, run_with_cluster
+from holdfast.cli.asking import run_with_cluster
+from holdfast.cli.options import bootstrap_option, examples, json_option, timeout_option
+from holdfast.cli.suggestions import SuggestingGroup
 from holdfast.cli.tables import echo_json, echo_table
 from holdfast.client.cluster import Cluster
+from holdfast.client.health import Health, Verdict, cluster_health
 from holdfast.client.lanes import (
     NOBODY,
     BrokerStatus,
@@ -20,25 +24,32 @@ from holdfast.client.lanes import (
     drain_broker,
     place_lane,
 )
+from holdfast.client.refusals import BrokerUnavailable, RefusedForNow
 from holdfast.errors import RetryError
 
 LOOK_S = 0.25
 NOTHING = "-"
 
 
-@click.group()
+@click.group(
+    cls=SuggestingGroup,
+    epilog=examples("holdfast cluster status", "holdfast cluster health"),
+)
 def command() -> None:
-    """Show brokers and lanes; move lanes, drain brokers."""
+    """Show the brokers and lanes of a Holdfast cluster; move a lane, drain a broker.
+
+    A lane is a part of the log that one broker owns. Each partition belongs to one lane, and the
+    owner of the lane leads the partition.
+    """
 
 
-@command.command()
+@command.command(epilog=examples("holdfast cluster status", "holdfast cluster status --json"))
 @json_option
 @bootstrap_option
 def status(as_json: bool, bootstrap: str) -> None:
-    """Show who is there, and who leads which lane.
+    """Show all brokers and the lanes that they own.
 
-    Each partition of a topic is in one lane; the owner of a lane leads all that is in it. Lane 0 is
-    the control lane; its owner is the controller.
+    Lane 0 is the control lane. Its owner is the controller of the cluster.
     """
     found = run_with_cluster(bootstrap, cluster_status)
     if as_json:
@@ -63,21 +74,90 @@ def status(as_json: bool, bootstrap: str) -> None:
     )
 
 
-@command.command()
+@command.command(epilog=examples("holdfast cluster health", "holdfast cluster health --json"))
+@json_option
+@bootstrap_option
+def health(as_json: bool, bootstrap: str) -> None:
+    """Check whether every partition is served.
+
+    \b
+    Exit codes:
+      0  healthy
+      1  degraded: every partition is served, but something needs attention,
+         such as a broker that does not answer
+      2  unhealthy: a lane has no owner, a partition has no leader, or no
+         broker can be reached
+    """
+    try:
+        found = run_with_cluster(bootstrap, cluster_health)
+    except (BrokerUnavailable, RefusedForNow) as error:
+        if as_json:
+            echo_json({"verdict": "unhealthy", "problems": [str(error)], "warnings": []})
+        else:
+            click.echo(f"unhealthy: {error}")
+        sys.exit(Verdict.UNHEALTHY)
+    if as_json:
+        echo_json(_plain_health(found))
+    else:
+        _echo_health(found)
+    sys.exit(found.verdict)
+
+
+def _echo_health(found: Health) -> None:
+    brokers = found.status.brokers
+    up = sum(each.report is not None for each in brokers)
+    led = found.partitions - len(found.partitions_without_leader)
+    owned = found.lanes + 1 - len(found.lanes_without_owner)
+    behind = max(found.control_lag.values(), default=0)
+    click.echo(f"brokers     {up} of {len(brokers)} answer")
+    click.echo(f"lanes       {owned} of {found.lanes + 1} have an owner")
+    click.echo(f"partitions  {led} of {found.partitions} have a leader")
+    click.echo(f"control     the slowest broker is {behind} objects behind")
+    for text in (*found.problems, *found.warnings):
+        click.echo(f"  {text}")
+    click.echo(found.verdict.name.lower())
+
+
+def _plain_health(found: Health) -> dict[str, object]:
+    return {
+        "verdict": found.verdict.name.lower(),
+        "problems": found.problems,
+        "warnings": found.warnings,
+        "brokers": {str(each.broker_id): _state(each) for each in found.status.brokers},
+        "lanes": found.lanes,
+        "lanes_without_owner": found.lanes_without_owner,
+        "partitions": found.partitions,
+        "partitions_without_leader": [
+            {"topic": topic, "partition": number}
+            for topic, number in found.partitions_without_leader
+        ],
+        "control_lag": {str(broker): lag for broker, lag in found.control_lag.items()},
+    }
+
+
+@command.command(
+    epilog=examples("holdfast cluster move 1 --to 2", "holdfast cluster move 1 --to any")
+)
 @click.argument("lane", type=click.IntRange(0))
 @click.option(
     "--to",
     "to",
     required=True,
     metavar="BROKER",
-    help="The id of a broker, or `any` to leave the lane to the cluster again.",
+    help="The id of a broker, or `any` to let the cluster choose again.",
 )
-@click.option("--timeout", "timeout_s", default=60, show_default=True, type=click.IntRange(1))
+@timeout_option
+@json_option
 @bootstrap_option
-def move(lane: int, to: str, timeout_s: int, bootstrap: str) -> None:
-    """Move a lane to a broker, and keep it there while that broker is up."""
+def move(lane: int, to: str, timeout_s: int, as_json: bool, bootstrap: str) -> None:
+    """Move LANE to a broker.
+
+    The lane stays there for as long as that broker is up.
+    """
     if to != "any" and not to.isdigit():
-        raise click.BadParameter(f"{to!r} is neither the id of a broker nor `any`", param_hint="to")
+        raise click.BadParameter(
+            f"{to!r} is neither the id of a broker nor `any`", param_hint="--to"
+        )
     broker_id = NOBODY if to == "any" else int(to)
 
     async def work(cluster: Cluster) -> None:
@@ -86,19 +166,26 @@ def move(lane: int, to: str, timeout_s: int, bootstrap: str) -> None:
             await _until(cluster, lambda found: lane in _lanes_of(found, broker_id), timeout_s)
 
     run_with_cluster(bootstrap, work)
-    where = f"is at broker {broker_id}" if broker_id != NOBODY else "may be at any broker"
-    click.echo(f"lane {lane} {where}")
+    if as_json:
+        owner = None if broker_id == NOBODY else broker_id
+        echo_json({"action": "moved", "lane": lane, "broker": owner})
+    elif broker_id == NOBODY:
+        click.echo(f"lane {lane} may be at any broker")
+    else:
+        click.echo(f"lane {lane} is at broker {broker_id}")
 
 
-@command.command()
+@command.command(epilog=examples("holdfast cluster drain 2", "holdfast cluster drain 2 --end"))
 @click.argument("broker", type=click.IntRange(0))
-@click.option("--end", "ends", is_flag=True, help="Let the broker have lanes again.")
-@click.option("--timeout", "timeout_s", default=60, show_default=True, type=click.IntRange(1))
+@click.option("--end", "ends", is_flag=True, help="End the drain: the broker gets lanes again.")
+@timeout_option
+@json_option
 @bootstrap_option
-def drain(broker: int, ends: bool, timeout_s: int, bootstrap: str) -> None:
-    """Have a broker hand all its lanes over, and take none until it is started again.
+def drain(broker: int, ends: bool, timeout_s: int, as_json: bool, bootstrap: str) -> None:
+    """Move all lanes away from BROKER.
 
-    SIGTERM does the same before the broker ends.
+    The broker gets no lanes until it is restarted, or until the drain is ended with --end. SIGTERM
+    drains a broker too, before it stops.
     """
 
     async def work(cluster: Cluster) -> None:
@@ -107,7 +194,12 @@ def drain(broker: int, ends: bool, timeout_s: int, bootstrap: str) -> None:
             await _until(cluster, lambda found: not _lanes_of(found, broker), timeout_s)
 
     run_with_cluster(bootstrap, work)
-    click.echo(f"broker {broker} may have lanes again" if ends else f"broker {broker} has no lanes")
+    if as_json:
+        echo_json({"action": "drain_ended" if ends else "drained", "broker": broker})
+    elif ends:
+        click.echo(f"broker {broker} may have lanes again")
+    else:
+        click.echo(f"broker {broker} has no lanes")
 
 
 async def _until(
@@ -127,8 +219,8 @@ async def _until(
                 await asyncio.sleep(LOOK_S)
     except TimeoutError:
         raise RetryError(
-            f"not done within {timeout_s} s; lanes are at  {shown}\n"
-            "  it goes on by itself: look with `holdfast cluster status`, and at the brokers' logs"
+            f"not done within {timeout_s} s. The lanes of each broker are now  {shown}\n"
+            "  The cluster goes on by itself: see `holdfast cluster status` and the brokers' logs"
         ) from None
 
 

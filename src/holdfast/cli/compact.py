@@ -4,56 +4,76 @@ Owns the options and what is shown before and after. Starts Spark only where the
 """
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import click
 
+from holdfast.cli.options import dry_run_option, examples, json_option, master_option
 from holdfast.cli.tables import echo_json, echo_table, shown_bytes
-from holdfast.spark.compact import TARGET_BYTES, TARGET_BYTES_MIN, Compacted, compact, dry_run
+from holdfast.extras import require
+from holdfast.spark.compact_plan import TARGET_BYTES, TARGET_BYTES_MIN, Compacted
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "holdfast compact s3://lake/orders --sink-id orders --dry-run",
+        "holdfast compact s3://lake/orders --sink-id orders --target-bytes 268435456",
+    )
+)
 @click.argument("url")
-@click.option("--sink-id", required=True, help="The sink whose files are compacted.")
+@click.option(
+    "--sink-id",
+    required=True,
+    metavar="NAME",
+    help="The sink_id of the pipeline or backfill that wrote the files.",
+)
 @click.option(
     "--target-bytes",
     type=click.IntRange(min=TARGET_BYTES_MIN),
     default=TARGET_BYTES,
     show_default=True,
-    help="About how large files become.",
+    metavar="BYTES",
+    help="The size of the new files, roughly.",
 )
-@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
-@click.option("--dry-run", "is_dry", is_flag=True, help="Say what would be done, and do nothing.")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@master_option("local[*]")
+@dry_run_option
+@json_option
 def command(
-    url: str, sink_id: str, target_bytes: int, master: str, is_dry: bool, as_json: bool
+    url: str, sink_id: str, target_bytes: int, master: str, dry_run: bool, as_json: bool
 ) -> None:
-    """Merge the small committed files of a sink in the store at URL.
+    """Merge the small files that a pipeline or a backfill has written to URL.
 
-    The rows stay the same, and each counts once at every instant: one ledger entry replaces the old
-    files by the new. It may run beside the pipeline, be killed and be started again. The old files
-    stay, for queries that read them now, until `holdfast landed URL --sweep` removes them. Runs of
-    state that are no longer needed are deleted. Tables (Delta, Iceberg) follow when the pipeline
-    runs next.
+    The rows stay the same, and readers see each row exactly once at any moment: one ledger entry
+    replaces the old files by the new ones. It can run beside the pipeline, and can be killed and
+    started again.
+
+    The old files stay for queries that still read them, until `holdfast landed URL --sweep` deletes
+    them. Delta and Iceberg tables follow when the pipeline runs next.
     """
-    if is_dry:
-        done = dry_run(url, sink_id, target_bytes=target_bytes)
+    require("holdfast compact", "sink" if dry_run else "spark")
+    if dry_run:
+        from holdfast.spark.compact import dry_run as plan_only
+
+        done = plan_only(url, sink_id, target_bytes=target_bytes)
     else:
         done = _with_spark(url, sink_id, target_bytes, master)
     if as_json:
-        echo_json({"dry_run": is_dry, **dataclasses.asdict(done)})
+        echo_json({"dry_run": dry_run, **dataclasses.asdict(done)})
     else:
-        _echo(done, sink_id, is_dry=is_dry)
+        _echo(done, sink_id, is_dry=dry_run)
 
 
 def _with_spark(url: str, sink_id: str, target_bytes: int, master: str) -> Compacted:
+    from holdfast.spark.compact import compact
+    from holdfast.spark.run_job import job_session
+
     started: list[Any] = []
 
     def session() -> Any:
         if not started:
-            from holdfast.spark.session import session as start
-
-            started.append(start(master, app_name=f"holdfast compact {sink_id}"))
+            name = f"holdfast compact {sink_id}"
+            started.append(job_session(master, name, {}, tell=partial(click.echo, err=True)))
         return started[0]
 
     try:
@@ -77,6 +97,6 @@ def _echo(done: Compacted, sink_id: str, *, is_dry: bool) -> None:
         return
     click.echo(f"\nmerged {done.merged} files in {len(done.entries)} ledger entries")
     if done.lost:
-        click.echo(f"micro-batches came between {done.lost} times, and it was planned again")
+        click.echo(f"planned again {done.lost} times, because the pipeline committed meanwhile")
     if done.state_runs_deleted:
-        click.echo(f"deleted {done.state_runs_deleted} runs of state that nothing needs any more")
+        click.echo(f"deleted {done.state_runs_deleted} state files that are no longer needed")

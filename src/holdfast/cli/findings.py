@@ -1,6 +1,7 @@
 """What a verification found, and how far it has come.
 
-Pure. Owns the difference between harm (exit code 2) and left-overs that a broker will remove.
+Pure. Owns the difference between damage (exit code 2), leftovers that a broker will remove, and
+record batches that a client sent in a form that cannot be read.
 """
 
 import dataclasses
@@ -18,6 +19,8 @@ class Weight(enum.Enum):
     """Bytes are not those that were written, or records are missing."""
     LEFT_OVER = "left over"
     """Nothing names the object: a broker was stopped between two steps, and sweeps it later."""
+    UNREADABLE = "unreadable"
+    """A record batch as its producer sent it, whose records cannot be read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,6 +53,9 @@ class Findings:
     def left_over(self, key: str, problem: str) -> None:
         self._add(Finding(Weight.LEFT_OVER, key, problem))
 
+    def unreadable(self, key: str, problem: str) -> None:
+        self._add(Finding(Weight.UNREADABLE, key, problem))
+
     def _add(self, finding: Finding) -> None:
         if finding not in self.found[-FINDINGS_COMPARED:]:
             self.found.append(finding)
@@ -62,7 +68,7 @@ class Findings:
             self._on_progress(self)
 
     def forget_since(self, count: int) -> None:
-        """Drop all but the first so many: what they came from is read again."""
+        """Keep the first `count` findings only: the objects of the others are read again."""
         del self.found[count:]
 
     def of(self, weight: Weight) -> list[Finding]:

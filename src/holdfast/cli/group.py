@@ -11,7 +11,9 @@ import enum
 
 import click
 
-from holdfast.cli.asking import bootstrap_option, json_option, run_with_cluster
+from holdfast.cli.asking import run_with_cluster
+from holdfast.cli.options import bootstrap_option, examples, json_option, need_yes, yes_option
+from holdfast.cli.suggestions import SuggestingGroup
 from holdfast.cli.tables import echo_json, echo_table
 from holdfast.client.admin import EARLIEST, LATEST, describe_topics, list_offset
 from holdfast.client.cluster import Cluster
@@ -63,16 +65,22 @@ class GroupRow:
     partitions: list[PartitionRow]
 
 
-@click.group()
+@click.group(
+    cls=SuggestingGroup,
+    epilog=examples("holdfast group list", "holdfast group describe orders-to-lake"),
+)
 def command() -> None:
-    """List, describe and reset consumer groups."""
+    """List, describe and reset consumer groups.
+
+    Works with any Kafka-compatible cluster.
+    """
 
 
-@command.command("list")
+@command.command("list", epilog=examples("holdfast group list"))
 @json_option
 @bootstrap_option
 def list_(as_json: bool, bootstrap: str) -> None:
-    """List all groups."""
+    """List all consumer groups."""
     found = run_with_cluster(bootstrap, list_groups)
     if as_json:
         echo_json([row._asdict() for row in found])
@@ -81,12 +89,16 @@ def list_(as_json: bool, bootstrap: str) -> None:
     echo_table("", ["group", "protocol", "state"], rows)
 
 
-@command.command()
+@command.command(epilog=examples("holdfast group describe orders-to-lake"))
 @click.argument("group")
 @json_option
 @bootstrap_option
 def describe(group: str, as_json: bool, bootstrap: str) -> None:
-    """Show members, committed offsets, lag and refused commits of a group."""
+    """Show the members, offsets and lag of GROUP.
+
+    Refused commits are those of members that no longer owned the partition. Holdfast counts them
+    since the group's coordinator started; Apache Kafka does not report them.
+    """
     row = run_with_cluster(bootstrap, lambda cluster: _describe(cluster, group))
     if as_json:
         echo_json(row)
@@ -108,34 +120,54 @@ def describe(group: str, as_json: bool, bootstrap: str) -> None:
     )
 
 
-@command.command()
+@command.command(
+    epilog=examples(
+        "holdfast group reset orders-to-lake --to earliest --topic orders",
+        "holdfast group reset orders-to-lake --to +1700000000000 --yes --json",
+    )
+)
 @click.argument("group")
-@click.option("--topic", "topics", multiple=True, help="Only this topic; may be repeated.")
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    help="Reset the offsets of this topic only. Can be repeated.",
+)
 @click.option(
     "--to",
     "to",
     required=True,
-    help="earliest, latest, an offset, or a time as +MILLISECONDS since 1970.",
+    metavar="WHERE",
+    help="earliest, latest, an offset, or +MILLISECONDS since 1970 for a time.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
+@json_option
 @bootstrap_option
-def reset(group: str, topics: tuple[str, ...], to: str, yes: bool, bootstrap: str) -> None:
-    """Move the committed offsets of a group that nobody is in.
+def reset(
+    group: str, topics: tuple[str, ...], to: str, yes: bool, as_json: bool, bootstrap: str
+) -> None:
+    """Move the committed offsets of GROUP.
 
-    For example: holdfast group reset to-s3 --to earliest --topic orders
+    Stop all members of the group first. Shows the old and the new offsets, and asks before it
+    changes them.
     """
+    need_yes(as_json=as_json, yes=yes)
     target = _target(to)
     plan = run_with_cluster(bootstrap, lambda cluster: _plan(cluster, group, topics, target))
-    echo_table(
-        "",
-        ["topic", "partition", "committed", "becomes"],
-        [(w.topic, w.partition, before, after) for w, (before, after) in sorted(plan.items())],
-    )
+    rows = [(w.topic, w.partition, before, after) for w, (before, after) in sorted(plan.items())]
+    if not as_json:
+        echo_table("", ["topic", "partition", "committed", "becomes"], rows)
     if not yes:
         click.confirm(f"Move the offsets of group {group}?", abort=True)
     offsets = {where: after for where, (_, after) in plan.items()}
     run_with_cluster(bootstrap, lambda cluster: _commit(cluster, group, offsets))
-    click.echo(f"moved {len(offsets)} committed offsets of group {group}")
+    if as_json:
+        names = ("topic", "partition", "before", "after")
+        moved = [dict(zip(names, row, strict=True)) for row in rows]
+        echo_json({"action": "reset", "group": group, "offsets": moved})
+    else:
+        click.echo(f"moved {len(offsets)} committed offsets of group {group}")
 
 
 def _target(text: str) -> ResetTo | int | tuple[int]:
@@ -215,8 +247,8 @@ async def _plan(
     found = await describe_group(cluster, group)
     if found is not None and found.members:
         raise CallError(
-            f"group {group!r} has {len(found.members)} members: stop them first, since a member"
-            " would go on from where it is"
+            f"group {group!r} has {len(found.members)} members: stop them first. A member that"
+            " runs keeps its own position, and would commit it over the new one"
         )
     committed = await committed_offsets(cluster, group)
     wanted = sorted(where for where in committed if not topics or where.topic in topics)
@@ -228,7 +260,7 @@ async def _plan(
         raise ConfigurationError(
             f"group {group!r} has no committed offsets"
             + (f" in {', '.join(topics)}" if topics else "")
-            + ": name topics that are there with --topic, or see `holdfast group list`"
+            + ": name existing topics with --topic, or see `holdfast group list`"
         )
     moved = await asyncio.gather(*(_moved(cluster, where, target) for where in wanted))
     return {w: (committed.get(w), after) for w, after in zip(wanted, moved, strict=True)}
@@ -255,7 +287,7 @@ async def _commit(cluster: Cluster, group: str, offsets: dict[TopicPartition, in
     try:
         await commit_offsets(cluster, group, offsets)
     except Refused as refused:
-        raise CallError(f"{refused}: stop them, and try again") from refused
+        raise CallError(f"{refused}: stop the members of the group, and try again") from refused
 
 
 __all__ = ["ListedGroup", "command"]

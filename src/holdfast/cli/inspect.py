@@ -1,6 +1,6 @@
-"""`holdfast inspect`: what is in a store, and whether it is unharmed, with no broker asked.
+"""`holdfast inspect`: what is in a store, and whether it is undamaged, without asking a broker.
 
-Owns the options, the tables and the exit code: 2 where an object is harmed, which is then named.
+Owns the options, the tables and the exit code: 2 where an object is damaged, which is then named.
 """
 
 import asyncio
@@ -11,12 +11,13 @@ from typing import Any
 import click
 
 from holdfast.cli.findings import Findings, Weight
+from holdfast.cli.options import examples, json_option, verify_option
 from holdfast.cli.spools import echo_spools, survey_spools
 from holdfast.cli.survey import Survey, TopicRow, Wanted, survey
 from holdfast.cli.tables import echo_json, echo_table, shown_age, shown_bytes
 from holdfast.cli.verification import Verification
 from holdfast.environment import Environment, SystemEnvironment
-from holdfast.errors import StopError
+from holdfast.errors import NewerFormat, StopError
 from holdfast.store.read_only import ReadOnlyStore, open_read_only
 
 EXIT_HARMED = 2
@@ -24,20 +25,42 @@ PROGRESS_EVERY_S = 5.0
 FINDINGS_SHOWN_MAX = 50
 
 
-@click.command()
-@click.option("--store", "store_url", required=True, help="A directory, s3://, gs:// or az://.")
-@click.option("--lane", type=click.IntRange(0), help="This lane only.")
-@click.option("--entries", default=0, type=click.IntRange(0), help="Show the last N lane objects.")
-@click.option(
-    "--claims", default=5, type=click.IntRange(0), show_default=True, help="Hand-offs to show."
+@click.command(
+    epilog=examples(
+        "holdfast inspect --store /var/lib/holdfast",
+        "holdfast inspect --store s3://bucket/prod --verify --json",
+    )
 )
-@click.option("--verify", is_flag=True, help="Read everything, and check every checksum.")
+@click.option(
+    "--store",
+    "store_url",
+    required=True,
+    metavar="URL",
+    help="The store of a broker: a directory, s3://, gs:// or az://.",
+)
+@click.option("--lane", type=click.IntRange(0), metavar="NUMBER", help="Show this lane only.")
+@click.option(
+    "--entries",
+    default=0,
+    type=click.IntRange(0),
+    metavar="NUMBER",
+    help="Show the newest objects of each lane, up to this number.",
+)
+@click.option(
+    "--claims",
+    default=5,
+    type=click.IntRange(0),
+    show_default=True,
+    metavar="NUMBER",
+    help="Show the newest changes of owner of each lane, up to this number.",
+)
+@verify_option
 @click.option(
     "--spool",
     type=click.Path(exists=True, file_okay=False),
-    help="Also show what this spool directory of a broker holds.",
+    help="Also show what the spool directory of a broker holds.",
 )
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@json_option
 def command(
     store_url: str,
     lane: int | None,
@@ -47,12 +70,15 @@ def command(
     spool: str | None,
     as_json: bool,
 ) -> None:
-    """Show what is in a store, without a broker and without changing anything.
+    """Show what is in the store of a broker.
 
-    With --verify every object is read and checked: header, facts and payload checksums, the hash
-    chain of each lane, the CRC of every record batch, and that the offsets of each partition have
-    no hole. Exit code 2 means that an object is harmed; its key is printed. Claims below a lane's
-    floor are kept on purpose, so that a stalled broker can never win such a number again.
+    Needs no broker, works beside running ones, and changes nothing.
+
+    With --verify, checks the checksums of every object, the hash chain of each lane, the CRC of
+    every record batch, and that the offsets of each partition have no gap. Record batches that a
+    producer sent in a form that cannot be read are listed too; they do not count as damage.
+
+    Exit code 2: an object is damaged. Its key is printed.
     """
     wanted = Wanted(lane=lane, claims=claims, entries=entries)
     sys.exit(asyncio.run(_inspect(store_url, wanted, verify=verify, spool=spool, as_json=as_json)))
@@ -85,9 +111,11 @@ async def _inspect(
 async def _survey(
     store: ReadOnlyStore, environment: Environment, wanted: Wanted, findings: Findings
 ) -> Survey | None:
-    """None where the control lane is harmed; the harm is a finding, here and in each lane."""
+    """None where the control lane is damaged; damage is a finding, here and in each lane."""
     try:
         seen = await survey(store, environment, wanted)
+    except NewerFormat:
+        raise
     except StopError as error:
         findings.harm(*_split(str(error)))
         return None
@@ -131,13 +159,16 @@ def _as_json(seen: Survey | None, findings: Findings, verify: bool) -> dict[str,
         if verify
         else None,
         "harmed": findings.of(Weight.HARM),
+        "unreadable": findings.of(Weight.UNREADABLE),
         "left_over": findings.of(Weight.LEFT_OVER),
     }
 
 
 def _echo_survey(seen: Survey, now_ms: int, wanted: Wanted) -> None:
     click.echo(f"store    {seen.store}")
-    click.echo(f"cluster  {seen.cluster_id}, {seen.data_lanes} data lanes")
+    click.echo(
+        f"cluster  {seen.cluster_id}, {seen.data_lanes} data lanes, format {seen.format_version}"
+    )
     for broker_id, address in sorted(seen.brokers.items()):
         click.echo(f"broker   {broker_id} at {address}")
     click.echo()
@@ -151,7 +182,7 @@ def _echo_survey(seen: Survey, now_ms: int, wanted: Wanted) -> None:
                 row.snapshot_number if row.snapshot_number >= 0 else None,
                 row.next_number,
                 row.leader_epoch,
-                "HARMED" if row.problem else "released" if row.released else "claimed",
+                "DAMAGED" if row.problem else "released" if row.released else "claimed",
                 row.objects,
                 shown_bytes(row.bytes),
                 shown_age(row.last_written_ms, now_ms),
@@ -171,7 +202,7 @@ def _echo_claims(seen: Survey, now_ms: int) -> None:
     click.echo()
     echo_table(
         "HAND-OFFS (newest last)",
-        ["lane", "number", "epoch", "broker", "address", "from the owner before", "claimed"],
+        ["lane", "number", "epoch", "broker", "address", "from the previous owner", "claimed"],
         [
             (
                 row.lane,
@@ -248,13 +279,13 @@ def _echo_topics(seen: Survey) -> None:
 
 
 def _echo_disks(seen: Survey, now_ms: int) -> None:
-    """What is, or may have been, on a broker's disk alone; nothing where there is no such thing."""
+    """Offsets that are, or may have been, only on a broker's disk; prints nothing if none are."""
     rows = [(_shown_name(topic), row) for topic in seen.topics for row in topic.partitions]
     missing = [(name, row, hole) for name, row in rows for hole in row.missing]
     if missing:
         click.echo()
         echo_table(
-            "MISSING RECORDS (the log went on without the disk that may hold them)",
+            "MISSING RECORDS (the log continued without the disk that may hold them)",
             ["topic", "partition", "offsets", "disk of claim", "given up"],
             [
                 (
@@ -271,7 +302,7 @@ def _echo_disks(seen: Survey, now_ms: int) -> None:
     if awaiting:
         click.echo()
         echo_table(
-            "MAY HAVE MORE ON A DISK (of the broker that owns, or owned, the lane by this claim)",
+            "NEWER RECORDS MAY BE ON A DISK (the spool of the broker that made this claim)",
             ["topic", "partition", "from offset", "disk of claim"],
             [(name, row.partition, row.high_watermark, row.awaits_claim) for name, row in awaiting],
         )
@@ -285,17 +316,27 @@ def _echo_findings(findings: Findings, verify: bool) -> None:
     click.echo()
     left_over = findings.of(Weight.LEFT_OVER)
     for finding in left_over[:FINDINGS_SHOWN_MAX]:
-        click.echo(f"left over: {finding}")
+        click.echo(f"leftover: {finding}")
     if len(left_over) > FINDINGS_SHOWN_MAX:
-        click.echo(f"left over: and {len(left_over) - FINDINGS_SHOWN_MAX} more (see --json)")
+        click.echo(f"leftover: and {len(left_over) - FINDINGS_SHOWN_MAX} more (see --json)")
+    unreadable = findings.of(Weight.UNREADABLE)
+    for finding in unreadable[:FINDINGS_SHOWN_MAX]:
+        click.echo(f"unreadable: {finding}")
+    if len(unreadable) > FINDINGS_SHOWN_MAX:
+        click.echo(f"unreadable: and {len(unreadable) - FINDINGS_SHOWN_MAX} more (see --json)")
     harmed = findings.of(Weight.HARM)
     for finding in harmed:
-        click.echo(f"HARMED: {finding}", err=True)
+        click.echo(f"DAMAGED: {finding}", err=True)
+    if harmed:
+        click.echo(
+            "Objects of a store never change: restore the damaged ones from a backup", err=True
+        )
     if findings.skipped:
-        click.echo(f"not read: {findings.skipped} objects that a broker replaced meanwhile")
+        click.echo(f"not read: {findings.skipped} objects that a broker replaced during the check")
     if verify:
-        verdict = f"{len(harmed)} problems" if harmed else "unharmed"
+        verdict = f"{len(harmed)} problems" if harmed else "no damage found"
+        sent_so = f", {len(unreadable)} unreadable record batches" if unreadable else ""
         click.echo(
             f"verified {findings.objects} objects, {shown_bytes(findings.bytes)}: {verdict},"
-            f" {len(left_over)} left over"
+            f" {len(left_over)} leftovers{sent_so}"
         )

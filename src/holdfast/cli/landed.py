@@ -7,44 +7,60 @@ where there is nothing at all: a wrong address must not look like success.
 
 import asyncio
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.cli.options import examples, json_option, verify_option
 from holdfast.cli.tables import echo_json, echo_table, shown_bytes
 from holdfast.environment import Environment, SystemEnvironment
-from holdfast.landing.survey import Report, SinkReport, survey
-from holdfast.landing.sweep import Swept, sweep
+from holdfast.extras import require
 from holdfast.store.address import open_store
 from holdfast.store.read_only import open_read_only
+
+if TYPE_CHECKING:
+    from holdfast.landing.survey import Report, SinkReport
+    from holdfast.landing.sweep import Swept
 
 EXIT_NOT_WHOLE = 2
 SHOWN_MAX = 50
 
 
-@click.command()
-@click.argument("url")
-@click.option("--topic", help="The chains of this topic only.")
-@click.option("--files", is_flag=True, help="Name each object and file that counts.")
-@click.option("--verify", is_flag=True, help="Read everything, and check every checksum.")
-@click.option(
-    "--sweep", "with_sweep", is_flag=True, help="Delete output files that can never count."
+@click.command(
+    epilog=examples(
+        "holdfast landed /var/lake/orders",
+        "holdfast landed s3://lake/orders --verify --json",
+    )
 )
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.argument("url")
+@click.option("--topic", metavar="NAME", help="Show the chains of this topic only.")
+@click.option("--files", is_flag=True, help="List each object and file that counts.")
+@verify_option
+@click.option(
+    "--sweep",
+    "with_sweep",
+    is_flag=True,
+    help="Delete orphans and replaced files that can never count again.",
+)
+@json_option
 def command(
     url: str, topic: str | None, files: bool, verify: bool, with_sweep: bool, as_json: bool
 ) -> None:
-    """Show what has landed at URL, and prove that it is whole.
+    """Show what a sink or a pipeline has written to URL, and check that it is complete.
 
-    A chain is whole where its objects cover the log of a partition from its origin on, each offset
-    once. A ledger is whole where each file that it names is there, with its size (and its checksum,
-    with --verify). Files that no ledger entry names are orphans of runs that were killed: they are
-    listed and never counted. --sweep deletes those whose ledger entry is written without them;
-    what may still be committed stays.
+    A chain is complete when its objects cover each offset of a partition exactly once. A ledger is
+    complete when every file that it names exists with the right size, and with --verify with the
+    right checksum.
+
+    Files that no ledger names are orphans, left by runs that were killed. Readers never see them.
+    --sweep deletes those that no run can commit any more.
+
+    Exit code 2: something is missing, duplicated, foreign or damaged, or nothing has landed here.
     """
+    require("holdfast landed", "sink")
     if topic is not None and with_sweep:
         raise click.UsageError(
-            "--sweep is for output files, which have no topic: leave --topic out"
+            "--sweep works on the whole output, not on one topic: remove --topic"
         )
     sys.exit(asyncio.run(_landed(url, topic, files, verify, with_sweep, as_json)))
 
@@ -52,6 +68,8 @@ def command(
 async def _landed(
     url: str, topic: str | None, files: bool, verify: bool, with_sweep: bool, as_json: bool
 ) -> int:
+    from holdfast.landing.survey import survey
+
     environment = SystemEnvironment()
     store = open_read_only(url, environment=environment)
     try:
@@ -66,9 +84,11 @@ async def _landed(
     return 0 if report.is_whole and (report.chains or report.sinks) else EXIT_NOT_WHOLE
 
 
-async def _sweep(url: str, environment: Environment, report: Report) -> dict[str, Swept]:
+async def _sweep(url: str, environment: Environment, report: "Report") -> "dict[str, Swept]":
+    from holdfast.landing.sweep import sweep
+
     if not report.is_whole:
-        click.echo("not swept: first see to the problems below", err=True)
+        click.echo("nothing was swept: first repair the problems below", err=True)
         return {}
     store = open_store(url, environment=environment)
     try:
@@ -80,19 +100,20 @@ async def _sweep(url: str, environment: Environment, report: Report) -> dict[str
         await store.close()
 
 
-def _as_json(report: Report, swept: dict[str, Swept]) -> dict[str, Any]:
+def _as_json(report: "Report", swept: "dict[str, Swept]") -> dict[str, Any]:
     return {
         "store": report.store,
         "whole": report.is_whole,
         "chains": report.chains,
         "sinks": report.sinks,
         "problems": report.problems,
+        "quarantined": report.quarantined,
         "others": report.others,
         "swept": {sink_id: result.deleted for sink_id, result in swept.items()},
     }
 
 
-def _echo(report: Report, swept: dict[str, Swept], *, files: bool, verified: bool) -> None:
+def _echo(report: "Report", swept: "dict[str, Swept]", *, files: bool, verified: bool) -> None:
     click.echo(f"store    {report.store}\n")
     chains = [row for row in report.chains if not row.is_dead]
     if chains:
@@ -114,6 +135,7 @@ def _echo(report: Report, swept: dict[str, Swept], *, files: bool, verified: boo
         )
         click.echo()
     _echo_dead_letters(report)
+    _echo_quarantined(report)
     if report.sinks:
         echo_table(
             "LEDGERS",
@@ -138,13 +160,13 @@ def _echo(report: Report, swept: dict[str, Swept], *, files: bool, verified: boo
     for sink in report.sinks:
         _echo_orphans(sink, swept.get(sink.sink_id))
     if report.others:
-        click.echo(f"others   {len(report.others)} objects of another making, not counted")
+        click.echo(f"others   {len(report.others)} objects not written by Holdfast, not counted")
     for problem in report.problems:
-        click.echo(f"NOT WHOLE: {problem}", err=True)
+        click.echo(f"PROBLEM: {problem}", err=True)
     _echo_verdict(report, verified)
 
 
-def _echo_dead_letters(report: Report) -> None:
+def _echo_dead_letters(report: "Report") -> None:
     rows = [
         (row.topic, row.partition, count, reason)
         for row in report.chains
@@ -157,7 +179,20 @@ def _echo_dead_letters(report: Report) -> None:
         click.echo()
 
 
-def _echo_files(report: Report) -> None:
+def _echo_quarantined(report: "Report") -> None:
+    rows = [
+        (row.topic, row.partition, f"{row.first_offset}..{row.last_offset}", row.reason, row.key)
+        for row in report.quarantined
+    ]
+    if rows:
+        names = ["topic", "partition", "offsets", "reason", "kept in"]
+        echo_table("UNREADABLE BATCHES", names, rows[:SHOWN_MAX])
+        if len(rows) > SHOWN_MAX:
+            click.echo(f"and {len(rows) - SHOWN_MAX} more (see --json)")
+        click.echo()
+
+
+def _echo_files(report: "Report") -> None:
     for chain in report.chains:
         for key in chain.keys:
             click.echo(key)
@@ -167,20 +202,25 @@ def _echo_files(report: Report) -> None:
     click.echo()
 
 
-def _echo_orphans(sink: SinkReport, swept: Swept | None) -> None:
+def _echo_orphans(sink: "SinkReport", swept: "Swept | None") -> None:
     rows = sink.orphans if swept is None else swept.kept
     if swept is not None:
         size = shown_bytes(sum(row.size for row in swept.deleted))
         click.echo(f"swept    {sink.sink_id}: {len(swept.deleted)} files, {size}")
-    for row in rows[:SHOWN_MAX]:
-        click.echo(f"orphan   {row.key} ({shown_bytes(row.size)})")
-    if len(rows) > SHOWN_MAX:
-        click.echo(f"orphan   and {len(rows) - SHOWN_MAX} more (see --json)")
+    replaced = {row.key for row in sink.replaced}
+    for name, named in (
+        ("orphan", [row for row in rows if row.key not in replaced]),
+        ("replaced", [row for row in rows if row.key in replaced]),
+    ):
+        for row in named[:SHOWN_MAX]:
+            click.echo(f"{name:<9}{row.key} ({shown_bytes(row.size)})")
+        if len(named) > SHOWN_MAX:
+            click.echo(f"{name:<9}and {len(named) - SHOWN_MAX} more (see --json)")
 
 
-def _echo_verdict(report: Report, verified: bool) -> None:
+def _echo_verdict(report: "Report", verified: bool) -> None:
     if not report.chains and not report.sinks:
-        click.echo("nothing has landed here: is the address right?", err=True)
+        click.echo(f"nothing has landed at {report.store}: check the address", err=True)
         return
     objects = sum(row.objects for row in report.chains) + sum(len(s.files) for s in report.sinks)
     how = "every byte checked" if verified else "facts and sizes checked"

@@ -34,7 +34,7 @@ from holdfast.lane.keys import (
     snapshot_prefix,
 )
 from holdfast.lane.snapshot import Snapshot, decode_snapshot
-from holdfast.log.audit import payload_problems
+from holdfast.log.audit import payload_problems, unreadable_in_payload
 from holdfast.log.state import LogState
 from holdfast.store.interface import ObjectEntry, Store
 from holdfast.store.patience import patiently
@@ -106,7 +106,9 @@ class LaneWalk:
         for entry in floors.values():
             body = await self._read(entry.key)
             if body is not None and body != FLOOR_BODY:
-                self._findings.harm(entry.key, f"it holds {body[:20]!r}, not {FLOOR_BODY!r}")
+                self._findings.harm(
+                    entry.key, f"it contains {body[:20]!r}; it must contain {FLOOR_BODY!r}"
+                )
         self._listed = numbered(await self._list(entry_prefix(self.lane)))
 
     async def _list(self, prefix: str) -> list[ObjectEntry]:
@@ -148,7 +150,11 @@ class LaneWalk:
             if header.kind is EntryKind.CLAIM:
                 self._claims.append(number)
             else:
-                self._findings.left_over(key, "below the floor, and not yet deleted")
+                self._findings.left_over(
+                    key,
+                    f"no longer needed (the lane's floor is {self._floor}); a broker will delete"
+                    " it",
+                )
 
     def _start_at_floor(self) -> None:
         before = self._snapshots.get(self._floor - 1)
@@ -157,7 +163,8 @@ class LaneWalk:
         elif not any(number >= self._floor for number in self._snapshots):
             self._findings.harm(
                 snapshot_prefix(self.lane),
-                f"no readable snapshot covers the objects below the floor {self._floor}",
+                f"brokers have deleted the objects below number {self._floor}, and no readable"
+                " snapshot covers them",
             )
 
     def _resume_from(self, snapshot: Snapshot) -> None:
@@ -188,6 +195,8 @@ class LaneWalk:
             leader_epoch = int(self.cursor.leader_epoch) if self._epoch_known else None
             for problem in payload_problems(facts, body[header.payload_start :], leader_epoch):
                 self._findings.harm(key, problem)
+            for problem in unreadable_in_payload(facts, body[header.payload_start :]):
+                self._findings.unreadable(key, problem)
             self._apply(key, header, facts)
 
     def _check_bytes(self, number: int, body: bytes) -> EntryHeader | None:
@@ -198,9 +207,7 @@ class LaneWalk:
             facts = facts_of(header, body, key=key)
             check_payload(header, body[header.payload_start :], key=key)
             if (header.lane, header.number) != (self.lane, number):
-                raise CorruptObject(
-                    f"it says that it is number {header.number} of lane {header.lane}"
-                )
+                raise CorruptObject(f"its header says number {header.number} of lane {header.lane}")
             if header.kind is EntryKind.CLAIM:
                 decode_claim(facts)
             elif header.kind is EntryKind.DATA:
@@ -219,7 +226,7 @@ class LaneWalk:
             self.state.index(header, facts)
             self.state.publish(facts)
         except (StopError, KeyError) as error:
-            self._findings.harm(key, f"its facts do not follow from what came before: {error}")
+            self._findings.harm(key, f"it contradicts the objects before it: {error}")
             self.last_known, self.state = self.state, None
 
     async def _missing(self, number: int) -> None:
@@ -227,7 +234,7 @@ class LaneWalk:
             raise StoreMoved
         self._findings.harm(
             entry_key(self.lane, number),
-            f"is missing, and the lane goes on to number {max(self._listed)}",
+            f"is missing, but the lane continues up to number {max(self._listed)}",
         )
         self._lose_track()
 
@@ -237,19 +244,25 @@ class LaneWalk:
         self.cursor, self.state, self._epoch_known = None, None, False
 
     def _meet_snapshot(self, number: int) -> None:
-        """A snapshot must be the state that the walk has at its number; or takes it up there."""
+        """Compare a snapshot with the state at its number, or resume from it if there is none."""
         snapshot = self._snapshots.get(number)
         if snapshot is None:
             return
         key = snapshot_key(self.lane, number)
         if self.cursor is not None and snapshot.cursor.hash != self.cursor.hash:
-            self._findings.harm(key, f"it covers another object than the lane's number {number}")
+            self._findings.harm(
+                key, f"it was made from another object than {entry_key(self.lane, number)}"
+            )
         elif self.state is None or not self._epoch_known:
             self._resume_from(snapshot)
         elif snapshot.cursor != self.cursor:
-            self._findings.harm(key, f"it says {snapshot.cursor}; the lane says {self.cursor}")
+            self._findings.harm(
+                key, f"it says {snapshot.cursor}; the objects of the lane say {self.cursor}"
+            )
         elif _settled(self._kind.decode(snapshot.state)) != _settled(self.state):
-            self._findings.harm(key, "its state is not the one that the lane's objects build")
+            self._findings.harm(
+                key, "its state differs from the state that the lane's objects give"
+            )
 
     async def _check_claims_are_there(self) -> None:
         """Claims are never deleted: a stalled writer must find its number taken."""
@@ -257,7 +270,9 @@ class LaneWalk:
             for number in sorted(set(self.state.claims) - set(self._claims)):
                 key = entry_key(self.lane, number)
                 if number not in self._listed and await self._store.size(key) is None:
-                    self._findings.harm(key, "this claim is missing; claims are never deleted")
+                    self._findings.harm(
+                        key, "is missing; it is a claim, and claims are kept forever"
+                    )
 
 
 def _after(header: EntryHeader) -> Cursor:

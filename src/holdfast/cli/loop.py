@@ -1,11 +1,17 @@
 """The event loop of a command that serves: uvloop where there is one.
 
-Owns that choice.
+Owns that choice, and the end of the process.
 """
 
 import asyncio
+import logging
+import os
+import sys
+import threading
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, NoReturn
+
+STORE_THREADS = "holdfast-"
 
 
 def run_loop(work: Coroutine[Any, Any, int]) -> int:
@@ -15,3 +21,18 @@ def run_loop(work: Coroutine[Any, Any, int]) -> int:
     except ImportError:
         return asyncio.run(work)
     return uvloop.run(work)
+
+
+def end_process(code: int) -> NoReturn:
+    """Exit now. Python would wait for every thread, also for one in a call that a store does not
+    answer, which may take minutes."""
+    is_held_up = any(
+        thread.name.startswith(STORE_THREADS) and thread.is_alive()
+        for thread in threading.enumerate()
+    )
+    if is_held_up:
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)

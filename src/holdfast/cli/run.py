@@ -1,22 +1,37 @@
-"""`holdfast run`: a pipeline from a file, until it is told to stop or all is there.
+"""`holdfast run`: a pipeline from a file, until it is told to stop or everything has landed.
 
 Owns the options, the signals, what a person sees, and the exit code: 0 where all that was asked for
-is landed, 1 where something must be corrected, 3 where going on would harm data and a person must
+has landed, 1 where something must be corrected, 3 where going on would harm data and a person must
 look, 4 where starting it again may help.
 """
 
 import logging
+import shlex
 import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.cli.options import (
+    dry_run_option,
+    examples,
+    json_lines_option,
+    master_option,
+    override_option,
+    verbose_option,
+)
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import HoldfastError, ReopenError, RetryError, StopError
+from holdfast.extras import MissingExtra, require
+from holdfast.json_lines import Emit, json_output
+
+if TYPE_CHECKING:
+    from holdfast.spark.pipeline_file import PipelineFile
+    from holdfast.spark.progress import Totals
 
 EXIT_FIX = 1
 EXIT_LOOK = 3
@@ -24,45 +39,56 @@ EXIT_AGAIN = 4
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def override_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Of every command that reads a file of settings."""
-    return click.option(
-        "--option",
-        "options",
-        multiple=True,
-        metavar="TABLE.KEY=VALUE",
-        help="Instead of what the file says; may be repeated.",
-    )(command)
-
-
-@click.command()
+@click.command(
+    epilog=examples(
+        "holdfast run pipeline.toml --dry-run",
+        "holdfast run pipeline.toml --once",
+        "holdfast run pipeline.py --master spark://host:7077 --json",
+        "holdfast run pipeline.toml --option output.trigger='1 minute'",
+    )
+)
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--once", is_flag=True, help="Take what is there now, and end.")
-@click.option("--master", help="Spark's master URL, instead of the file's.")
+@click.option("--once", is_flag=True, help="Read what is in the topics now, and end.")
+@master_option(None, otherwise=" Replaces the file's.")
 @override_option
-@click.option("--dry-run", is_flag=True, help="Check everything, start nothing.")
+@dry_run_option
 @click.option(
     "--reset-checkpoint",
     is_flag=True,
-    help="Set Spark's checkpoint aside, and go on by what has landed.",
+    help="Rename Spark's checkpoint, and continue after the last row that was written.",
 )
-@click.option("--verbose", is_flag=True, help="With the log lines of Spark and of Holdfast.")
-def command(file: Path, options: tuple[str, ...], verbose: bool, **flags: Any) -> None:
-    """Run the pipeline in FILE, a .toml file or a .py file.
+@verbose_option
+@json_lines_option
+def command(
+    file: Path, options: tuple[str, ...], verbose: bool, as_json: bool, **flags: Any
+) -> None:
+    """Run the pipeline in FILE on Spark.
 
-    Its tables are [source] and [output], and as they are wanted [dedup], [aggregate] or [timers],
-    [transform], [delta], [iceberg] and [spark]: docs/reference/pipeline.md has every key.
+    FILE is a .toml file with the tables [source] and [output], and optionally one of [dedup],
+    [aggregate] and [timers], and [transform], [delta], [iceberg] and [spark]; or a .py file with
+    the same tables in OPTIONS and a function `pipeline`. docs/reference/pipeline.md lists every
+    key.
 
-    SIGINT and SIGTERM end it after the micro-batch that runs; a second one ends it at once. It may
-    be killed anywhere, and started again: source offsets, state and output become visible together.
-    If its checkpoint is deleted, it goes on by what has landed.
+    Runs until Ctrl-C (SIGINT) or SIGTERM, which end it after the current micro-batch. A second
+    signal ends it at once. It can be killed at any time and started again: each record counts
+    exactly once, even if the checkpoint is deleted.
+
+    \b
+    Exit codes:
+      0  everything has landed, or a signal ended the run
+      1  something must be corrected
+      3  continuing would harm data: someone must look
+      4  a store or a broker did not answer: start it again
     """
+    require("holdfast run", "spark")
     quiet_logs(verbose=verbose)
-    sys.exit(exit_code(lambda: _run(file, options, verbose=verbose, **flags)))
+    with json_output(enabled=as_json) as emit:
+        code = exit_code(lambda: _run(file, options, emit=emit, verbose=verbose, **flags))
+    sys.exit(code)
 
 
 def quiet_logs(*, verbose: bool) -> None:
-    """Python's log lines; those of the bridge to the JVM repeat what is told anyway."""
+    """Python's log lines; those of the bridge to the JVM repeat what is told in other ways."""
     logging.basicConfig(
         level="INFO" if verbose else "WARNING",
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
@@ -73,10 +99,17 @@ def quiet_logs(*, verbose: bool) -> None:
         logging.getLogger("pyspark").setLevel(logging.ERROR)
 
 
+def echo_hint(text: str) -> None:
+    """Something works, and has a better way to be written."""
+    click.echo(f"hint: {text}", err=True)
+
+
 def exit_code(work: Callable[[], int]) -> int:
-    """Do it; an error of ours is one line, and a code that tells its family."""
+    """Do the work; an error of Holdfast's own is one line, and an exit code for its family."""
     try:
         return work()
+    except MissingExtra:
+        raise
     except HoldfastError as error:
         click.echo(f"holdfast: {error}", err=True)
         if isinstance(error, StopError):
@@ -100,35 +133,36 @@ def _run(
     file: Path,
     options: Sequence[str],
     *,
+    emit: Emit | None,
     once: bool,
     master: str | None,
     dry_run: bool,
     reset_checkpoint: bool,
     verbose: bool,
 ) -> int:
-    # These need numpy, pyarrow and pyspark, which `--help` must do without.
+    # These need the extra, which `--help` must do without.
     from holdfast.spark.checkpoint_folder import local_folder, spark_folder
-    from holdfast.spark.pipeline_file import read_pipeline
-    from holdfast.spark.preflight import check_machine, check_pipeline
-    from holdfast.spark.progress import reporter_for, summary
+    from holdfast.spark.preflight import check_machine, check_master, check_pipeline
+    from holdfast.spark.progress import reporter_for
     from holdfast.spark.run_job import Run, begin_text, described, start_session, where_to_begin
 
-    pipeline = read_pipeline(file, options, master=master, once=once)
+    reporter = reporter_for(sys.stderr, emit)
+    pipeline, spark = _read(file, options, master, once, tell=reporter.tell, verbose=verbose)
     check_machine()
+    check_master(pipeline.master)
     ready = check_pipeline(pipeline)
-    reporter = reporter_for(sys.stderr)
     folder = local_folder(pipeline.checkpoint)
     if folder is not None and not reset_checkpoint:
         where_to_begin(pipeline, ready, folder)
     if dry_run:
-        for name, text in described(pipeline, ready, folder):
-            click.echo(f"{name:<12}{text}")
-        click.echo("all is well, and nothing was started")
+        if pipeline.transform is not None:
+            _analyse(pipeline, spark, tell=reporter.tell, verbose=verbose)
+        echo_dry_run(described(pipeline, ready, folder), emit)
         return 0
     environment = SystemEnvironment()
     stop = threading.Event()
     stop_on_signals(stop)
-    spark = start_session(pipeline, verbose=verbose)
+    spark = spark or start_session(pipeline, tell=reporter.tell, verbose=verbose)
     try:
         stop_on_signals(stop)  # Spark has put a handler of its own for SIGINT in their place
         if folder is None:
@@ -136,18 +170,77 @@ def _run(
         if reset_checkpoint:
             aside = folder.set_aside(f"set-aside-{environment.now_ms()}")
             if aside is not None:
-                reporter.tell(f"the checkpoint {folder.location} is now {aside}")
+                reporter.tell(f"the checkpoint {folder.location} was renamed to {aside}")
         begin = where_to_begin(pipeline, ready, folder)
         reporter.tell(begin_text(begin, folder))
-        run = Run(spark, pipeline, begin=begin, environment=environment)
+        source = ready.source
+        run = Run(spark, pipeline, begin=begin, source=source, environment=environment)
         try:
             was_stopped = run.watch(stop, reporter)
         finally:
             reporter.close()
     finally:
         spark.stop()
-    how = "stopped after a micro-batch" if was_stopped else "all that was there is landed"
-    for name, text in [*summary(run.totals), ("ended", how)]:
-        click.echo(f"{name:<12}{text}")
-    click.echo(f"look        holdfast landed {pipeline.to}")
+    _echo_end(run.totals, pipeline.to, was_stopped=was_stopped, emit=emit)
     return 0
+
+
+def echo_dry_run(lines: Sequence[tuple[str, str]], emit: Emit | None, **more: Any) -> None:
+    """What would be done, as names and texts."""
+    if emit is not None:
+        emit("dry_run", {**dict(lines), **more})
+        return
+    for name, text in lines:
+        click.echo(f"{name:<12}{text}")
+    click.echo("all checks passed; nothing was started")
+
+
+def _echo_end(totals: "Totals", to: str, *, was_stopped: bool, emit: Emit | None) -> None:
+    from holdfast.spark.progress import summary, summary_fields
+
+    if emit is not None:
+        ended = "stopped" if was_stopped else "complete"
+        emit("summary", {**summary_fields(totals), "ended": ended, "output": to})
+        return
+    how = "stopped after a micro-batch" if was_stopped else "everything that was there has landed"
+    for name, text in [*summary(totals), ("ended", how)]:
+        click.echo(f"{name:<12}{text}")
+    click.echo(f"look        holdfast landed {shlex.quote(to)}")
+
+
+def _read(
+    file: Path,
+    options: Sequence[str],
+    master: str | None,
+    once: bool,
+    *,
+    tell: Callable[[str], None],
+    verbose: bool,
+) -> tuple["PipelineFile", Any]:
+    """The pipeline; and a Spark, where its Python file needs one to be loaded at all."""
+    from holdfast.spark.pipeline_file import read_pipeline, spark_of
+    from holdfast.spark.preflight import check_machine
+    from holdfast.spark.run_job import job_session
+    from holdfast.spark.transform import NeedsSession
+
+    try:
+        return read_pipeline(file, options, master=master, once=once, hint=echo_hint), None
+    except NeedsSession as needs:
+        check_machine()
+        where, conf = spark_of(file, options, needs, master=master)
+    spark = job_session(where, f"holdfast run {file.name}", conf, tell=tell, verbose=verbose)
+    return read_pipeline(file, options, master=master, once=once), spark
+
+
+def _analyse(
+    pipeline: "PipelineFile", spark: Any, *, tell: Callable[[str], None], verbose: bool
+) -> None:
+    """Have a Spark on this machine look at the transform's plan: a wrong column is found here."""
+    from holdfast.spark.run_job import check_transform, job_session
+
+    name = f"holdfast run {pipeline.origin.name} --dry-run"
+    spark = spark or job_session("local[1]", name, pipeline.conf, tell=tell, verbose=verbose)
+    try:
+        check_transform(spark, pipeline)
+    finally:
+        spark.stop()

@@ -1,18 +1,19 @@
 """`holdfast sink`: one member of a consumer group that lands topics, until it is told to stop.
 
 Owns the options, the signals, what a person sees, and the exit code, which is that of
-`holdfast run`: 0 where all that was asked for is landed, 1 where something must be corrected, 3
+`holdfast run`: 0 where all that was asked for has landed, 1 where something must be corrected, 3
 where going on would harm data and a person must look, 4 where starting it again may help.
 """
 
 import asyncio
 import contextlib
 import ctypes
-import importlib.util
+import shlex
 import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,21 +21,31 @@ import click
 
 from holdfast.cli.asking import run_with_cluster
 from holdfast.cli.loop import run_loop
+from holdfast.cli.options import (
+    dry_run_option,
+    examples,
+    json_lines_option,
+    master_option,
+    override_option,
+    verbose_option,
+)
 from holdfast.cli.run import (
     EXIT_AGAIN,
     EXIT_LOOK,
     SIGNALS,
+    echo_dry_run,
+    echo_hint,
     exit_code,
-    override_option,
     quiet_logs,
 )
 from holdfast.cli.tables import echo_table
 from holdfast.environment import SystemEnvironment
-from holdfast.errors import ConfigurationError
+from holdfast.extras import require
+from holdfast.json_lines import Emit, json_output
 
 if TYPE_CHECKING:
     from holdfast.client.groups import GroupDescription
-    from holdfast.sink.preflight import Ready
+    from holdfast.sink.preflight import Beginning, Ready
     from holdfast.sink.settings import SinkSettings
     from holdfast.sink.status import SinkStatus
 
@@ -45,32 +56,61 @@ Report = Callable[["SinkStatus"], None]
 Work = Callable[["Stop", Report], Awaitable["SinkStatus"]]
 
 
-@click.command()
-@click.argument("config", type=click.Path(path_type=Path))
-@click.option("--once", is_flag=True, help="Land what is there now, and end.")
-@click.option("--dry-run", is_flag=True, help="Check everything, start nothing.")
+@click.command(
+    epilog=examples(
+        "holdfast sink sink.toml --dry-run",
+        "holdfast sink sink.toml",
+        "holdfast sink sink.toml --once --json",
+        "holdfast sink sink.toml --members 4 --master spark://host:7077",
+    )
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--once", is_flag=True, help="Read what is in the topics now, and end.")
+@dry_run_option
 @override_option
-@click.option("--members", type=click.IntRange(1), help="So many members, as tasks of a Spark job.")
-@click.option("--master", help="Spark's master URL; without it a local Spark, for --members.")
-@click.option("--verbose", is_flag=True, help="With log lines.")
-def command(config: Path, options: tuple[str, ...], verbose: bool, **flags: Any) -> None:
-    """Land the topics that CONFIG names, a .toml file, as a member of its consumer group.
+@click.option(
+    "--members",
+    type=click.IntRange(1),
+    metavar="NUMBER",
+    help="Run this many members of the group as tasks of a Spark job.",
+)
+@master_option(None, otherwise=" For --members; without it a local Spark is used.")
+@verbose_option
+@json_lines_option
+def command(
+    file: Path, options: tuple[str, ...], verbose: bool, as_json: bool, **flags: Any
+) -> None:
+    """Write the topics that FILE names to object storage, as a member of a consumer group.
 
-    Its tables are [source] and [output], and as they are wanted [batch], [limits] and [http]:
-    docs/reference/sink.md has every key. Start it as often as there are partitions, on as many
-    machines: each record is in exactly one object, however members come, go and are killed.
+    FILE is a .toml file with the tables [source] and [output], and optionally [batch], [limits],
+    [http] and [spark]. docs/reference/sink.md lists every key. Start the command once for each
+    member, on any number of machines. Each record ends up in exactly one object, even when members
+    join, leave or are killed.
 
-    SIGINT and SIGTERM end it after what is open has landed and is committed; a second one ends it
-    at once, and the next member reads those records again.
+    Runs until Ctrl-C (SIGINT) or SIGTERM, which end it after the records that it holds are written
+    and committed. A second signal ends it at once; another member reads those records again.
+
+    \b
+    Exit codes:
+      0  everything has landed, or a signal ended the sink
+      1  something must be corrected
+      3  continuing would harm data: someone must look
+      4  a store or a broker did not answer: start it again
     """
+    require("holdfast sink", "sink")
+    if flags["members"] is not None or flags["master"] is not None:
+        require("holdfast sink --members", "spark")
     quiet_logs(verbose=verbose)
-    sys.exit(exit_code(lambda: _run(config, options, verbose=verbose, **flags)))
+    with json_output(enabled=as_json) as emit:
+        code = exit_code(lambda: _run(file, options, emit=emit, verbose=verbose, **flags))
+    sys.exit(code)
 
 
 def _run(
-    config: Path,
+    file: Path,
     options: Sequence[str],
     *,
+    emit: Emit | None,
     once: bool,
     dry_run: bool,
     members: int | None,
@@ -80,14 +120,13 @@ def _run(
     from holdfast.sink.config_file import read_sink
 
     hold_memory_together()
-    settings = read_sink(config, options)
-    _check_packages()
+    settings = read_sink(file, options, hint=echo_hint)
     if dry_run:
-        return _dry_run(settings)
+        return _dry_run(settings, emit)
     work = _as_member(settings, once=once)
     if members is not None or master is not None:
         work = _on_spark(settings, members or 1, master, once=once, verbose=verbose)
-    return run_loop(run_watched(settings, work))
+    return run_loop(run_watched(settings, work, emit))
 
 
 def hold_memory_together() -> None:
@@ -97,13 +136,6 @@ def hold_memory_together() -> None:
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
-
-
-def _check_packages() -> None:
-    """What a broker does without, and `--help` must; imported where it is used, after this."""
-    for name in ("numba", "pyarrow"):
-        if importlib.util.find_spec(name) is None:
-            raise ConfigurationError(f'{name} is not installed: pip install "holdfast[spark]"')
 
 
 class Stop:
@@ -155,19 +187,22 @@ def _on_spark(
             stop=stop.for_threads,
             once=once,
             report=hand_over,
+            tell=partial(click.echo, err=True),
             verbose=verbose,
         )
 
     return work
 
 
-async def run_watched(settings: "SinkSettings", work: Work) -> int:
+async def run_watched(settings: "SinkSettings", work: Work, emit: Emit | None = None) -> int:
     """Do the work, with its progress on the terminal and its health where [http] says."""
-    from holdfast.cli.sink_progress import SinkProgress, summary
+    from holdfast.cli.sink_progress import SinkProgress
     from holdfast.sink.http import HealthServer
 
     memory_bytes = settings.limits.memory_bytes
-    progress = SinkProgress(sys.stderr, memory_bytes=memory_bytes, environment=SystemEnvironment())
+    progress = SinkProgress(
+        sys.stderr, memory_bytes=memory_bytes, environment=SystemEnvironment(), emit=emit
+    )
     health = (
         HealthServer(settings.http, memory_bytes=memory_bytes)
         if settings.http is not None
@@ -177,7 +212,9 @@ async def run_watched(settings: "SinkSettings", work: Work) -> int:
 
     def ask() -> None:
         stop.ask()
-        progress.tell("stopping: what is open is landed and committed first; again to end at once")
+        progress.tell(
+            "stopping: open batches are written and committed first; signal again to end at once"
+        )
 
     for number in SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, ask)
@@ -195,17 +232,59 @@ async def run_watched(settings: "SinkSettings", work: Work) -> int:
         progress.close()
         if health is not None:
             await health.stop()
-    how = "it was told to stop" if stop.event.is_set() else "all that was there is landed"
-    for name, text in [*summary(status, progress.seconds), ("ended", how)]:
-        click.echo(f"{name:<12}{text}")
-    click.echo(f"look        holdfast landed {settings.output.store}")
+    _echo_end(status, progress.seconds, settings, was_stopped=stop.event.is_set(), emit=emit)
     return EXIT_AGAIN if status.problems else 0
 
 
-def _dry_run(settings: "SinkSettings") -> int:
+def _echo_end(
+    status: "SinkStatus",
+    seconds: float,
+    settings: "SinkSettings",
+    *,
+    was_stopped: bool,
+    emit: Emit | None,
+) -> None:
+    from holdfast.cli.sink_progress import summary, summary_fields
+
+    to = settings.output.store
+    if emit is not None:
+        ended = "stopped" if was_stopped else "complete"
+        emit("summary", {**summary_fields(status, seconds), "ended": ended, "output": to})
+        return
+    how = "stopped by a signal" if was_stopped else "everything that was there has landed"
+    for name, text in [*summary(status, seconds), ("ended", how)]:
+        click.echo(f"{name:<12}{text}")
+    click.echo(f"look        holdfast landed {shlex.quote(to)}")
+
+
+def _dry_run(settings: "SinkSettings", emit: Emit | None) -> int:
     from holdfast.sink.preflight import check_sink
 
     ready = run_with_cluster(settings.bootstrap, lambda cluster: check_sink(cluster, settings))
+    if emit is not None:
+        rows = [_beginning_fields(row) for row in ready.beginnings]
+        lines = _described(settings, ready)
+        echo_dry_run(lines, emit, partitions=rows, problems=list(ready.problems))
+    else:
+        _echo_beginnings(settings, ready)
+    for problem in ready.problems:
+        click.echo(f"holdfast: {problem}", err=True)
+    return EXIT_LOOK if ready.problems else 0
+
+
+def _beginning_fields(row: "Beginning") -> dict[str, Any]:
+    return {
+        "topic": row.where.topic,
+        "partition": row.where.partition,
+        "begins": row.offset,
+        "by": row.by,
+        "log_start": row.log_start,
+        "log_end": row.log_end,
+        "lag": row.lag,
+    }
+
+
+def _echo_beginnings(settings: "SinkSettings", ready: "Ready") -> None:
     for name, text in _described(settings, ready):
         click.echo(f"{name:<12}{text}")
     echo_table(
@@ -223,23 +302,19 @@ def _dry_run(settings: "SinkSettings") -> int:
             for row in ready.beginnings
         ],
     )
-    for problem in ready.problems:
-        click.echo(f"holdfast: {problem}", err=True)
-    if ready.problems:
-        return EXIT_LOOK
-    click.echo("all is well, and nothing was started")
-    return 0
+    if not ready.problems:
+        click.echo("all checks passed; nothing was started")
 
 
 def _described(settings: "SinkSettings", ready: "Ready") -> list[tuple[str, str]]:
     output, batch = settings.output, settings.batch
     kind = f"{output.format} ({output.layout})" if output.format == "jsonl" else output.format
-    topics = ", ".join(ready.topics) or f"none matches {settings.member.pattern!r} now"
+    topics = ", ".join(ready.topics) or f"no topic matches {settings.member.pattern!r} yet"
     return [
         ("brokers", f"{settings.bootstrap}, {ready.brokers} in the cluster"),
         ("group", _group(settings.member.group_id, ready.group)),
         ("topics", topics),
-        ("output", f"{output.store}, it can be written"),
+        ("output", f"{output.store}, writable"),
         ("objects", f"{output.template.text}, {kind}, {output.compression}"),
         (
             "batches",
@@ -251,5 +326,5 @@ def _described(settings: "SinkSettings", ready: "Ready") -> list[tuple[str, str]
 
 def _group(group_id: str, group: "GroupDescription | None") -> str:
     if group is None:
-        return f"{group_id}, a new one"
+        return f"{group_id}, a new group"
     return f"{group_id}, {group.state}, {len(group.members)} members, {group.kind} protocol"

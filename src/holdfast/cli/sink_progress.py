@@ -1,14 +1,15 @@
-"""What a sink does, for a person: some live lines on a terminal, else a line every ten seconds.
+"""What a sink does: some live lines on a terminal, else a line every ten seconds, as text or JSON.
 
 Owns how a status reads, and when it is said again. Must never ask the worker: it is told.
 """
 
 import textwrap
 from collections import deque
-from typing import TextIO
+from typing import Any, TextIO
 
 from holdfast.cli.tables import shown_bytes
 from holdfast.environment import Environment
+from holdfast.json_lines import Emit
 from holdfast.live_text import LiveText, PlainText
 from holdfast.sink.status import SinkStatus
 
@@ -23,8 +24,17 @@ MEGA = 1_000_000
 class SinkProgress:
     """Takes every status, and says what is due."""
 
-    def __init__(self, stream: TextIO, *, memory_bytes: int, environment: Environment) -> None:
-        self._text = LiveText(stream) if stream.isatty() else PlainText(stream)
+    def __init__(
+        self,
+        stream: TextIO,
+        *,
+        memory_bytes: int,
+        environment: Environment,
+        emit: Emit | None = None,
+    ) -> None:
+        is_live = stream.isatty() and emit is None
+        self._text = LiveText(stream) if is_live else PlainText(stream)
+        self._emit = emit
         self._memory_bytes = memory_bytes
         self._environment = environment
         self._began = environment.monotonic()
@@ -56,7 +66,9 @@ class SinkProgress:
         if self._said is not None and now - self._said < pause:
             return
         self._said = now
-        if isinstance(text, LiveText):
+        if self._emit is not None:
+            self._emit("status", status_fields(status, rates, self._memory_bytes))
+        elif isinstance(text, LiveText):
             text.show("\n".join(live_lines(status, rates, self._memory_bytes, text.width)))
         else:
             text.tell(plain_line(status, rates, self._memory_bytes))
@@ -65,10 +77,16 @@ class SinkProgress:
         """A problem is said when it comes and when it goes, by what it is of."""
         problems = {problem.partition(": ")[0]: problem for problem in status.problems}
         for part in sorted(problems.keys() - self._problems):
-            self._text.tell(f"problem: {problems[part]}")
+            self._tell_change("problem", part, problems[part])
         for part in sorted(self._problems - problems.keys()):
-            self._text.tell(f"well again: {part}")
+            self._tell_change("solved", part, part)
         self._problems = set(problems)
+
+    def _tell_change(self, event: str, part: str, text: str) -> None:
+        if self._emit is not None:
+            self._emit(event, {"of": part, "text": text})
+        else:
+            self._text.tell(f"{event}: {text}")
 
     def _rates(self, now: float, status: SinkStatus) -> tuple[float, float]:
         """Records and bytes fetched in a second, lately."""
@@ -131,6 +149,31 @@ def plain_line(status: SinkStatus, rates: tuple[float, float], memory_bytes: int
     return "; ".join(parts)
 
 
+def status_fields(
+    status: SinkStatus, rates: tuple[float, float], memory_bytes: int
+) -> dict[str, Any]:
+    """The figures of `plain_line`."""
+    parts = status.partitions.values()
+    return {
+        "state": status.state,
+        "partitions": len(status.partitions),
+        "records_per_second": round(rates[0], 1),
+        "bytes_per_second": round(rates[1], 1),
+        "lag": status.lag,
+        "open_batches": sum(part.open_records > 0 for part in parts),
+        "open_bytes": sum(part.open_bytes for part in parts),
+        "uploads": sum(part.uploads for part in parts),
+        "held_bytes": status.held_bytes,
+        "memory_bytes": memory_bytes,
+        "fetch_paused": status.fetch_paused,
+        "records_landed": status.records_landed,
+        "objects_landed": status.objects_landed,
+        "bad_records": status.bad_records,
+        "last_landed": status.last_landed,
+        "problems": status.problems,
+    }
+
+
 def _flow(status: SinkStatus, rates: tuple[float, float]) -> str:
     lag = status.lag
     shown = "unknown" if lag is None else f"{lag:,} records"
@@ -160,6 +203,26 @@ def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def summary_fields(status: SinkStatus, seconds: float) -> dict[str, Any]:
+    """The figures of `summary`."""
+    return {
+        "seconds": round(seconds, 3),
+        "records_landed": status.records_landed,
+        "objects_landed": status.objects_landed,
+        "bytes_landed": status.bytes_landed,
+        "bytes_fetched": status.bytes_fetched,
+        "bad_records": status.bad_records,
+        "commits": status.commits,
+        "commits_withheld": status.commits_withheld,
+        "held_bytes_peak": status.held_bytes_peak,
+        "objects_found": status.objects_found,
+        "batches_abandoned": status.batches_abandoned,
+        "rebalances": status.rebalances,
+        "lag": status.lag,
+        "problems": status.problems,
+    }
+
+
 def summary(status: SinkStatus, seconds: float) -> list[tuple[str, str]]:
     """The end of a run, as lines of a name and a text."""
     rate = status.records_landed / seconds if seconds > 0 else 0.0
@@ -172,12 +235,13 @@ def summary(status: SinkStatus, seconds: float) -> list[tuple[str, str]]:
         ("memory", f"at most {shown_bytes(status.held_bytes_peak)} held"),
     ]
     if status.objects_found:
-        lines.append(("of others", f"{_counted(status.objects_found, 'object')} followed"))
+        objects = _counted(status.objects_found, "object")
+        lines.append(("found", f"{objects} that other members had landed"))
     if status.batches_abandoned:
         lines.append(
             (
                 "abandoned",
-                f"{status.batches_abandoned:,} batches: the next owner lands those records",
+                f"{status.batches_abandoned:,} batches: the next owner writes those records",
             )
         )
     if status.rebalances:

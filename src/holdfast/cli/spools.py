@@ -45,7 +45,7 @@ class SpoolRow:
     bytes: int
     torn_bytes: int
     problems: list[str]
-    """Why parts are believed only so far."""
+    """Why the rest of a file is ignored."""
     state: str
     """owner: of the newest claim; awaited: partitions wait for it; given up: the log went on
     without it; stored: the store has all of it; foreign: of another store."""
@@ -159,4 +159,4 @@ def echo_spools(rows: list[SpoolRow], seen: Survey | None) -> None:
     )
     for row in rows:
         for problem in row.problems:
-            click.echo(f"not believed: {problem}")
+            click.echo(f"ignored: {problem}")

@@ -114,6 +114,7 @@ class Survey:
     store: str
     cluster_id: str
     data_lanes: int
+    format_version: int
     brokers: dict[int, str]
     lanes: list[LaneRow]
     topics: list[TopicRow]
@@ -169,6 +170,7 @@ async def survey(store: Store, environment: Environment, wanted: Wanted) -> Surv
         store=store.url,
         cluster_id=control.cluster_id,
         data_lanes=control.lanes,
+        format_version=control.format_version,
         brokers={b.broker_id: f"{b.host}:{b.port}" for b in control.brokers.values()},
         lanes=rows,
         topics=_topics(control, states, wanted.lane),

@@ -1,4 +1,4 @@
-"""`holdfast topic`: create, list, describe and delete topics of any Kafka-compatible cluster.
+"""`holdfast topic`: create, list, describe, delete, produce and consume, on any Kafka.
 
 Owns the options, the tables, and what a person is told when it does not work: which address or
 topic, and what to do about it.
@@ -6,16 +6,14 @@ topic, and what to do about it.
 
 import asyncio
 import dataclasses
-import difflib
 
 import click
 
-from holdfast.cli.asking import (
-    CONTACT_MS_MAX,
-    bootstrap_option,
-    json_option,
-    run_with_cluster,
-)
+from holdfast.cli.asking import CONTACT_MS_MAX, find_topic, run_with_cluster
+from holdfast.cli.consume import consume
+from holdfast.cli.options import bootstrap_option, examples, json_option, need_yes, yes_option
+from holdfast.cli.produce import produce
+from holdfast.cli.suggestions import SuggestingGroup
 from holdfast.cli.tables import echo_json, echo_table
 from holdfast.client.admin import (
     EARLIEST,
@@ -42,6 +40,8 @@ from holdfast.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 
+BROKER_DEFAULT = -1
+"""A number of partitions that leaves the choice to the broker, as in Kafka's protocol."""
 ASKED_AT_ONCE = 16
 TOPIC_RESOURCE = 2
 SET_ON_THE_TOPIC = 1
@@ -70,30 +70,58 @@ class TopicRow:
     """Those that differ from the default; None where they were not asked for."""
 
 
-@click.group()
+@click.group(
+    cls=SuggestingGroup,
+    epilog=examples("holdfast topic create orders --partitions 6", "holdfast topic list"),
+)
 def command() -> None:
-    """Create, list, describe and delete topics."""
+    """Create, list, describe and delete topics; produce and consume records.
+
+    Works with any Kafka-compatible cluster.
+    """
 
 
-@command.command()
+command.add_command(produce)
+command.add_command(consume)
+
+
+@command.command(
+    epilog=examples(
+        "holdfast topic create orders --partitions 6",
+        "holdfast topic create orders --config retention.ms=86400000",
+    )
+)
 @click.argument("name")
 @click.option(
-    "--partitions", default=-1, type=click.IntRange(-1), help="How many (else the broker's default)"
+    "--partitions",
+    type=click.IntRange(1),
+    metavar="NUMBER",
+    help="The number of partitions. Without it the broker's default is used.",
 )
-@click.option("--config", "configs", multiple=True, metavar="KEY=VALUE", help="May be repeated.")
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A topic setting by Kafka's name, such as retention.ms. Can be repeated.",
+)
+@json_option
 @bootstrap_option
-def create(name: str, partitions: int, configs: tuple[str, ...], bootstrap: str) -> None:
-    """Create a topic.
-
-    For example: holdfast topic create orders --partitions 6 --config retention.ms=86400000
-    """
-    topic = NewTopic(name, partitions, configs=dict(_parse_config(text) for text in configs))
+def create(
+    name: str, partitions: int | None, configs: tuple[str, ...], as_json: bool, bootstrap: str
+) -> None:
+    """Create the topic NAME."""
+    settings = dict(_parse_config(text) for text in configs)
+    topic = NewTopic(name, BROKER_DEFAULT if partitions is None else partitions, configs=settings)
     made = run_with_cluster(bootstrap, lambda cluster: _create(cluster, topic))
-    click.echo(f"created topic {name} with {_counted(len(made.partitions))}")
+    if as_json:
+        echo_json(_changed("created", made))
+    else:
+        click.echo(f"created topic {name} with {_counted(len(made.partitions))}")
 
 
-@command.command("list")
-@click.option("--offsets", is_flag=True, help="With the earliest and latest offset of each.")
+@command.command("list", epilog=examples("holdfast topic list --offsets"))
+@click.option("--offsets", is_flag=True, help="Show the offsets of each partition.")
 @json_option
 @bootstrap_option
 def list_(offsets: bool, as_json: bool, bootstrap: str) -> None:
@@ -111,12 +139,12 @@ def list_(offsets: bool, as_json: bool, bootstrap: str) -> None:
         echo_table("", ["topic", "partitions"], [(row.name, len(row.partitions)) for row in rows])
 
 
-@command.command()
+@command.command(epilog=examples("holdfast topic describe orders"))
 @click.argument("name")
 @json_option
 @bootstrap_option
 def describe(name: str, as_json: bool, bootstrap: str) -> None:
-    """Show a topic's partitions and configurations."""
+    """Show the partitions and settings of the topic NAME."""
     row = run_with_cluster(bootstrap, lambda cluster: _describe(cluster, name))
     if as_json:
         echo_json(row)
@@ -133,20 +161,34 @@ def describe(name: str, as_json: bool, bootstrap: str) -> None:
     )
 
 
-@command.command()
+@command.command(epilog=examples("holdfast topic delete orders"))
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
+@json_option
 @bootstrap_option
-def delete(name: str, yes: bool, bootstrap: str) -> None:
-    """Delete a topic and all of its records."""
-    row = run_with_cluster(bootstrap, lambda cluster: _described(cluster, name))
+def delete(name: str, yes: bool, as_json: bool, bootstrap: str) -> None:
+    """Delete the topic NAME and all of its records."""
+    need_yes(as_json=as_json, yes=yes)
+    row = _row(run_with_cluster(bootstrap, lambda cluster: find_topic(cluster, name)))
     if not yes:
         click.confirm(
-            f"Delete topic {name} with {_counted(len(row.leaders))} and all of its records?",
+            f"Delete topic {name} with {_counted(len(row.partitions))} and all of its records?",
             abort=True,
         )
     run_with_cluster(bootstrap, lambda cluster: _delete(cluster, name))
-    click.echo(f"deleted topic {name}")
+    if as_json:
+        echo_json(_changed("deleted", row))
+    else:
+        click.echo(f"deleted topic {name}")
+
+
+def _changed(action: str, row: TopicRow) -> dict[str, object]:
+    return {
+        "action": action,
+        "topic": row.name,
+        "topic_id": row.topic_id,
+        "partitions": len(row.partitions),
+    }
 
 
 def _parse_config(text: str) -> tuple[str, str]:
@@ -168,10 +210,18 @@ async def _create(cluster: Cluster, topic: NewTopic) -> TopicRow:
     except Refused as refused:
         if refused.code == ErrorCode.TOPIC_ALREADY_EXISTS:
             raise CallError(
-                f"topic {topic.name!r} is there already: see `holdfast topic describe {topic.name}`"
+                f"topic {topic.name!r} exists already: see `holdfast topic describe {topic.name}`"
             ) from refused
         raise
-    return _row(await _described(cluster, topic.name))
+
+    async def find() -> TopicDescription:
+        # The broker that is asked may hear of a topic after the controller has created it.
+        try:
+            return await find_topic(cluster, topic.name)
+        except ConfigurationError as missing:
+            raise RetryError(str(missing)) from missing
+
+    return _row(await cluster.patiently(find, f"look at topic {topic.name!r}"))
 
 
 async def _delete(cluster: Cluster, name: str) -> None:
@@ -184,18 +234,8 @@ async def _list(cluster: Cluster, *, offsets: bool) -> list[TopicRow]:
 
 
 async def _describe(cluster: Cluster, name: str) -> TopicRow:
-    row = await _with_offsets(cluster, _row(await _described(cluster, name)))
+    row = await _with_offsets(cluster, _row(await find_topic(cluster, name)))
     return dataclasses.replace(row, configs=await _configs(cluster, name))
-
-
-async def _described(cluster: Cluster, name: str) -> TopicDescription:
-    """One topic; the nearest name is offered where there is none of this one."""
-    topics = {topic.name: topic for topic in await describe_topics(cluster)}
-    if name not in topics:
-        near = difflib.get_close_matches(name, topics, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "see `holdfast topic list`"
-        raise ConfigurationError(f"there is no topic {name!r}: {hint}")
-    return topics[name]
 
 
 def _row(topic: TopicDescription) -> TopicRow:

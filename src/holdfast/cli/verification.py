@@ -15,7 +15,13 @@ from holdfast.environment import Environment
 from holdfast.errors import ObjectNotFound, RetryError, StopError
 from holdfast.identifiers import CONTROL_LANE, LaneId, PartitionId
 from holdfast.lane.recovery import recover
-from holdfast.log.audit import segment_problems, tile_problems, transaction_problems
+from holdfast.log.audit import (
+    segment_problems,
+    shown,
+    tile_problems,
+    transaction_problems,
+    unreadable_batches,
+)
 from holdfast.log.facts import SegmentRef
 from holdfast.log.partition import PartitionLog
 from holdfast.log.rewriter import claim_in
@@ -78,8 +84,8 @@ class Verification:
                 await self._check_logs(walk)
                 return walk
         raise RetryError(
-            f"lane {lane}: a broker deleted objects {WALKS_MAX} times while they were to be read;"
-            " verify again, or stop the broker first"
+            f"lane {lane}: tried {WALKS_MAX} times, and each time a broker deleted objects that"
+            " were not read yet: run the check again, or stop the broker first"
         )
 
     async def _check_logs(self, walk: LaneWalk) -> None:
@@ -118,20 +124,22 @@ class Verification:
             if not await self._is_named_still(lane, log.partition, segment):
                 return False
             offsets = f"{segment.base_offset}..{segment.last_offset}"
-            self._findings.harm(key, f"is missing; it holds offsets {offsets}")
+            self._findings.harm(key, f"is missing; it held offsets {offsets}")
             return True
         self._findings.read(len(data))
         for problem in segment_problems(log, segment, data, key=key):
             self._findings.harm(key, problem)
+        for problem in unreadable_batches(memoryview(data)[segment.data_start :]):
+            self._findings.unreadable(key, f"{shown(log.partition)}: {problem}")
         return True
 
     async def _is_named_still(
         self, lane: LaneId, partition: PartitionId, segment: SegmentRef
     ) -> bool:
-        """Whether the lane of now names the segment, and it is not there.
+        """Whether the lane still names a segment that is missing.
 
-        A segment goes only after the lane has stopped to name it: so it is looked for between two
-        looks at the lane, and the second one must still name it.
+        Brokers delete a segment only after the lane has stopped naming it. So the lane is read
+        before and after the look for the segment, and must name it both times.
         """
         key = segment_key(partition, segment.name)
         for _ in range(2):
@@ -157,19 +165,22 @@ class Verification:
                 expected = lane_of.get(partition)
                 if expected is None:
                     self._findings.left_over(
-                        partition_prefix(partition), f"lane {walk.lane} has it; lane 0 does not"
+                        partition_prefix(partition),
+                        f"lane {walk.lane} holds this partition, but lane 0 (the control lane) has"
+                        " no such topic",
                     )
                 elif expected != walk.lane:
                     self._findings.harm(
                         partition_prefix(partition),
-                        f"is in lane {walk.lane}; lane 0 says lane {expected}",
+                        f"this partition is in lane {walk.lane}, but lane 0 (the control lane)"
+                        f" says lane {expected}",
                     )
 
     def _check_unnamed(self, walks: list[LaneWalk]) -> None:
-        """Segments that no fact names: of a crash, of a rival, or of a rewrite under way."""
+        """Segments that no lane names: left by a crash or a fenced broker, or being written."""
         states = [walk.state for walk in walks]
         if not all(isinstance(state, LogState) for state in states):
-            return  # who knows what the harmed object named
+            return  # a damaged object may have named them
         walk_of = {partition: walk for walk in walks for partition in walk.state.partitions}
         named = {
             segment_key(log.partition, segment.name)
@@ -185,22 +196,27 @@ class Verification:
             partition = PartitionId(UUID(found[1]), int(found[2]))
             walk = walk_of.get(partition)
             if partition in removed:
-                problem = "of a deleted topic, and not yet deleted"
+                problem = "belongs to a deleted topic; a broker will delete it"
             elif walk is None or walk.cursor is None:
-                problem = "of a partition that no lane has"
+                problem = "belongs to a partition that no lane holds"
             elif (claim_in(found[3]) or 0) >= walk.cursor.claim:
-                problem = "not named by its lane: being written, or replaced and not yet deleted"
+                problem = (
+                    "its lane does not name it: a broker is still writing it, or has replaced it"
+                    " and will delete it"
+                )
             else:
-                problem = "not named by its lane: left by a broker that stopped halfway"
+                problem = "its lane does not name it: a broker stopped while writing it"
             self._findings.left_over(entry.key, problem)
 
     def _check_strangers(self, lanes: set[LaneId]) -> None:
         for entry in self._listed:
             lane = _lane_in(entry.key)
             if lane is None and SEGMENT_KEY.fullmatch(entry.key) is None:
-                self._findings.left_over(entry.key, "not an object of Holdfast")
+                self._findings.left_over(entry.key, "not written by Holdfast")
             elif lane is not None and lane not in lanes:
-                self._findings.left_over(entry.key, f"there is no lane {lane} in this cluster")
+                self._findings.left_over(
+                    entry.key, f"belongs to lane {lane}, which this cluster does not have"
+                )
 
 
 def _lane_in(key: str) -> LaneId | None:

@@ -10,6 +10,7 @@ import contextlib
 import ssl
 from typing import Final, TypeVar
 
+from holdfast import __version__
 from holdfast.client.address import Address
 from holdfast.client.refusals import (
     BrokerUnavailable,
@@ -34,7 +35,6 @@ R = TypeVar("R", bound=Message)
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
 READ_BUFFER_BYTES: Final = 1024 * 1024
 SOFTWARE_NAME: Final = "holdfast"
-SOFTWARE_VERSION: Final = "0.1.0"
 
 
 class Connection:
@@ -137,7 +137,7 @@ class Connection:
     async def _negotiate(self) -> None:
         version = ApiVersionsRequest.VERSIONS[-1]
         request = ApiVersionsRequest(
-            client_software_name=SOFTWARE_NAME, client_software_version=SOFTWARE_VERSION
+            client_software_name=SOFTWARE_NAME, client_software_version=__version__
         )
         frame = await self._exchange(request, version, self._timeout_ms)
         refused = int.from_bytes(frame[4:6], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION

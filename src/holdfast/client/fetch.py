@@ -5,12 +5,13 @@ at the end, nothing before the offset, no control records, no aborted records. M
 offset by itself.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.client.cluster import Cluster, PartitionLeader
 from holdfast.client.connection import Connection
 from holdfast.client.refusals import BrokerUnavailable, raise_for
+from holdfast.errors import CorruptObject
 from holdfast.protocol.messages.fetch import (
     AbortedTransaction,
     FetchPartition,
@@ -119,11 +120,22 @@ def records_of(
     *,
     read_committed: bool = False,
     uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX,
+    on_unreadable: Callable[[BatchHeader, CorruptObject], None] | None = None,
 ) -> Iterator[Record]:
-    """The records from the fetch offset on, as a consumer of that isolation level sees them."""
+    """The records from the fetch offset on, as a consumer of that isolation level sees them.
+
+    A batch that cannot be read is told to `on_unreadable` and left out; without that it raises.
+    """
     for start, header in _visible(fetched, read_committed=read_committed):
         batch = fetched.batches[start : start + header.size_bytes]
-        for record in decode_batch(batch, uncompressed_bytes_max=uncompressed_bytes_max):
+        try:
+            records = decode_batch(batch, uncompressed_bytes_max=uncompressed_bytes_max)
+        except CorruptObject as error:
+            if on_unreadable is None:
+                raise
+            on_unreadable(header, error)
+            continue
+        for record in records:
             if record.offset >= fetched.fetch_offset:
                 yield record
 

@@ -49,6 +49,8 @@ class ClusterStatus(NamedTuple):
     cluster_id: str
     controller_id: int
     brokers: list[BrokerStatus]
+    lanes: int = 0
+    """Data lanes of the store; 0 where no broker tells."""
 
 
 async def cluster_status(cluster: Cluster) -> ClusterStatus:
@@ -62,22 +64,24 @@ async def cluster_status(cluster: Cluster) -> ClusterStatus:
         version=version,
     )
     raise_for(told.error_code, "DescribeCluster")
-    reports = await asyncio.gather(*(_report(cluster, row.broker_id) for row in told.brokers))
+    answers = await asyncio.gather(*(_ask(cluster, row.broker_id) for row in told.brokers))
     brokers = [
-        BrokerStatus(row.broker_id, row.host, row.port, row.rack, report)
-        for row, report in zip(told.brokers, reports, strict=True)
+        BrokerStatus(row.broker_id, row.host, row.port, row.rack, answer and answer.report)
+        for row, answer in zip(told.brokers, answers, strict=True)
     ]
-    return ClusterStatus(told.cluster_id, told.controller_id, sorted(brokers))
+    lanes = max((answer.data_lanes for answer in answers if answer is not None), default=0)
+    brokers.sort(key=lambda each: each.broker_id)
+    return ClusterStatus(told.cluster_id, told.controller_id, brokers, lanes)
 
 
-async def _report(cluster: Cluster, broker_id: int) -> PeerReportFields | None:
+async def _ask(cluster: Cluster, broker_id: int) -> PeerPingResponse | None:
     try:
         connection = await cluster.broker(broker_id)
         request = PeerPingRequest(report=PeerReportFields(broker_id=NOBODY))
         answer = await connection.request(request, PeerPingResponse, version=0)
     except (BrokerUnavailable, RefusedForNow):
         return None
-    return answer.report if answer.error_code == 0 else None
+    return answer if answer.error_code == 0 else None
 
 
 async def place_lane(cluster: Cluster, lane: int, broker_id: int) -> None:

@@ -37,6 +37,7 @@ from holdfast.records.compression import Codec
 from holdfast.records.record import Record, encode_batch
 
 ACKS_ALL = -1
+ACKS_LEADER = 1
 UNKNOWN_OFFSET = -1
 NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
 PRODUCER_IS_LOST = frozenset(
@@ -71,9 +72,15 @@ class IdempotentProducer:
     """Usable by many tasks at once; batches of one partition go one after the other."""
 
     def __init__(
-        self, cluster: Cluster, *, codec: Codec = Codec.NONE, deadline_ms: int | None = None
+        self,
+        cluster: Cluster,
+        *,
+        codec: Codec = Codec.NONE,
+        deadline_ms: int | None = None,
+        acks: int = ACKS_ALL,
     ) -> None:
         self._cluster = cluster
+        self._acks = acks
         self._codec = codec
         self._deadline_ms = deadline_ms
         self._identity: _Identity | None = None
@@ -98,7 +105,7 @@ class IdempotentProducer:
                 producer_epoch=identity.producer_epoch,
                 base_sequence=sequence,
             )
-            write = _Write(self._cluster, topic, partition, batch)
+            write = _Write(self._cluster, topic, partition, batch, self._acks)
             try:
                 produced = await write.carry_out(self._deadline_ms)
             except BaseException as error:
@@ -134,8 +141,11 @@ def _leaves_the_sequence(error: BaseException) -> bool:
 class _Write:
     """One batch on its way: how often it was tried, and whether a try may have landed."""
 
-    def __init__(self, cluster: Cluster, topic: str, partition: int, batch: bytes) -> None:
+    def __init__(
+        self, cluster: Cluster, topic: str, partition: int, batch: bytes, acks: int
+    ) -> None:
         self._cluster = cluster
+        self._acks = acks
         self._topic = topic
         self._partition = partition
         self._batch = memoryview(batch)
@@ -164,7 +174,7 @@ class _Write:
         data = PartitionProduceData(index=self._partition, records=self._batch)
         topic = TopicProduceData(name=self._topic, topic_id=leader.topic_id, partition_data=[data])
         request = ProduceRequest(
-            acks=ACKS_ALL, timeout_ms=self._cluster.request_timeout_ms, topic_data=[topic]
+            acks=self._acks, timeout_ms=self._cluster.request_timeout_ms, topic_data=[topic]
         )
         self._tries += 1
         landed_before, self._may_have_landed = self._may_have_landed, True

@@ -150,7 +150,7 @@ _TABLE = (
         "holdfast.flush.bytes",
         _L,
         str(64 * 1024 * 1024),
-        "With holdfast.ack=disk: a lane goes to the store when so much of it is on the disk alone."
+        "With holdfast.ack=disk: records are uploaded when this much is only on the disk."
         " At four times as much, produces are refused until the store has caught up.",
         low=1,
         high=1 << 30,
@@ -159,9 +159,16 @@ _TABLE = (
         "holdfast.flush.ms",
         _L,
         "60000",
-        "With holdfast.ack=disk: how long a record may be on the disk alone.",
+        "With holdfast.ack=disk: how long a record may be only on the disk.",
         low=1,
         high=86_400_000,
+    ),
+    ConfigDefinition(
+        "holdfast.validate.records",
+        _B,
+        "false",
+        "true: every record of a batch is checked before it is taken, and a batch that cannot be"
+        " read is refused as INVALID_RECORD. false: header, checksum and first record only.",
     ),
     ConfigDefinition("index.interval.bytes", _I, "4096", _NO_EFFECT, high=INT_MAX),
     ConfigDefinition(
@@ -220,12 +227,41 @@ _TABLE = (
         "unclean.leader.election.enable",
         _B,
         "false",
-        "With holdfast.ack=disk, where the disk of the owner before is not there: false waits for"
-        " it; true goes on behind the offsets that it may hold, and names them as missing.",
+        "With holdfast.ack=disk, when the disk of the previous leader is gone: false waits for it;"
+        " true continues without the offsets that it may hold, and lists them as missing.",
     ),
 )
 
 TOPIC_CONFIGS: Mapping[str, ConfigDefinition] = {item.name: item for item in _TABLE}
+
+BROKER_NAMES: Mapping[str, str] = {
+    "cleanup.policy": "log.cleanup.policy",
+    "compression.gzip.level": "compression.gzip.level",
+    "compression.lz4.level": "compression.lz4.level",
+    "compression.type": "compression.type",
+    "compression.zstd.level": "compression.zstd.level",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "flush.messages": "log.flush.interval.messages",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "local.retention.bytes": "log.local.retention.bytes",
+    "local.retention.ms": "log.local.retention.ms",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "min.insync.replicas": "min.insync.replicas",
+    "preallocate": "log.preallocate",
+    "retention.bytes": "log.retention.bytes",
+    "segment.bytes": "log.segment.bytes",
+    "segment.index.bytes": "log.index.size.max.bytes",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
+}
+"""The setting of a Kafka broker that gives a topic configuration its default. Those that Kafka
+derives from others (retention.ms from log.retention.hours) have none, as in Kafka's answers."""
 
 
 def config_problem(name: str, value: str | None) -> str | None:
@@ -256,6 +292,8 @@ class TopicSettings:
     batch_bytes_max: int
     keys_required: bool
     """cleanup.policy has compact: a record without a key could never be compacted."""
+    validate_records: bool
+    """Whether records are looked at one by one before they are taken."""
     append: AppendRules
     retention: RetentionRules
     flush: FlushRules | None
@@ -295,6 +333,7 @@ def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
     return TopicSettings(
         batch_bytes_max=int(value("max.message.bytes")),
         keys_required="compact" in value("cleanup.policy"),
+        validate_records=value("holdfast.validate.records").strip().lower() == "true",
         append=AppendRules(
             log_append_time=value("message.timestamp.type") == "LogAppendTime",
             timestamp_after_max_ms=int(value("message.timestamp.after.max.ms")),

@@ -8,12 +8,19 @@ from uuid import UUID
 
 import msgspec
 
+FORMAT_VERSION_FIRST = 1
+"""Of stores whose first fact names none: they were made before it did."""
+FORMAT_VERSION = 1
+"""What this release writes, and the newest that it reads."""
+
 
 class ClusterCreated(msgspec.Struct, frozen=True, array_like=True, tag="C"):
-    """The first fact of all: the cluster's id, and how many data lanes it has for ever."""
+    """The first fact of all: the cluster's id, how many data lanes it has for ever, and the format
+    of the store."""
 
     cluster_id: str
     lanes: int
+    format_version: int = FORMAT_VERSION_FIRST
 
 
 class BrokerRegistered(msgspec.Struct, frozen=True, array_like=True, tag="B"):
@@ -75,8 +82,16 @@ class LanePlaced(msgspec.Struct, frozen=True, array_like=True, tag="L"):
     broker_id: int
 
 
+class FormatRaised(msgspec.Struct, frozen=True, array_like=True, tag="V"):
+    """From here on the store has a newer format. It is the last fact of its lane object, so that a
+    release which does not know the format stops before it meets facts that it cannot read."""
+
+    format_version: int
+
+
 ControlFact = (
     ClusterCreated
+    | FormatRaised
     | BrokerRegistered
     | TopicCreated
     | PartitionsAdded
@@ -87,7 +102,7 @@ ControlFact = (
     | LanePlaced
 )
 
-_encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
+_encoder = msgspec.msgpack.Encoder(uuid_format="bytes", order="deterministic")
 _decoder = msgspec.msgpack.Decoder(list[ControlFact])
 
 

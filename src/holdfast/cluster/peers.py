@@ -13,6 +13,9 @@ from holdfast.identifiers import BrokerId, LaneId
 
 SILENCE_S = 3.0
 """A broker that was not heard for so long counts as gone."""
+SHOWN_S = 25.0
+"""A report in the store counts for so long after it was found to be new: brokers leave one every
+ten seconds."""
 
 
 class Leader(NamedTuple):
@@ -50,6 +53,14 @@ class PeerReport:
     """Lanes that it has just given away, and to whom, with the leader epoch that is next."""
 
 
+class HeardPeer(NamedTuple):
+    """What a broker was told by another one, and passes on."""
+
+    report: PeerReport
+    age_s: float
+    """How long ago it was told."""
+
+
 class _Heard(NamedTuple):
     report: PeerReport
     at: float
@@ -61,38 +72,111 @@ class Peers:
     def __init__(self, silence_s: float = SILENCE_S) -> None:
         self.silence_s = silence_s
         self._heard: dict[BrokerId, _Heard] = {}
+        self._told_at: dict[BrokerId, float] = {}
+        """When each broker itself last said something to this one."""
+        self._shown: dict[BrokerId, _Heard] = {}
+        """What brokers have left in the store."""
+        self._gone_at: dict[BrokerId, float] = {}
         self._leaders: dict[LaneId, Leader] = {}
 
     def heard(self, report: PeerReport, now: float) -> None:
         """A broker has said something, in a ping or in the answer to one."""
+        if self._note(report, now, now):
+            self._told_at[report.broker_id] = now
+
+    def heard_of(self, peer: HeardPeer, asked_at: float, now: float) -> bool:
+        """Another broker passes on what this one said to it, a while before it was asked for it.
+        Whether that is news: a sign of life younger than all that is known here."""
+        broker_id, at = peer.report.broker_id, asked_at - peer.age_s
+        known = self._heard.get(broker_id)
+        if known is not None and known.at >= at:
+            return False
+        is_younger = at > self._gone_at.get(broker_id, float("-inf"))
+        return is_younger and now - at < self.silence_s and self._note(peer.report, at, now)
+
+    def to_pass_on(self, now: float) -> list[HeardPeer]:
+        """What brokers said to this one of late. What was heard of others is not passed on: so a
+        broker that is gone is not kept alive by talk."""
+        return [
+            HeardPeer(heard.report, now - at)
+            for broker_id, heard in self._heard.items()
+            if (at := self._told_at.get(broker_id)) is not None and now - at < self.silence_s
+        ]
+
+    def _note(self, report: PeerReport, at: float, now: float) -> bool:
         known = self._heard.get(report.broker_id)
         is_older = known is not None and known.report.incarnation > report.incarnation
         # A younger process that is silent may have died before it was registered: then the older
         # one is the broker still.
         if known is not None and is_older and now - known.at < self.silence_s:
-            return
-        self._heard[report.broker_id] = _Heard(report, now)
+            return False
+        self._heard[report.broker_id] = _Heard(report, at)
+        self._note_leaders(report)
+        return True
+
+    def _note_leaders(self, report: PeerReport) -> None:
         for lane, leader_epoch in report.lanes.items():
             leader = self._leaders.get(lane)
             # Only one broker ever has a leader epoch: who says so was not merely expected to.
             if leader is None or leader.leader_epoch <= leader_epoch:
                 self._leaders[lane] = Leader(report.broker_id, leader_epoch)
 
-    def is_gone(self, broker_id: BrokerId) -> None:
+    def shown(self, report: PeerReport, now: float) -> None:
+        """A broker has left a new report in the store."""
+        self._shown[report.broker_id] = _Heard(report, now)
+        self._note_leaders(report)
+
+    def show_only(self, brokers: Collection[BrokerId]) -> None:
+        """No other brokers have a report in the store: who took its own away is not there."""
+        for gone in [each for each in self._shown if each not in brokers]:
+            del self._shown[gone]
+
+    def is_gone(self, broker_id: BrokerId, now: float) -> None:
         """Nothing listens where a broker was: it need not be waited for."""
         self._heard.pop(broker_id, None)
+        self._told_at.pop(broker_id, None)
+        self._shown.pop(broker_id, None)
+        self._gone_at[broker_id] = now
 
     def alive(self, now: float) -> dict[BrokerId, PeerReport]:
-        """Those that were heard of late."""
+        """Those that were heard of late, and those that only the store shows; unless the former are
+        more: then the others are cut off, from clients too perhaps, and need not be waited for."""
+        heard = self.heard_of_late(now)
+        shown = {
+            broker_id: left.report
+            for broker_id, left in self._shown.items()
+            if broker_id not in heard and now - left.at < SHOWN_S
+        }
+        return heard | shown if len(heard) <= len(shown) else heard
+
+    def heard_of_late(self, now: float) -> dict[BrokerId, PeerReport]:
+        """Those that said something to this broker, or to another that passed it on."""
         return {
             broker_id: heard.report
             for broker_id, heard in self._heard.items()
             if now - heard.at < self.silence_s
         }
 
-    def report_of(self, broker_id: BrokerId) -> PeerReport | None:
+    def next_silence_s(self, now: float) -> float:
+        """When the next broker counts as gone, unless it says something before that."""
+        left = [heard.at + self.silence_s - now for heard in self._heard.values()]
+        return min((each for each in left if each > 0), default=self.silence_s)
+
+    def is_shown(self, broker_id: BrokerId, now: float) -> bool:
+        """Whether the store shows that a broker is alive."""
+        left = self._shown.get(broker_id)
+        return left is not None and now - left.at < SHOWN_S
+
+    def heard_at(self, broker_id: BrokerId) -> float:
+        """When a broker last said something."""
         heard = self._heard.get(broker_id)
-        return heard.report if heard is not None else None
+        return heard.at if heard is not None else float("-inf")
+
+    def report_of(self, broker_id: BrokerId) -> PeerReport | None:
+        known = [
+            reports[broker_id] for reports in (self._heard, self._shown) if broker_id in reports
+        ]
+        return max(known, key=lambda heard: heard.at).report if known else None
 
     def leader_of(self, lane: LaneId, now: float) -> Leader | None:
         """Who leads a lane; None while nobody that is alive says that it does."""

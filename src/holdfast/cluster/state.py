@@ -9,10 +9,14 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast import __version__
 from holdfast.cluster.facts import (
+    FORMAT_VERSION,
+    FORMAT_VERSION_FIRST,
     BrokerRegistered,
     ClusterCreated,
     ControlFact,
+    FormatRaised,
     LanePlaced,
     PartitionsAdded,
     ProducerIdsReserved,
@@ -23,8 +27,19 @@ from holdfast.cluster.facts import (
     decode_facts,
     encode_facts,
 )
+from holdfast.errors import NewerFormat
 from holdfast.identifiers import LaneId, PartitionId
 from holdfast.lane.entry import Buffer, EntryHeader
+
+
+def known_format(version: int) -> int:
+    """The version, where this release reads it; nothing of a newer one may be believed."""
+    if version > FORMAT_VERSION:
+        raise NewerFormat(
+            f"the store has format {version}, and holdfast {__version__} reads formats up to"
+            f" {FORMAT_VERSION}: use the release that wrote the store, or a newer one"
+        )
+    return version
 
 
 class Topic(msgspec.Struct, kw_only=True):
@@ -50,6 +65,7 @@ class ControlState(msgspec.Struct, kw_only=True):
 
     cluster_id: str = ""
     lanes: int = 0
+    format_version: int = FORMAT_VERSION_FIRST
     brokers: dict[int, BrokerRegistered] = {}
     topics: dict[UUID, Topic] = {}
     deleted: dict[UUID, Topic] = {}
@@ -78,6 +94,9 @@ class ControlState(msgspec.Struct, kw_only=True):
         match fact:
             case ClusterCreated():
                 self.cluster_id, self.lanes = fact.cluster_id, fact.lanes
+                self.format_version = known_format(fact.format_version)
+            case FormatRaised():
+                self.format_version = known_format(fact.format_version)
             case BrokerRegistered():
                 self.brokers[fact.broker_id] = fact
             case TopicCreated():
@@ -136,7 +155,18 @@ class ControlState(msgspec.Struct, kw_only=True):
         self.controller_epoch = leader_epoch
 
     def encode(self) -> bytes:
-        return _encoder.encode(msgspec.structs.replace(self, load={}))
+        """The same state is the same bytes, in whatever order its topics came."""
+        return _encoder.encode(
+            msgspec.structs.replace(
+                self,
+                brokers=dict(sorted(self.brokers.items())),
+                topics=_by_id(self.topics),
+                deleted=_by_id(self.deleted),
+                names=dict(sorted(self.names.items())),
+                placed=dict(sorted(self.placed.items())),
+                load={},
+            )
+        )
 
     def spread(self, partitions: int) -> list[int]:
         """A lane for each new partition: always one that has the fewest."""
@@ -147,6 +177,15 @@ class ControlState(msgspec.Struct, kw_only=True):
             load[lane] += 1
             chosen.append(lane)
         return chosen
+
+
+def _by_id(topics: dict[UUID, Topic]) -> dict[UUID, Topic]:
+    found = sorted(topics.values(), key=lambda topic: topic.topic_id.int)
+    return {topic.topic_id: _with_sorted_configs(topic) for topic in found}
+
+
+def _with_sorted_configs(topic: Topic) -> Topic:
+    return msgspec.structs.replace(topic, configs=dict(sorted(topic.configs.items())))
 
 
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
@@ -161,6 +200,7 @@ class ControlStateKind:
 
     def decode(self, data: bytes) -> ControlState:
         state = _decoder.decode(data)
+        known_format(state.format_version)
         state.load = {}
         for topic in state.topics.values():
             topic.partitions = len(topic.lanes)  # a snapshot counts only when it is durable

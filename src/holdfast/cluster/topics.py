@@ -60,7 +60,7 @@ def decide_create(
     replication_factor: int,
     configs: Mapping[str, str | None],
 ) -> TopicCreated | TopicRefused:
-    """A new topic. Replication is the store's: the factor must be 1, or -1 for the default."""
+    """A new topic. Replication is the store's, so it meets any factor; -1 is the default."""
     problem = topic_name_problem(name)
     if problem is not None:
         return TopicRefused("INVALID_TOPIC_EXCEPTION", problem)
@@ -74,13 +74,13 @@ def decide_create(
     if not 0 < partitions <= PARTITIONS_MAX:
         return TopicRefused(
             "INVALID_PARTITIONS" if partitions <= 0 else "POLICY_VIOLATION",
-            f"topic {name}: {partitions} partitions; 1 to {PARTITIONS_MAX} are possible",
+            f"topic {name}: it cannot have {partitions} partitions; use 1 to {PARTITIONS_MAX}",
         )
-    if replication_factor not in (-1, 1):
+    if replication_factor == 0 or replication_factor < -1:
         return TopicRefused(
             "INVALID_REPLICATION_FACTOR",
-            f"topic {name}: replication factor {replication_factor}; the store replicates, so use 1"
-            " or -1",
+            f"topic {name}: replication factor {replication_factor} is not possible; use -1, or 1"
+            " or more",
         )
     checked = check_configs(name, configs)
     if isinstance(checked, TopicRefused):
@@ -107,12 +107,14 @@ def decide_partitions(
     if count <= now:
         return TopicRefused(
             "INVALID_PARTITIONS",
-            f"topic {topic.name} has {now} partitions; {count} would not be more",
+            f"topic {topic.name} has {now} partitions already: the new number must be larger than"
+            f" that, not {count}",
         )
     if count > PARTITIONS_MAX:
         return TopicRefused(
             "INVALID_PARTITIONS",
-            f"topic {topic.name}: {count} partitions are more than {PARTITIONS_MAX}",
+            f"topic {topic.name}: {count} partitions are too many; at most {PARTITIONS_MAX} are"
+            " possible",
         )
     return PartitionsAdded(topic.topic_id, state.spread(count - now))
 

@@ -12,13 +12,13 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast import __version__
 from holdfast.environment import process_variables
 
 numba: Any = importlib.import_module("numba")
@@ -37,18 +37,11 @@ CACHE_DIR_VARIABLE = "NUMBA_CACHE_DIR"
 FOLDER_MODE = 0o700
 
 
-def _package_version() -> str:
-    try:
-        return version("holdfast")
-    except PackageNotFoundError:
-        return "unknown"
-
-
 def cache_folder(package: Path, temporary: Path) -> Path | None:
     """Where compiled kernels go when numba has no place of its own; None where numba has one."""
     if CACHE_DIR_VARIABLE in process_variables() or os.access(package, os.W_OK):
         return None
-    return temporary / f"holdfast-kernels-{os.getuid()}-{_package_version()}"
+    return temporary / f"holdfast-kernels-{os.getuid()}-{__version__}"
 
 
 def is_private(folder: Path) -> bool:

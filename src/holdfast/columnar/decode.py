@@ -3,7 +3,9 @@
 Pure. Owns what of a partition's bytes becomes a row: no control records, no records of aborted
 transactions where they are named, nothing outside [start_offset, end_offset). Every batch's CRC is
 checked, that of a skipped one too, and offsets must rise from batch to batch: the base offset is
-not under the CRC. Corrupt bytes are a CorruptObject, and no row of theirs is given out.
+not under the CRC. Corrupt bytes are a CorruptObject, and no row of theirs is given out. A batch
+whose CRC is right and whose inside is junk was sent so: `decode` raises for it, and `decode_rest`
+names it and goes on.
 
 Where Arrow cannot say what the bytes say: a header key that is not UTF-8 comes with U+FFFD in place
 of what is malformed, as a Java client has it; a timestamp whose microseconds do not fit 64 bits
@@ -33,6 +35,7 @@ from holdfast.columnar.arrow import (
     variable_array,
 )
 from holdfast.columnar.schema import HEADERS, SCHEMA, SCHEMA_WITH_HEADERS, TIMESTAMP
+from holdfast.columnar.unreadable import Unreadable
 from holdfast.errors import CallError, CorruptObject
 from holdfast.records.batch import CRC_START, HEADER_BYTES, BatchHeader, walk
 from holdfast.records.compression import Buffer, Codec, decompress
@@ -81,6 +84,8 @@ class _Body(NamedTuple):
     start: int
     end: int
     header: BatchHeader
+    batch: memoryview
+    """The whole batch, as it came."""
 
 
 @dataclass(slots=True)
@@ -106,8 +111,41 @@ def decode(
     bytes_per_batch: int = BYTES_PER_BATCH,
     uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX,
 ) -> Iterator[RecordBatch]:
+    """As decode_rest; CorruptObject at the first batch that cannot be read."""
+    found = decode_rest(
+        buffers,
+        topic=topic,
+        partition=partition,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        include_headers=include_headers,
+        columns=columns,
+        read_committed_aborted=read_committed_aborted,
+        rows_per_batch=rows_per_batch,
+        bytes_per_batch=bytes_per_batch,
+        uncompressed_bytes_max=uncompressed_bytes_max,
+    )
+    return _strictly(found, f"{topic}-{partition}")
+
+
+def decode_rest(
+    buffers: Iterable[Buffer],
+    *,
+    topic: str,
+    partition: int,
+    start_offset: int,
+    end_offset: int,
+    include_headers: bool = False,
+    columns: Collection[str] | None = None,
+    read_committed_aborted: Sequence[Aborted] | None = None,
+    rows_per_batch: int = ROWS_PER_BATCH,
+    bytes_per_batch: int = BYTES_PER_BATCH,
+    uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX,
+) -> Iterator[RecordBatch | Unreadable]:
     """The records of one partition from buffers of whole batches, in the order of their offsets.
 
+    A batch that cannot be read, or that is larger than the bound when it is uncompressed, stands
+    as Unreadable where its records would be.
     columns: those that are wanted, of the schema and in its order; all where None.
     read_committed_aborted: the (producer_id, first_offset) of aborted transactions, as a Fetch
     answer names them: each holds up to its marker, so all batches from its first on must be among
@@ -134,6 +172,13 @@ def decode(
     return _decode(buffers, wanted, read_committed_aborted)
 
 
+def _strictly(found: Iterable[RecordBatch | Unreadable], where: str) -> Iterator[RecordBatch]:
+    for item in found:
+        if isinstance(item, Unreadable):
+            raise CorruptObject(f"{where}: the batch at offset {item.base_offset}: {item.problem}")
+        yield item
+
+
 def _schema(include_headers: bool, columns: Collection[str] | None) -> Any:
     whole: Any = SCHEMA_WITH_HEADERS if include_headers else SCHEMA
     if columns is None:
@@ -143,9 +188,14 @@ def _schema(include_headers: bool, columns: Collection[str] | None) -> Any:
 
 def _decode(
     buffers: Iterable[Buffer], wanted: _Wanted, aborted: Sequence[Aborted] | None
-) -> Iterator[RecordBatch]:
+) -> Iterator[RecordBatch | Unreadable]:
     pending = _Pending()
     for body in _visible_bodies(buffers, wanted, aborted):
+        if isinstance(body, Unreadable):
+            yield from _scan(pending, wanted)
+            pending = _Pending()
+            yield body
+            continue
         rows = body.header.record_count
         size = body.end - body.start
         if pending.bodies and (
@@ -157,15 +207,14 @@ def _decode(
         pending.bodies.append(body)
         pending.rows += rows
         pending.bytes += size
-    if pending.bodies:
-        yield from _scan(pending, wanted)
+    yield from _scan(pending, wanted)
 
 
 def _visible_bodies(
     buffers: Iterable[Buffer],
     wanted: _Wanted,
     aborted_transactions: Sequence[Aborted] | None,
-) -> Iterator[_Body]:
+) -> Iterator[_Body | Unreadable]:
     """The batches that a consumer sees and that can have wanted offsets, uncompressed."""
     coming = sorted(aborted_transactions or (), key=lambda row: row[1], reverse=True)
     aborted: dict[int, int] = {}
@@ -198,13 +247,6 @@ def _check(batch: memoryview, header: BatchHeader, last_offset: int, wanted: _Wa
             header,
             f"its CRC says {header.crc:#010x}; its {len(batch)} bytes give {computed:#010x}",
         )
-    count = header.record_count
-    if count < 0 or (count > 0 and count > header.last_offset_delta + 1):
-        raise _corrupt(
-            wanted,
-            header,
-            f"it says {count} records and a last offset delta of {header.last_offset_delta}",
-        )
     if not last_offset < header.base_offset <= OFFSET_MAX - header.last_offset_delta:
         raise _corrupt(wanted, header, f"the batch before it ends at offset {last_offset}")
 
@@ -217,23 +259,26 @@ def _is_abort_marker(batch: memoryview) -> bool:
     return False
 
 
-def _body(view: memoryview, start: int, header: BatchHeader, wanted: _Wanted) -> _Body:
+def _body(view: memoryview, start: int, header: BatchHeader, wanted: _Wanted) -> _Body | Unreadable:
     end = start + header.size_bytes
+    batch = view[start:end]
     start += HEADER_BYTES
-    codec = header.codec
-    if codec is not Codec.NONE or end - start > wanted.uncompressed_bytes_max:
-        try:
+    count = header.record_count
+    if count < 0 or (count > 0 and count > header.last_offset_delta + 1):
+        problem = f"it says {count} records and a last offset delta of {header.last_offset_delta}"
+        return Unreadable(header, batch, problem)
+    try:
+        codec = header.codec
+        if codec is not Codec.NONE or end - start > wanted.uncompressed_bytes_max:
             data = decompress(
                 codec, view[start:end], uncompressed_bytes_max=wanted.uncompressed_bytes_max
             )
-        except CorruptObject as error:
-            raise _corrupt(wanted, header, str(error)) from None
-        view, start, end = memoryview(data), 0, len(data)
-    if header.record_count * kernels.RECORD_BYTES_MIN > end - start:
-        raise _corrupt(
-            wanted, header, f"{header.record_count} records cannot be in {end - start} bytes"
-        )
-    return _Body(view, start, end, header)
+            view, start, end = memoryview(data), 0, len(data)
+    except CorruptObject as error:
+        return Unreadable(header, batch, str(error))
+    if count * kernels.RECORD_BYTES_MIN > end - start:
+        return Unreadable(header, batch, f"{count} records cannot be in {end - start} bytes")
+    return _Body(view, start, end, header, batch)
 
 
 def _corrupt(wanted: _Wanted, header: BatchHeader, reason: str) -> CorruptObject:
@@ -255,8 +300,23 @@ def _one_source(bodies: list[_Body]) -> tuple[NDArray[np.uint8], list[int]]:
     return bytes_of(b"".join(body.buffer[body.start : body.end] for body in bodies)), starts
 
 
-def _scan(pending: _Pending, wanted: _Wanted) -> Iterator[RecordBatch]:
-    source, starts = _one_source(pending.bodies)
+def _scan(pending: _Pending, wanted: _Wanted) -> Iterator[RecordBatch | Unreadable]:
+    """The rows of some batches; where one of them is junk, each batch for itself."""
+    if not pending.bodies:
+        return
+    found = _scanned(pending.bodies, pending.rows, wanted)
+    if isinstance(found, _Rows):
+        yield from _windows(found, wanted)
+    elif len(pending.bodies) == 1:
+        yield Unreadable(pending.bodies[0].header, pending.bodies[0].batch, found)
+    else:
+        for body in pending.bodies:
+            yield from _scan(_Pending(bodies=[body], rows=body.header.record_count), wanted)
+
+
+def _scanned(bodies: list[_Body], room: int, wanted: _Wanted) -> "_Rows | str":
+    """Where each row is; or what is wrong with the first batch that cannot be read."""
+    source, starts = _one_source(bodies)
     table = np.array(
         [
             (
@@ -270,11 +330,10 @@ def _scan(pending: _Pending, wanted: _Wanted) -> Iterator[RecordBatch]:
                 body.header.record_count,
                 body.header.is_log_append_time,
             )
-            for start, body in zip(starts, pending.bodies, strict=True)
+            for start, body in zip(starts, bodies, strict=True)
         ],
         dtype=np.int64,
     )
-    room = pending.rows
     offsets = new_array(room, np.int64)
     timestamps = new_array(room, np.int64)
     types = new_array(room, np.int32)
@@ -283,16 +342,29 @@ def _scan(pending: _Pending, wanted: _Wanted) -> Iterator[RecordBatch]:
     bounds = (wanted.start_offset, wanted.end_offset)
     rows = kernels.scan(source, table, bounds, offsets, timestamps, types, spans, fault)
     if rows < 0:
-        body = pending.bodies[int(fault[kernels.FAULT_BATCH])]
+        body = bodies[int(fault[kernels.FAULT_BATCH])]
         start = int(table[fault[kernels.FAULT_BATCH], kernels.BODY_START])
         reason = _REASONS[int(fault[kernels.FAULT_CODE])]
         position = int(fault[kernels.FAULT_POSITION]) - start
-        raise _corrupt(
-            wanted,
-            body.header,
-            f"the record at byte {position} of {body.end - body.start}: "
-            + reason.format(value=int(fault[kernels.FAULT_VALUE])),
+        return f"the record at byte {position} of {body.end - body.start}: " + reason.format(
+            value=int(fault[kernels.FAULT_VALUE])
         )
+    return _Rows(source, rows, spans, offsets, timestamps, types)
+
+
+class _Rows(NamedTuple):
+    """The rows of some batches, as places in their bytes; there is room for more."""
+
+    source: NDArray[np.uint8]
+    rows: int
+    spans: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    timestamps: NDArray[np.int64]
+    types: NDArray[np.int32]
+
+
+def _windows(found: _Rows, wanted: _Wanted) -> Iterator[RecordBatch]:
+    source, rows, spans, offsets, timestamps, types = found
     first = 0
     rows_max = -(-rows // -(-rows // wanted.rows_per_batch)) if rows else 0
     while first < rows:

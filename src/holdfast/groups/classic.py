@@ -9,20 +9,16 @@ import enum
 from collections.abc import Callable
 from typing import NamedTuple
 
-from holdfast.groups.deadlines import NEVER
+from holdfast.groups.deadlines import NEVER, MemberDeadlines
 from holdfast.groups.facts import (
     ClassicMember,
     GenerationAssigned,
     GenerationFormed,
     StaticMemberReplaced,
 )
-from holdfast.groups.generation import (
-    chosen_protocol,
-    common_protocols,
-    join_response,
-    metadata_of,
-)
+from holdfast.groups.generation import chosen_protocol, join_response, metadata_of
 from holdfast.groups.outbox import Outbox, Token
+from holdfast.groups.roster import Joining, Roster
 from holdfast.groups.rules import GroupRules
 from holdfast.groups.state import Generation, GroupsState
 from holdfast.protocol.api import ErrorCode
@@ -37,14 +33,6 @@ class Phase(enum.Enum):
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
-
-
-class Joining(NamedTuple):
-    """A member that waits for the next generation."""
-
-    token: Token
-    member: ClassicMember
-    protocol_type: str
 
 
 class _Window(NamedTuple):
@@ -73,18 +61,16 @@ class ClassicGroup:
         self._outbox = outbox
         self._rules = rules
         self._now_ms = now_ms
-        self._joining: dict[str, Joining] = {}
         self._syncing: dict[str, Token] = {}
-        self._sessions: dict[str, float] = {}
-        self._promised: dict[str, float] = {}
+        self._sessions = MemberDeadlines()
+        self._promised = MemberDeadlines()
         """Member ids that were given out, until when they are waited for (KIP-394)."""
-        self._gone: set[str] = set()
-        """Members of the generation that left, or were silent for too long."""
         self._window: _Window | None = None
         self._sync_ends_at = NEVER
+        generation = self.generation
+        self._roster = Roster(generation.members.values() if generation is not None else ())
         for member in self.members().values():
             self._sessions[member.member_id] = now + member.session_timeout_ms / 1000
-        generation = self.generation
         if generation is not None and generation.epochs is not None:
             self._gather(now)
 
@@ -105,22 +91,14 @@ class ClassicGroup:
         return Phase.STABLE if is_assigned else Phase.COMPLETING_REBALANCE
 
     def members(self) -> dict[str, ClassicMember]:
-        """The members of the durable generation that are still here."""
-        generation = self.generation
-        if generation is None:
-            return {}
-        return {i: m for i, m in generation.members.items() if i not in self._gone}
+        """The members of the durable generation that are still here; not to be changed."""
+        return self._roster.here
 
     def _is_member(self, member_id: str) -> bool:
-        generation = self.generation
-        return (
-            generation is not None
-            and member_id in generation.members
-            and member_id not in self._gone
-        )
+        return member_id in self._roster.here
 
     def knows(self, member_id: str) -> bool:
-        return self._is_member(member_id) or member_id in self._joining
+        return member_id in self._roster
 
     def has_promised(self, member_id: str) -> bool:
         return member_id in self._promised
@@ -128,21 +106,11 @@ class ClassicGroup:
     def member_problem(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
         """Why a request does not come from a member of this group."""
         if instance_id is not None:
-            holder = self._holder(instance_id)
+            holder = self._roster.holder(instance_id)
             if holder is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             return None if holder == member_id else ErrorCode.FENCED_INSTANCE_ID
         return None if self.knows(member_id) else ErrorCode.UNKNOWN_MEMBER_ID
-
-    def _holder(self, instance_id: str) -> str | None:
-        """Which member id a group.instance.id has now."""
-        for joining in self._joining.values():
-            if joining.member.instance_id == instance_id:
-                return joining.member.member_id
-        for member in self.members().values():
-            if member.instance_id == instance_id:
-                return member.member_id
-        return None
 
     @property
     def is_idle(self) -> bool:
@@ -151,12 +119,12 @@ class ClassicGroup:
 
     def all_members(self) -> dict[str, ClassicMember]:
         """Who is here, of the generation or on the way into the next, as they joined last."""
-        return self.members() | {i: joining.member for i, joining in self._joining.items()}
+        return self._roster.members()
 
     def dissolve(self) -> None:
         """The group goes on under another protocol: whoever waits is to join anew."""
         error = ErrorCode.REBALANCE_IN_PROGRESS
-        for joining in self._joining.values():
+        for joining in self._roster.joining.values():
             self._refuse_join(joining, error)
         for token in self._syncing.values():
             self._outbox.answer(token, SyncGroupResponse(error_code=error))
@@ -167,29 +135,27 @@ class ClassicGroup:
 
     def join_problem(self, member: ClassicMember, protocol_type: str) -> ErrorCode | None:
         """Why a member cannot be in one generation with the others."""
-        others = {i: m for i, m in self.members().items() if i != member.member_id}
-        others |= {i: j.member for i, j in self._joining.items() if i != member.member_id}
-        holder = self._holder(member.instance_id) if member.instance_id is not None else None
-        others.pop(holder or "", None)
+        roster = self._roster
         if not member.protocols or not protocol_type:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        holder = roster.holder(member.instance_id) if member.instance_id is not None else None
+        replaced = {member.member_id, holder or ""}
+        others = roster.count_without(replaced)
         if not others:
             return None
-        if len(others) >= self._rules.group_max_size and not self.knows(member.member_id):
+        if others >= self._rules.group_max_size and not self.knows(member.member_id):
             return ErrorCode.GROUP_MAX_SIZE_REACHED
-        types = {j.protocol_type for j in self._joining.values()}
+        types = roster.joining_types()
         if self.generation is not None and self.members():
             types.add(self.generation.protocol_type)
-        if types != {protocol_type}:
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if not common_protocols([member, *others.values()]):
+        if types != {protocol_type} or not roster.share_protocol(member, replaced):
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         return None
 
     def join(self, joining: Joining, now: float, *, version: int) -> None:
         """A member whose id and protocols have been checked."""
         member = joining.member
-        holder = self._holder(member.instance_id) if member.instance_id is not None else None
+        holder = self._roster.holder(member.instance_id) if member.instance_id is not None else None
         if holder is not None and holder != member.member_id:
             self._replace_static(holder, joining, now, version=version)
             return
@@ -215,10 +181,10 @@ class ClassicGroup:
         """Wait for the next generation, and open it where it is not open yet."""
         member_id = joining.member.member_id
         self._promised.pop(member_id, None)
-        before = self._joining.get(member_id)
+        before = self._roster.joining.get(member_id)
         if before is not None:
             self._refuse_join(before, ErrorCode.REBALANCE_IN_PROGRESS)
-        self._joining[member_id] = joining
+        self._roster.enter(joining)
         self._gather(now, extends=before is None)
         self._complete_if_all_here(now)
 
@@ -242,41 +208,41 @@ class ClassicGroup:
             self._window = window._replace(ends_at=min(now + delay_s, latest))
 
     def _rebalance_s(self) -> float:
-        members = [*self.members().values(), *(j.member for j in self._joining.values())]
-        return max((m.rebalance_timeout_ms for m in members), default=0) / 1000
+        return self._roster.longest_rebalance_ms() / 1000
 
     def _complete_if_all_here(self, now: float) -> None:
         window = self._window
-        if window is None or (window.is_first and self._joining):
+        if window is None or (window.is_first and self._roster.joining):
             return
-        if not self._promised and all(i in self._joining for i in self.members()):
+        if not self._promised and self._roster.is_complete():
             self._complete(now)
 
     def _complete(self, now: float) -> None:
         """Form the next generation of those who are here; static members may be late."""
+        waiting = self._roster.joining
         kept = {
             i: m
             for i, m in self.members().items()
-            if i not in self._joining and m.instance_id is not None and now < self._sessions[i]
+            if i not in waiting and m.instance_id is not None and now < self._sessions[i]
         }
-        if kept and not self._joining and self._window is not None:
+        if kept and not waiting and self._window is not None:
             # Nobody who could lead is here: wait as long again.
             self._window = self._window._replace(ends_at=now + self._rebalance_s())
             return
-        members = kept | {i: joining.member for i, joining in self._joining.items()}
+        members = kept | {i: joining.member for i, joining in waiting.items()}
         before = self.generation
         if not members and (before is None or not before.members):
             self._window = None  # whoever came has left again
             return
-        leader = before.leader if before is not None and before.leader in self._joining else None
-        types = [j.protocol_type for j in self._joining.values()]
+        leader = before.leader if before is not None and before.leader in waiting else None
+        types = [j.protocol_type for j in waiting.values()]
         self._outbox.decide(
             GenerationFormed(
                 self.group_id,
                 before.number + 1 if before is not None else 1,
                 types[0] if types else before.protocol_type if before is not None else "",
                 chosen_protocol(members),
-                leader or next(iter(self._joining), None),
+                leader or next(iter(waiting), None),
                 list(members.values()),
                 self._now_ms(),
             )
@@ -285,10 +251,10 @@ class ClassicGroup:
 
     def _begin_generation(self, now: float) -> None:
         generation = self.generation
-        waiting, self._joining = self._joining, {}
+        waiting = self._roster.joining
+        self._roster = Roster(generation.members.values() if generation is not None else ())
         self._window = None
-        self._gone.clear()
-        self._sessions = {}
+        self._sessions = MemberDeadlines()
         self._sync_ends_at = NEVER
         if generation is None or not generation.members:
             return
@@ -300,7 +266,7 @@ class ClassicGroup:
 
     def _replace_static(self, holder: str, joining: Joining, now: float, *, version: int) -> None:
         """The process of a static member came back: it takes over from its former self."""
-        before = self._joining.pop(holder, None)
+        before = self._roster.withdraw(holder)
         if before is not None:
             self._refuse_join(before, ErrorCode.FENCED_INSTANCE_ID)
         token = self._syncing.pop(holder, None)
@@ -314,6 +280,9 @@ class ClassicGroup:
         was_leader = generation.leader == holder
         member = joining.member
         self._outbox.decide(StaticMemberReplaced(self.group_id, holder, member))
+        ids = {member.member_id if i == holder else i for i in self.members()}
+        here = [m for i, m in generation.members.items() if i in ids]
+        self._roster = Roster(here, self._roster.joining.values())
         self._sessions.pop(holder, None)
         self.touch(member.member_id, now)
         protocol = generation.protocol_name
@@ -412,7 +381,7 @@ class ClassicGroup:
     def leave(self, member_id: str, instance_id: str | None, now: float) -> ErrorCode:
         """A member says goodbye; a static one may be sent away by its instance id alone."""
         if instance_id is not None and not member_id:
-            member_id = self._holder(instance_id) or ""
+            member_id = self._roster.holder(instance_id) or ""
         if self._promised.pop(member_id, None) is not None:
             self._complete_if_all_here(now)
             return ErrorCode.NONE
@@ -423,7 +392,7 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def _expel(self, member_id: str, error: ErrorCode, now: float) -> None:
-        joining = self._joining.pop(member_id, None)
+        joining = self._roster.withdraw(member_id)
         if joining is not None:
             self._refuse_join(joining, error)
         token = self._syncing.pop(member_id, None)
@@ -431,19 +400,19 @@ class ClassicGroup:
             self._outbox.answer(token, SyncGroupResponse(error_code=error))
         self._sessions.pop(member_id, None)
         if self._is_member(member_id):
-            self._gone.add(member_id)
+            self._roster.remove(member_id)
             self._gather(now)
         self._complete_if_all_here(now)
 
     def next_deadline(self) -> float:
         """When `tick` may have something to do."""
-        waits = [self._window.ends_at] if self._window is not None else []
-        idle = [at for i, at in self._sessions.items() if not self._is_waiting(i)]
-        return min([*waits, *idle, *self._promised.values(), self._sync_ends_at], default=NEVER)
+        window_ends_at = self._window.ends_at if self._window is not None else NEVER
+        members = min(self._sessions.earliest, self._promised.earliest)
+        return min(window_ends_at, members, self._sync_ends_at)
 
     def _is_waiting(self, member_id: str) -> bool:
         """Whoever waits for our answer is not silent."""
-        return member_id in self._joining or member_id in self._syncing
+        return member_id in self._roster.joining or member_id in self._syncing
 
     def tick(self, now: float) -> None:
         """Let what is due happen: sessions end, windows close."""
@@ -463,3 +432,5 @@ class ClassicGroup:
             self._complete(now)
         else:
             self._complete_if_all_here(now)
+        self._sessions.recount(is_left_out=self._is_waiting)
+        self._promised.recount()

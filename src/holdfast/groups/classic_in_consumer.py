@@ -7,13 +7,13 @@ sync fetches what was assigned. Must never take an assignment from a leader: the
 
 from typing import NamedTuple
 
-from holdfast.groups.classic import Joining
 from holdfast.groups.consumer import ConsumerGroup
 from holdfast.groups.consumer_state import ConsumerState
 from holdfast.groups.facts import ClassicMember, ClassicSide
 from holdfast.groups.generation import common_protocols
 from holdfast.groups.migration import classic_member, consumer_member
 from holdfast.groups.reconciliation import MemberState, Standing
+from holdfast.groups.roster import Joining
 from holdfast.groups.rules import GroupRules
 from holdfast.groups.topics import Topics
 from holdfast.protocol.api import ErrorCode

@@ -15,7 +15,7 @@ from holdfast.errors import InvariantViolation
 from holdfast.groups.caller import Caller
 from holdfast.groups.consumer_checks import member_problem
 from holdfast.groups.consumer_state import ConsumerState, reconciled_fact
-from holdfast.groups.deadlines import NEVER
+from holdfast.groups.deadlines import NEVER, MemberDeadlines
 from holdfast.groups.facts import (
     ConsumerGroupEpochMoved,
     ConsumerMember,
@@ -48,6 +48,10 @@ from holdfast.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+
+PROMPT_MEMBERS_MAX = 100
+"""A group of at most this many gets a new target at once. For larger ones a target is work that
+others would wait for, so that many joins share one."""
 
 
 class ConsumerPhase(enum.Enum):
@@ -83,11 +87,18 @@ class ConsumerGroup:
         self._outbox = outbox
         self._rules = rules
         self._now_ms = now_ms
-        self._sessions: dict[str, float] = {}
-        self._overdue: dict[str, float] = {}
+        self._sessions = MemberDeadlines()
+        self._overdue = MemberDeadlines()
         """Until when members that have to give up partitions, join or sync may take their time."""
-        self._topics: Topics | None = None
-        """What the target assignment has been compared with."""
+        self.topics = Topics({})
+        """As they were when the group was last asked something, with what its members'
+        expressions match."""
+        self._assigned_at = -NEVER
+        """When the last target was made here."""
+        self._target_due_at = NEVER
+        """When the next one is to be made, where it was put off."""
+        self._compared: object = None
+        """The topics, by name, that the target assignment has been compared with."""
         for member_id in self.durable.members:
             self.touch(member_id, now)
             self._await_revocation(member_id, now)
@@ -189,9 +200,11 @@ class ConsumerGroup:
     def follow(self, topics: Topics) -> None:
         """Notice that subscribed topics have come, gone or grown: a new target is due then."""
         durable = self.durable
-        if topics is self._topics or durable.group_epoch > durable.assignment_epoch:
+        if topics.by_name is self._compared or durable.group_epoch > durable.assignment_epoch:
             return
-        self._topics = topics
+        if not topics.has_matched(durable.expressions()):
+            return  # the members that sent them will have them matched with their next heartbeat
+        self._compared = topics.by_name
         if is_outdated(durable, topics):
             self._outbox.decide(ConsumerGroupEpochMoved(self.group_id, durable.group_epoch + 1))
 
@@ -199,15 +212,29 @@ class ConsumerGroup:
         self, member_id: str, reported: Partitions | None, topics: Topics, now: float
     ) -> Step:
         """A member takes its next step, as far as what it reports to own and others allow."""
+        self.topics = topics
         self.follow(topics)
-        if self.durable.group_epoch > self.durable.assignment_epoch:
-            self._outbox.decide(target_of(self.group_id, self.durable, topics))
-            self._topics = topics
+        self._assign(now)
         before = self.durable.standing(member_id)
         after = self._reconcile(member_id, before, reported)
         if after != before:
             self._await_revocation(member_id, now)
         return Step(before, after)
+
+    def _assign(self, now: float) -> None:
+        """Make the target that is due, or put it off where the last one was a moment ago."""
+        durable, topics = self.durable, self.topics
+        if durable.group_epoch == durable.assignment_epoch:
+            self._target_due_at = NEVER
+            return
+        interval_s = self._rules.group_consumer_assignment_interval_ms / 1000
+        is_prompt = len(durable.members) <= PROMPT_MEMBERS_MAX or not durable.assignment_epoch
+        if is_prompt or now >= self._assigned_at + interval_s:
+            self._outbox.decide(target_of(self.group_id, durable, topics))
+            self._compared = topics.by_name
+            self._assigned_at, self._target_due_at = now, NEVER
+        else:
+            self._target_due_at = self._assigned_at + interval_s
 
     def _reconcile(self, member_id: str, before: Standing, reported: Partitions | None) -> Standing:
         durable = self.durable
@@ -265,7 +292,8 @@ class ConsumerGroup:
     def wait_for(self, member_id: str, now: float) -> None:
         """A member has its rebalance timeout for what it has to do; that does not begin anew."""
         timeout_ms = self.durable.members[member_id].rebalance_timeout_ms
-        self._overdue.setdefault(member_id, now + timeout_ms / 1000)
+        if member_id not in self._overdue:
+            self._overdue[member_id] = now + timeout_ms / 1000
 
     def wait_no_more(self, member_id: str) -> None:
         """It has done it."""
@@ -273,10 +301,13 @@ class ConsumerGroup:
 
     def next_deadline(self) -> float:
         """When `tick` may have something to do."""
-        return min([*self._sessions.values(), *self._overdue.values()], default=NEVER)
+        return min(self._sessions.earliest, self._overdue.earliest, self._target_due_at)
 
     def tick(self, now: float) -> None:
         """Fence out who was silent, or did not give up its partitions, for too long."""
         for deadlines in (self._sessions, self._overdue):
             for member_id in [i for i, at in deadlines.items() if at <= now]:
                 self.remove(member_id)
+            deadlines.recount()
+        if self._target_due_at <= now:
+            self._assign(now)

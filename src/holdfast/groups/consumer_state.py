@@ -59,6 +59,8 @@ class ConsumerState:
         """When the last member that left did: an empty group is empty since then."""
         self._standings: dict[str, Standing] = {}
         self._instances: dict[str, str] = {}
+        self._classic: set[str] = set()
+        """Members that speak the classic protocol."""
 
     def standing(self, member_id: str) -> Standing:
         return self._standings[member_id]
@@ -79,11 +81,17 @@ class ConsumerState:
         return self._instances.get(instance_id)
 
     def classic_members(self) -> list[ConsumerMember]:
+        if not self._classic:
+            return []
         return [member for member in self.members.values() if member.classic is not None]
+
+    def expressions(self) -> set[str]:
+        """The regular expressions by which members subscribe to topics."""
+        return {m.topic_regex for m in self.members.values() if m.topic_regex is not None}
 
     def is_left_to_classic_members(self) -> bool:
         """Nobody here speaks the new protocol any more."""
-        return bool(self.members) and len(self.classic_members()) == len(self.members)
+        return bool(self.members) and len(self._classic) == len(self.members)
 
     def chosen_assignor(self) -> str:
         """What most members ask for; the first of those that are asked for equally."""
@@ -128,6 +136,10 @@ class ConsumerState:
         if before is not None and before.instance_id is not None:
             self._instances.pop(before.instance_id, None)
         self.members[member.member_id] = member
+        if member.classic is not None:
+            self._classic.add(member.member_id)
+        else:
+            self._classic.discard(member.member_id)
         self._standings.setdefault(member.member_id, Standing())
         self.targets.setdefault(member.member_id, NOTHING)
         if member.instance_id is not None:
@@ -145,6 +157,7 @@ class ConsumerState:
         member = self.members.pop(member_id, None)
         if member is None:
             return
+        self._classic.discard(member_id)
         if member.instance_id is not None:
             self._instances.pop(member.instance_id, None)
         self._stand(member_id, Standing())
@@ -179,7 +192,7 @@ class ConsumerState:
                     reconciled_fact("", i, self._standings[i]),
                     [self._owned_since[p] for p in sorted(self._standings[i].owned)],
                 )
-                for i, member in self.members.items()
+                for i, member in sorted(self.members.items())
             ],
             self.left_ms,
         )

@@ -5,7 +5,8 @@ Pure. Owns committed offsets and what becomes of groups as a whole; members come
 are applied when that call returns.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from uuid import UUID
 
 from holdfast.groups.caller import Caller
 from holdfast.groups.classic import ClassicGroup, Phase
@@ -23,7 +24,7 @@ from holdfast.groups.memberships import Memberships
 from holdfast.groups.outbox import Outbox, Token
 from holdfast.groups.retention import Held, expired_offsets
 from holdfast.groups.rules import GroupRules
-from holdfast.groups.state import GroupsState
+from holdfast.groups.state import Group, GroupsState
 from holdfast.groups.table import GroupTable
 from holdfast.groups.targets import subscribed_names
 from holdfast.groups.topics import Topics
@@ -33,6 +34,11 @@ from holdfast.protocol.consumer_protocol import PROTOCOL_TYPE, subscribed_topics
 from holdfast.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from holdfast.protocol.messages.join_group import JoinGroupRequest
 from holdfast.protocol.messages.sync_group import SyncGroupRequest
+
+SLICE_GROUPS = 1_000
+SLICE_OFFSETS = 10_000
+"""How many groups, or how many of their committed offsets, are handled before other work has its
+turn. One group is never split."""
 
 
 class GroupCoordinator:
@@ -66,15 +72,32 @@ class GroupCoordinator:
     def consumer(self, group_id: str) -> ConsumerGroup | None:
         return self._table.consumer.get(group_id)
 
+    def known_topics(self, group_id: str) -> Topics:
+        """The topics that a group was asked with last, and what its expressions match in them."""
+        group = self._table.consumer.get(group_id)
+        return group.topics if group is not None else Topics({})
+
+    def expressions(self, group_id: str) -> set[str]:
+        """What must have been matched in the topics that a request for a group brings along."""
+        group = self._table.consumer.get(group_id)
+        return group.durable.expressions() if group is not None else set()
+
     def consumer_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, token: Token, now: float
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        caller: Caller,
+        token: Token,
+        topics: Topics,
+        now: float,
     ) -> None:
         """A member of a consumer group joins, is alive, or goes."""
-        self._memberships.consumer_heartbeat(request, caller, token, now)
+        self._memberships.consumer_heartbeat(request, caller, token, topics, now)
 
-    def join(self, request: JoinGroupRequest, caller: Caller, token: Token, now: float) -> None:
+    def join(
+        self, request: JoinGroupRequest, caller: Caller, token: Token, topics: Topics, now: float
+    ) -> None:
         """A consumer wants to be in the next generation."""
-        self._memberships.join(request, caller, token, now)
+        self._memberships.join(request, caller, token, topics, now)
 
     def sync(self, request: SyncGroupRequest, token: Token, now: float) -> None:
         """A member wants its assignment, or brings those of all."""
@@ -187,7 +210,7 @@ class GroupCoordinator:
         """What the members want; None where that cannot be told, so that it may be anything."""
         consumer = self._table.consumer.get(group_id)
         if consumer is not None:
-            return subscribed_names(consumer.durable, self._topics())
+            return subscribed_names(consumer.durable, consumer.topics)
         group = self._table.classic.get(group_id)
         generation = group.generation if group is not None else None
         if group is None or generation is None or group.phase is Phase.EMPTY:
@@ -200,38 +223,76 @@ class GroupCoordinator:
             found.update(wanted)
         return found
 
-    def remove_offsets(self, group_id: str, partitions: list[PartitionId]) -> None:
-        """Forget committed offsets, by request or because their topic is gone."""
+    def remove_offsets(self, group_id: str, partitions: list[PartitionId]) -> int:
+        """Forget committed offsets, by request or because they are too old; how many there were."""
         group = self.state.groups.get(group_id)
         found = [p for p in partitions if group is not None and group.mentions(p)]
         if found:
             self._outbox.decide(OffsetsRemoved(group_id, found))
+        return len(found)
 
-    def expire_offsets(self) -> None:
+    def remove_offsets_of(self, topics: Collection[UUID]) -> Iterator[int]:
+        """Forget all committed offsets of topics that are gone.
+
+        Yields after each slice of groups, so that other work may be done meanwhile: how many
+        offsets the slice had.
+        """
+        for groups in self._slices():
+            removed = 0
+            for group in groups:
+                found = group.partitions_of(topics)
+                if found:
+                    self._outbox.decide(OffsetsRemoved(group.group_id, found))
+                    removed += len(found)
+            yield removed
+
+    def expire_offsets(self) -> Iterator[int]:
         """Forget committed offsets that are too old, and groups of which nothing is left.
 
-        Those of a topic that is not known are kept: it may be one that was just created.
+        Those of a topic that is not known are kept: it may be one that was just created. Yields
+        after each slice of groups, as `remove_offsets_of`.
         """
         names = {topic.topic_id: name for name, topic in self._topics().by_name.items()}
-        for group_id, group in list(self.state.groups.items()):
-            has_members = self._table.has_members(group_id)
-            wanted = self.subscribed_topics(group_id)
-            kept = [
-                partition
-                for partition in group.offsets
-                if wanted is None
-                or partition.topic_id not in names
-                or names[partition.topic_id] in wanted
-            ]
-            expired = expired_offsets(
-                group,
-                Held(set(kept), has_members),
-                retention_ms=self._rules.offsets_retention_ms,
-                now_ms=self._now_ms(),
-            )
-            self.remove_offsets(group_id, expired)
-            if expired and not (has_members or group.offsets or group.pending):
-                self.delete(group_id)
+        for groups in self._slices():
+            yield sum(self._expire(group, names) for group in groups if group.offsets)
+
+    def _slices(self) -> Iterator[list[Group]]:
+        """All groups that there are now, a few at a time; each one as it is when its turn comes."""
+        part: list[Group] = []
+        offsets = 0
+        for group_id in list(self.state.groups):
+            group = self.state.groups.get(group_id)
+            if group is None:
+                continue  # deleted meanwhile
+            part.append(group)
+            offsets += group.offset_count()
+            if len(part) >= SLICE_GROUPS or offsets >= SLICE_OFFSETS:
+                yield part
+                part, offsets = [], 0
+        if part:
+            yield part
+
+    def _expire(self, group: Group, names: Mapping[UUID, str]) -> int:
+        group_id = group.group_id
+        has_members = self._table.has_members(group_id)
+        wanted = self.subscribed_topics(group_id)
+        kept = {
+            partition
+            for partition in group.offsets
+            if wanted is None
+            or partition.topic_id not in names
+            or names[partition.topic_id] in wanted
+        }
+        expired = expired_offsets(
+            group,
+            Held(kept, has_members),
+            retention_ms=self._rules.offsets_retention_ms,
+            now_ms=self._now_ms(),
+        )
+        removed = self.remove_offsets(group_id, expired)
+        if expired and not (has_members or group.offsets or group.pending):
+            self.delete(group_id)
+        return removed
 
     def next_deadline(self) -> float:
         """When `tick` has something to do, or a little earlier."""

@@ -5,8 +5,27 @@ then when it is due. So a heartbeat, which only moves deadlines later, need not 
 """
 
 import heapq
+from collections.abc import Callable
 
 NEVER = float("inf")
+
+
+class MemberDeadlines(dict[str, float]):
+    """A time for each member of a group, and a bound: none of them is before `earliest`.
+
+    Asking for the bound costs nothing, however many members there are. It is exact after `recount`.
+    """
+
+    earliest = NEVER
+
+    def __setitem__(self, member_id: str, at: float) -> None:
+        super().__setitem__(member_id, at)
+        self.earliest = min(self.earliest, at)
+
+    def recount(self, is_left_out: Callable[[str], bool] = lambda _: False) -> None:
+        """Find the earliest of those that count."""
+        counted = (at for member_id, at in self.items() if not is_left_out(member_id))
+        self.earliest = min(counted, default=NEVER)
 
 
 class Deadlines:

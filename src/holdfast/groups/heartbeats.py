@@ -6,6 +6,7 @@ Pure functions over one request; what a group has to say about it is in `consume
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from holdfast.expressions import expression_problem
 from holdfast.groups.assignors import ASSIGNORS
 from holdfast.groups.facts import ConsumerMember, OwnedPartitions
 from holdfast.groups.reconciliation import (
@@ -15,7 +16,6 @@ from holdfast.groups.reconciliation import (
     Partitions,
     by_topic,
 )
-from holdfast.groups.topic_pattern import pattern_problem
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.consumer_group_heartbeat import (
@@ -47,9 +47,9 @@ def request_problem(request: ConsumerGroupHeartbeatRequest, version: int) -> Ref
         return Refusal(ErrorCode.INVALID_REQUEST, problem)
     if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
         known = ", ".join(ASSIGNORS)
-        message = f"ServerAssignor {request.server_assignor} is not supported; these are: {known}."
+        message = f"ServerAssignor {request.server_assignor} is not supported; use one of: {known}."
         return Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
-    problem = pattern_problem(request.subscribed_topic_regex or "")
+    problem = expression_problem(request.subscribed_topic_regex or "")
     if problem is not None:
         message = f"SubscribedTopicRegex is not a valid regular expression: {problem}."
         return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, message)

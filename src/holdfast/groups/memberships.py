@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 
 from holdfast.groups import classic_in_consumer as mixed
 from holdfast.groups.caller import Caller
-from holdfast.groups.classic import ClassicGroup, Joining
+from holdfast.groups.classic import ClassicGroup
 from holdfast.groups.facts import ClassicMember
 from holdfast.groups.heartbeats import Refusal, request_problem
 from holdfast.groups.outbox import Outbox, Token
 from holdfast.groups.reconciliation import JOIN_EPOCH
+from holdfast.groups.roster import Joining
 from holdfast.groups.rules import GroupRules
 from holdfast.groups.table import GroupTable
 from holdfast.groups.topics import Topics
@@ -42,7 +43,12 @@ class Memberships:
         self._new_member_suffix = new_member_suffix
 
     def consumer_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, token: Token, now: float
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        caller: Caller,
+        token: Token,
+        topics: Topics,
+        now: float,
     ) -> None:
         """A member of a consumer group joins, is alive, or goes."""
         group_id = request.group_id
@@ -52,7 +58,7 @@ class Memberships:
             return
         group = self._table.open_consumer(group_id, now)
         member_id = request.member_id or self._new_member_suffix()
-        answer = group.heartbeat(request, member_id, caller, self._topics(), now)
+        answer = group.heartbeat(request, member_id, caller, topics, now)
         classic = self._table.downgrade(group_id, now)
         self._outbox.answer(token, answer)
         self._table.watch(classic or group)
@@ -66,7 +72,9 @@ class Memberships:
             return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return self._table.upgrade(group_id, now) if self._table.has_members(group_id) else None
 
-    def join(self, request: JoinGroupRequest, caller: Caller, token: Token, now: float) -> None:
+    def join(
+        self, request: JoinGroupRequest, caller: Caller, token: Token, topics: Topics, now: float
+    ) -> None:
         """A consumer wants to be in the next generation."""
         problem = self._join_problem(request)
         if problem is not None:
@@ -76,7 +84,7 @@ class Memberships:
         self._table.downgrade(group_id, now)  # where a policy or a crash has left that undone
         is_of_consumers = group_id in self._table.consumer and self._table.has_members(group_id)
         if is_of_consumers:
-            self._join_consumer_group(request, caller, token, now)
+            self._join_consumer_group(request, caller, token, topics, now)
         else:
             self._join_classic_group(request, caller, token, now)
 
@@ -109,7 +117,7 @@ class Memberships:
         self._table.watch(group)
 
     def _join_consumer_group(
-        self, request: JoinGroupRequest, caller: Caller, token: Token, now: float
+        self, request: JoinGroupRequest, caller: Caller, token: Token, topics: Topics, now: float
     ) -> None:
         """A classic member of a group that is on its way between the protocols."""
         group = self._table.consumer[request.group_id]
@@ -123,7 +131,7 @@ class Memberships:
         if _must_ask_again(request, caller):
             self._refuse_join(token, member_id, ErrorCode.MEMBER_ID_REQUIRED)
             return
-        answer = mixed.join(group, found, self._topics(), now)
+        answer = mixed.join(group, found, topics, now)
         classic = self._table.downgrade(request.group_id, now)
         if classic is not None:  # it took the place of the last member of the new protocol
             classic.join(joining, now, version=caller.version)

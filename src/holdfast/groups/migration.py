@@ -73,9 +73,12 @@ def upgraded(
     for member_id in members:
         read = read_assignment((generation.assignments or {}).get(member_id, b""))
         if read is None:
-            return f"the assignment of member {member_id} is not understood"
+            return f"the assignment of member {member_id} cannot be read"
         if read.has_user_data and not is_plain:
-            return f"its assignor {generation.protocol_name} tells members what would be lost"
+            return (
+                f"its assignor {generation.protocol_name} sends user data to members, which a"
+                " consumer group cannot keep"
+            )
         # A leader that gives a partition to two members is believed once.
         assigned[member_id] = topics.identified(read.partitions) - given
         given |= assigned[member_id]
@@ -84,7 +87,7 @@ def upgraded(
         data = metadata_of(member, generation.protocol_name)
         subscription = read_subscription(data or next((d for _, d in member.protocols), b""))
         if subscription is None:
-            return f"the subscription of member {member_id} is not understood"
+            return f"the subscription of member {member_id} cannot be read"
         pending = topics.identified(subscription.owned) - given
         given |= pending
         is_in_it = member_id in generation.members

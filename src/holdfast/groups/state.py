@@ -4,8 +4,9 @@ Pure. Owns how facts change a group, of either protocol, who owns which partitio
 which groups have facts that are not durable yet: an answer about those has to wait.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 import msgspec
 
@@ -24,9 +25,12 @@ from holdfast.groups.facts import (
     StaticMemberReplaced,
     TransactionalOffsetsEnded,
 )
-from holdfast.identifiers import PartitionId
+from holdfast.identifiers import PartitionId, in_order
 from holdfast.lane.unsettled import Unsettled
 from holdfast.protocol.consumer_protocol import PROTOCOL_TYPE, TopicPartition, assigned_partitions
+
+CHANGED_GROUPS_MAX = 1_000
+"""How many groups a snapshot has to encode at most; all others are encoded already."""
 
 
 class Generation(msgspec.Struct, kw_only=True):
@@ -169,9 +173,21 @@ class Group:
             self.offsets.update(pending.offsets)
 
     def mentions(self, partition: PartitionId) -> bool:
+        """Whether there is a committed offset of a partition, or will be."""
         return partition in self.offsets or any(
             partition in pending.offsets for pending in self.pending.values()
         )
+
+    def partitions_of(self, topics: Collection[UUID]) -> list[PartitionId]:
+        """The partitions of some topics that have a committed offset, or will have."""
+        found = [partition for partition in self.offsets if partition.topic_id in topics]
+        for pending in self.pending.values():
+            found += [partition for partition in pending.offsets if partition.topic_id in topics]
+        return list(dict.fromkeys(found)) if self.pending else found
+
+    def offset_count(self) -> int:
+        """How many committed offsets there are, those of open transactions too."""
+        return len(self.offsets) + sum(len(each.offsets) for each in self.pending.values())
 
     def remove_offsets(self, partitions: Sequence[PartitionId]) -> None:
         for partition in partitions:
@@ -186,14 +202,13 @@ class GroupsState:
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}
         self._unsettled = Unsettled()
+        self._encoded: dict[str, msgspec.Raw] = {}
+        """Groups as they are in a snapshot, of those that have not changed since."""
+        self._changed: dict[str, None] = {}
 
     def is_settled(self, group_id: str) -> bool:
         """Whether all that was decided about a group is durable."""
         return group_id not in self._unsettled
-
-    def mentions(self, partition: PartitionId) -> bool:
-        """Whether a group has a committed offset in a partition, or will have."""
-        return any(group.mentions(partition) for group in self.groups.values())
 
     def _made(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
@@ -203,6 +218,7 @@ class GroupsState:
 
     def apply(self, fact: GroupFact) -> None:
         self._unsettled.decided(fact.group_id)
+        self._note_change(fact.group_id)
         if isinstance(fact, GroupDeleted):
             self.groups.pop(fact.group_id, None)
             return
@@ -234,6 +250,36 @@ class GroupsState:
             case _:
                 group.apply_to_consumers(fact)
 
+    def _note_change(self, group_id: str) -> None:
+        """Forget how a group was encoded. Of many that have changed, the one that has not for the
+        longest time is encoded at once: so a snapshot never has to encode more than a few."""
+        self._encoded.pop(group_id, None)
+        self._changed.pop(group_id, None)
+        if len(self._changed) >= CHANGED_GROUPS_MAX:
+            self._encode(next(iter(self._changed)))
+        self._changed[group_id] = None
+
+    def _encode(self, group_id: str) -> None:
+        del self._changed[group_id]
+        group = self.groups.get(group_id)
+        if group is not None:
+            self._encoded[group_id] = encode_group(_stored(group))
+
+    def unencoded_groups(self) -> int:
+        """How many groups the next snapshot has to encode."""
+        return len(self._changed)
+
+    def encoded(self) -> list[msgspec.Raw]:
+        """All groups in the order of their names, each as it is in a snapshot."""
+        for group_id in list(self._changed):
+            self._encode(group_id)
+        return [self._encoded[group_id] for group_id in sorted(self.groups)]
+
+    def restore(self, group: Group, encoded: msgspec.Raw) -> None:
+        """Have a group again that a snapshot held."""
+        self.groups[group.group_id] = group
+        self._encoded[group.group_id] = encoded
+
     def publish(self, fact: GroupFact) -> None:
         """The object of the fact is durable."""
         self._unsettled.published(fact.group_id)
@@ -245,7 +291,9 @@ class _StoredPending(msgspec.Struct, array_like=True):
     offsets: list[CommittedOffset]
 
 
-class _StoredGroup(msgspec.Struct, frozen=True, array_like=True):
+class StoredGroup(msgspec.Struct, frozen=True, array_like=True):
+    """One group in a snapshot."""
+
     group_id: str
     generation: Generation | None
     offsets: list[CommittedOffset]
@@ -256,31 +304,44 @@ class _StoredGroup(msgspec.Struct, frozen=True, array_like=True):
 class StoredGroups(msgspec.Struct, frozen=True, array_like=True):
     """The groups of a lane in its snapshot."""
 
-    groups: list[_StoredGroup] = []
+    groups: list[msgspec.Raw] = []
+
+
+_ENCODER = msgspec.msgpack.Encoder(uuid_format="bytes", order="deterministic")
+"""As the encoder of the snapshot that these go into."""
+_DECODER = msgspec.msgpack.Decoder(StoredGroup)
+
+
+def encode_group(group: StoredGroup) -> msgspec.Raw:
+    return msgspec.Raw(_ENCODER.encode(group))
+
+
+def _stored(group: Group) -> StoredGroup:
+    return StoredGroup(
+        group.group_id,
+        group.generation,
+        _by_partition(group.offsets),
+        [
+            _StoredPending(producer_id, pending.producer_epoch, _by_partition(pending.offsets))
+            for producer_id, pending in sorted(group.pending.items())
+        ],
+        group.consumers.stored() if group.consumers is not None else None,
+    )
 
 
 def stored_groups(state: GroupsState) -> StoredGroups:
-    return StoredGroups(
-        [
-            _StoredGroup(
-                group.group_id,
-                group.generation,
-                list(group.offsets.values()),
-                [
-                    _StoredPending(producer_id, pending.producer_epoch, [*pending.offsets.values()])
-                    for producer_id, pending in group.pending.items()
-                ],
-                group.consumers.stored() if group.consumers is not None else None,
-            )
-            for group in state.groups.values()
-        ]
-    )
+    return StoredGroups(state.encoded())
+
+
+def _by_partition(offsets: Mapping[PartitionId, CommittedOffset]) -> list[CommittedOffset]:
+    return [offsets[key] for key in in_order(offsets)]
 
 
 def restored_groups(stored: StoredGroups) -> GroupsState:
     state = GroupsState()
-    for item in stored.groups:
-        group = state.groups[item.group_id] = Group(item.group_id)
+    for encoded in stored.groups:
+        item = _DECODER.decode(encoded)
+        group = Group(item.group_id)
         group.form(item.generation)
         if item.consumers is not None:
             group.consumers = restored(item.consumers)
@@ -288,4 +349,5 @@ def restored_groups(stored: StoredGroups) -> GroupsState:
         for pending in item.pending:
             offsets = {offset.partition: offset for offset in pending.offsets}
             group.pending[pending.producer_id] = PendingOffsets(pending.producer_epoch, offsets)
+        state.restore(group, encoded)
     return state

@@ -88,7 +88,7 @@ class GroupTable:
         generation = group.generation
         if generation is None or generation.assignments is None:
             # What its members own is known when it is assigned; clients ask again.
-            message = f"Classic group {group_id} is rebalancing, and is upgraded after that."
+            message = f"Classic group {group_id} is rebalancing; it is upgraded after that."
             return Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message)
         fact = upgraded(group_id, generation, members, self._topics())
         if isinstance(fact, str):

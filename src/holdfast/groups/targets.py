@@ -45,10 +45,13 @@ def target_of(group_id: str, durable: ConsumerState, topics: Topics) -> TargetAs
     return TargetAssigned(group_id, durable.group_epoch, assignor, changed)
 
 
-def subscribed_names(durable: ConsumerState, topics: Topics) -> set[str]:
-    """The names of the topics that members want, whether they are there or not."""
+def subscribed_names(durable: ConsumerState, topics: Topics) -> set[str] | None:
+    """The names of the topics that members want, whether they are there or not; None while it is
+    not known what their expressions match."""
+    expressions = durable.expressions()
+    if not topics.has_matched(expressions):
+        return None
     found: set[str] = set()
     for member in durable.members.values():
         found.update(member.topic_names)
-        found.update(topics.matching(member.topic_regex) if member.topic_regex else ())
-    return found
+    return found.union(*(topics.matches[expression] for expression in expressions))

@@ -1,7 +1,8 @@
 """The topics of the cluster at one instant, as groups see them.
 
-Pure. A value that the shell hands in with each heartbeat; the same object as long as no topic was
-created or deleted and no partition was added. Owns which topics a subscription means.
+Pure. A value that the shell hands in with each heartbeat. `by_name` is the same object as long as
+no topic was created or deleted and no partition was added. Owns which topics a subscription means;
+must never match an expression: the shell does that in slices, and hands the result in.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,12 +10,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from holdfast.groups.facts import ConsumerMember
-from holdfast.groups.topic_pattern import matching
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.consumer_protocol import TopicPartition
-
-PATTERNS_MAX = 1_000
-"""How many expressions are remembered: a member may send another one with each heartbeat."""
 
 
 class TopicShape(NamedTuple):
@@ -25,11 +22,16 @@ class TopicShape(NamedTuple):
 
 
 class Topics:
-    """All topics by name. Never changes; remembers what expressions have matched."""
+    """All topics by name, and the names that expressions match. Never changes."""
 
-    def __init__(self, by_name: Mapping[str, TopicShape]) -> None:
+    def __init__(
+        self,
+        by_name: Mapping[str, TopicShape],
+        matches: Mapping[str, frozenset[str]] | None = None,
+    ) -> None:
         self.by_name = by_name
-        self._matched: dict[str, frozenset[str]] = {}
+        self.matches = matches or {}
+        """By expression; those of one group at most."""
         self._names: dict[UUID, str] = {}
 
     def identified(self, names: Iterable[TopicPartition]) -> frozenset[PartitionId]:
@@ -51,14 +53,25 @@ class Topics:
         """The topics that a member is subscribed to and that are there, with their partitions."""
         names = set(member.topic_names)
         if member.topic_regex:
-            names |= self.matching(member.topic_regex)
+            names |= self.matches[member.topic_regex]
         found = (self.by_name[name] for name in names if name in self.by_name)
         return {topic.topic_id: topic.partitions for topic in found}
 
-    def matching(self, regex: str) -> frozenset[str]:
-        found = self._matched.get(regex)
-        if found is None:
-            if len(self._matched) >= PATTERNS_MAX:
-                self._matched.clear()
-            found = self._matched[regex] = frozenset(matching(regex, self.by_name))
-        return found
+    def has_matched(self, expressions: Iterable[str]) -> bool:
+        """Whether it is known what all of these expressions match."""
+        return all(expression in self.matches for expression in expressions)
+
+    def unmatched_names(self, expression: str, before: "Topics") -> Iterable[str]:
+        """The names that an expression has to be tried on, given what it matched before."""
+        if expression not in before.matches:
+            return self.by_name
+        if before.by_name is self.by_name:
+            return ()
+        return [name for name in self.by_name if name not in before.by_name]
+
+    def matched(self, expression: str, before: "Topics", found: Iterable[str]) -> frozenset[str]:
+        """What an expression matches: what it matched before and is still there, and `found`."""
+        kept = before.matches.get(expression, frozenset())
+        if before.by_name is self.by_name and not found:
+            return kept
+        return (kept & self.by_name.keys()).union(found)

@@ -78,11 +78,11 @@ class AggregateSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         names = [*self.key_columns, *(aggregate.name for aggregate in self.aggregates)]
         if not self.key_columns or not self.aggregates:
-            raise CallError("aggregates: at least one key column and one aggregate are needed")
+            raise CallError("aggregates: name at least one key column and one aggregate")
         if len(set(names)) != len(names) or any(name.startswith("#") for name in names):
             raise CallError(f"aggregates: names must differ, and not start with '#': {names}")
         if self.idle_ms is not None and not 0 <= self.idle_ms <= SPAN_MS_MAX:
-            raise CallError(f"aggregates: idle_ms is {self.idle_ms}; 0 to {SPAN_MS_MAX}")
+            raise CallError(f"aggregates: idle_ms is {self.idle_ms}; use 0 to {SPAN_MS_MAX}")
 
     def inputs(self) -> list[str]:
         """The columns that are read."""
@@ -256,7 +256,9 @@ def _grouped(each: Aggregate, group: Positions, values: Column) -> Column:
     table = pa.table([pa.array(group), values], names=["group", "value"])
     result = table.group_by("group", use_threads=False).aggregate([("value", each.function.value)])
     if not np.array_equal(result.column("group").to_numpy(), np.arange(int(result.num_rows))):
-        raise InvariantViolation(f"aggregate {each.name!r}: groups came back in another order")
+        raise InvariantViolation(
+            f"aggregate {each.name!r}: Arrow returned the groups in another order"
+        )
     return result.column(f"value_{each.function.value}")
 
 

@@ -58,7 +58,7 @@ class DedupSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name, span in (("within_ms", self.within_ms), ("lateness_ms", self.lateness_ms)):
             if span is not None and not 0 <= span <= SPAN_MS_MAX:
-                raise CallError(f"dedup: {name} is {span}; 0 to {SPAN_MS_MAX} are possible")
+                raise CallError(f"dedup: {name} is {span}; use 0 to {SPAN_MS_MAX}")
 
     @property
     def _lateness_ms(self) -> int:
@@ -178,7 +178,10 @@ def dedup(
     times = kernels.read_only(event_times.astype(np.int64, copy=False))
     rows = high.size
     if not rows == low.size == times.size or (order is not None and order.size != rows):
-        raise CallError(f"dedup: {rows} high halves, {low.size} low, {times.size} event times")
+        raise CallError(
+            f"dedup: {rows} high and {low.size} low halves of hashes and {times.size} event times:"
+            " there must be as many of each"
+        )
     horizon = settings.horizon_ms(watermark_ms)
     within = -1 if settings.within_ms is None else settings.within_ms
     seen = np.zeros(rows, np.bool_)
@@ -241,7 +244,7 @@ def index_run(run: HashRun) -> IndexedRun:
 def merge_runs(runs: Sequence[HashRun], *, horizon_ms: int) -> HashRun:
     """All entries that are not before the horizon, in one run; smallest runs first."""
     if not runs:
-        raise CallError("dedup: a merge of no runs")
+        raise CallError("dedup: there are no state runs to merge")
     queue = sorted(runs, key=lambda run: run.rows)
     while len(queue) > 1 or horizon_ms > TIME_MIN:
         first = queue.pop(0)
@@ -280,7 +283,7 @@ def merge_runs(runs: Sequence[HashRun], *, horizon_ms: int) -> HashRun:
 def encode_hash_run(run: HashRun, *, name: str, hash_seed: int) -> tuple[RunInfo, Buffers]:
     """What the ledger is to say of the run, and its object."""
     if not run.rows:
-        raise CallError(f"{name}: a run with no entries is not written")
+        raise CallError(f"{name}: a state run must have at least one entry")
     middle = run.rows // 2
     times = TimeSpan(
         min_ms=int(run.time.min()),
@@ -298,7 +301,9 @@ def decode_hash_run(data: bytes, *, info: RunInfo, hash_seed: int) -> HashRun:
     """Open the run that was pinned as `info`, without a copy."""
     body = decode_run(data, kind=Kind.HASHES, info=info, hash_seed=hash_seed)
     if len(body) != info.rows * ROW_BYTES:
-        raise CorruptObject(f"{info.name}: {len(body)} bytes of rows for {info.rows} rows")
+        raise CorruptObject(
+            f"{info.name}: its {len(body)} bytes of rows do not fit its {info.rows} rows"
+        )
     return HashRun(
         high=np.frombuffer(body, "<u8", info.rows),
         low=np.frombuffer(body, "<u8", info.rows, info.rows * 8),

@@ -108,7 +108,7 @@ def overlay(runs: Sequence[KeyedRun], *, horizon_ms: int, all_of_them: bool) -> 
     Tombstones stay, unless these are all the runs that there are.
     """
     if not runs:
-        raise CallError("keyed rows: an overlay of no runs")
+        raise CallError("keyed rows: there are no state runs to overlay")
     result = runs[-1]
     for older in reversed(runs[:-1]):
         result = _overlay_two(older, result)
@@ -178,13 +178,13 @@ def check_columns(columns: Table, wanted: Sequence[str], rows: int) -> None:
     if missing:
         raise CallError(f"there is no column {missing[0]!r} among {columns.schema.names}")
     if columns.num_rows != rows:
-        raise CallError(f"{columns.num_rows} rows of columns for {rows} hashes")
+        raise CallError(f"{columns.num_rows} rows and {rows} hashes: there must be as many of each")
 
 
 def encode_keyed_run(run: KeyedRun, *, name: str, hash_seed: int) -> tuple[RunInfo, Buffers]:
     """What the ledger is to say of the run, and its object."""
     if not run.rows:
-        raise CallError(f"{name}: a run with no rows is not written")
+        raise CallError(f"{name}: a state run must have at least one row")
     table = run.columns
     for column, values in zip(
         _OWN_COLUMNS, (run.high, run.low, run.time, run.deleted), strict=True
@@ -216,10 +216,12 @@ def decode_keyed_run(data: bytes, *, info: RunInfo, hash_seed: int) -> KeyedRun:
         table = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
         own = [table.column(name).to_numpy() for name in _OWN_COLUMNS]
     except (pa.ArrowException, KeyError) as error:
-        raise CorruptObject(f"{info.name}: not rows by key: {error}") from error
+        raise CorruptObject(f"{info.name}: its rows cannot be read: {error}") from error
     high, low, time, deleted = own
     if table.num_rows != info.rows:
-        raise CorruptObject(f"{info.name}: {table.num_rows} rows of {info.rows}")
+        raise CorruptObject(
+            f"{info.name}: it has {table.num_rows} rows; the ledger says {info.rows}"
+        )
     return KeyedRun(
         high=high,
         low=low,

@@ -83,7 +83,7 @@ class Pinned(msgspec.Struct, frozen=True, kw_only=True):
 def nothing_pinned(operator: Operator, *, buckets: int, hash_seed: int) -> Pinned:
     """The state before the first micro-batch; the number of buckets is fixed from here on."""
     if not 1 <= buckets <= BUCKETS_MAX:
-        raise CallError(f"{buckets} buckets of state: 1 to {BUCKETS_MAX} are possible")
+        raise CallError(f"{buckets} state buckets are not possible: use 1 to {BUCKETS_MAX}")
     return Pinned(operator=operator, hash_seed=hash_seed, runs=((),) * buckets)
 
 
@@ -106,7 +106,7 @@ def refusal(pinned: Pinned, operator: Operator, *, sink_id: str) -> str | None:
     before = pinned.operator
     if before.kind != operator.kind:
         return (
-            f"the state of sink {sink_id!r} was made by {before.kind!r}, and the pipeline now has"
+            f"the state of sink {sink_id!r} was made by {before.kind!r}, but the pipeline now has"
             f" {operator.kind!r}: {_REMEDY}"
         )
     ours, theirs = _plain(operator.parameters), _plain(before.parameters)
@@ -118,7 +118,7 @@ def refusal(pinned: Pinned, operator: Operator, *, sink_id: str) -> str | None:
     if not changed:
         return None
     return (
-        f"the state of sink {sink_id!r} was made by another {before.kind!r}:"
+        f"the state of sink {sink_id!r} was made by {before.kind!r} with other settings:"
         f" {'; '.join(changed)}: {_REMEDY}"
     )
 
@@ -154,7 +154,10 @@ def run_name(sink_id: str, bucket: int, number: int, attempt: str) -> str:
     """The key of the run that one attempt at micro-batch `number` of the ledger writes."""
     for what, text in (("sink id", sink_id), ("attempt", attempt)):
         if not _LEGAL_PART.fullmatch(text) or text in (".", ".."):
-            raise CallError(f"the {what} {text[:80]!r} cannot be part of a key: a-z A-Z 0-9 . _ -")
+            raise CallError(
+                f"the {what} {text[:80]!r} cannot be part of an object key: use only a-z, A-Z, 0-9,"
+                " '.', '_' and '-'"
+            )
     return f"state/{sink_id}/{bucket:05d}/{number:020d}-{attempt}"
 
 

@@ -96,35 +96,41 @@ def decode_run(data: bytes, *, kind: Kind, info: RunInfo, hash_seed: int) -> mem
     _, its_kind, name_bytes, its_seed, rows, body_bytes, crc, *_ = fields
     its_name = data[_FIELDS.size : _FIELDS.size + name_bytes]
     if its_name != key.encode():
-        raise CorruptObject(f"{key}: the object is the run {its_name.decode(errors='replace')!r}")
+        raise CorruptObject(
+            f"{key}: it is another state run, {its_name.decode(errors='replace')!r}"
+        )
     if its_kind != kind:
-        raise CorruptObject(f"{key}: a run of kind {its_kind} where kind {kind:d} was expected")
+        raise CorruptObject(f"{key}: it is a state run of kind {its_kind}; {kind:d} is expected")
     if its_seed != hash_seed:
-        raise CorruptObject(f"{key}: hashed with seed {its_seed}, and the state with {hash_seed}")
+        raise CorruptObject(
+            f"{key}: it was hashed with seed {its_seed}, but the state with {hash_seed}"
+        )
     if (rows, header_bytes + body_bytes, crc) != (info.rows, info.bytes, info.crc):
         raise CorruptObject(
-            f"{key}: {rows} rows, {header_bytes + body_bytes} bytes, checksum {crc:08x}; the ledger"
-            f" pinned {info.rows} rows, {info.bytes} bytes, checksum {info.crc:08x}"
+            f"{key}: it has {rows} rows, {header_bytes + body_bytes} bytes, checksum {crc:08x}; the"
+            f" ledger says {info.rows} rows, {info.bytes} bytes, checksum {info.crc:08x}"
         )
     if len(data) != info.bytes:
-        raise CorruptObject(f"{key}: {len(data)} bytes of {info.bytes}")
+        raise CorruptObject(f"{key}: it has {len(data)} bytes; the ledger says {info.bytes}")
     body = memoryview(data)[header_bytes:]
     found = crc32.iscsi(body)
     if found != crc:
-        raise CorruptObject(f"{key}: the rows' checksum is {found:08x}, and should be {crc:08x}")
+        raise CorruptObject(
+            f"{key}: the checksum of its rows is {found:08x}; {crc:08x} is expected"
+        )
     return body
 
 
 def _check_header(data: bytes, key: str) -> int:
     """The header's size, once its checksum holds."""
     if len(data) < _FIELDS.size or data[:4] != MAGIC:
-        raise CorruptObject(f"{key}: not a run of state ({len(data)} bytes)")
+        raise CorruptObject(f"{key}: it is not a state run ({len(data)} bytes)")
     size = int(_FIELDS.unpack_from(data)[7])
     if size % ALIGNMENT or not _FIELDS.size + _CRC.size <= size <= len(data):
-        raise CorruptObject(f"{key}: the header claims {size} bytes of {len(data)}")
+        raise CorruptObject(f"{key}: its header says {size} bytes; it has {len(data)}")
     (crc,) = _CRC.unpack_from(data, size - _CRC.size)
     if crc != crc32.iscsi(memoryview(data)[: size - _CRC.size]):
         raise CorruptObject(f"{key}: the header's checksum is wrong")
     if _FIELDS.size + int(_FIELDS.unpack_from(data)[2]) > size - _CRC.size:
-        raise CorruptObject(f"{key}: the name is longer than the header")
+        raise CorruptObject(f"{key}: the name in its header is longer than the header")
     return size

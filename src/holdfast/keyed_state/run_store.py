@@ -39,9 +39,9 @@ async def read_runs(
                 data = await store.read(info.name)
             except ObjectNotFound as error:
                 raise ObjectNotFound(
-                    f"{info.name}: the ledger pins this run, and it is not in {store.url}: either"
-                    " a newer micro-batch has been committed and the run was removed since, or it"
-                    " was deleted by hand"
+                    f"{info.name}: the ledger names this state run, but it is not in {store.url}:"
+                    " if a newer micro-batch was committed in the meantime, start again; if it was"
+                    " deleted by hand, restore it"
                 ) from error
             return decode(data, info)
 
@@ -70,5 +70,5 @@ async def write_run(
     )
     if isinstance(outcome, Lost):
         raise InvariantViolation(
-            f"{info.name}: another run has this name; an attempt's name was used twice"
+            f"{info.name}: another state run with this name exists: two attempts used one name"
         )

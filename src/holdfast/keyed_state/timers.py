@@ -42,9 +42,9 @@ class TimerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not 0 < self.after_ms <= SPAN_MS_MAX:
-            raise CallError(f"timer: after_ms is {self.after_ms}; 1 to {SPAN_MS_MAX} are possible")
+            raise CallError(f"timer: after_ms is {self.after_ms}; use 1 to {SPAN_MS_MAX}")
         if not self.key_columns:
-            raise CallError("timer: there is no key column")
+            raise CallError("timer: name at least one key column")
 
     def operator(self, **parameters: object) -> Operator:
         """What the ledger pins."""

@@ -61,7 +61,7 @@ def _alone(coroutine: Coroutine[Any, Any, T], timeout_seconds: float | None) -> 
                 if not limit.expired():
                     raise
                 raise StoreUnavailable(
-                    f"no end within {timeout_seconds} s; what was under way is unknown"
+                    f"not done within {timeout_seconds} s; the outcome is unknown"
                 ) from error
 
     with asyncio.Runner() as runner:

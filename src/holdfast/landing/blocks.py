@@ -76,7 +76,10 @@ def encode_block(facts: Facts) -> bytes:
 def _sealed(facts: Facts, room: int) -> bytes:
     text = facts_text(facts)
     if len(text) > room - _SEAL.size:
-        raise CallError(f"the facts of {facts.topic}-{facts.partition} take {len(text)} bytes")
+        raise CallError(
+            f"the facts block of {facts.topic}-{facts.partition} would have {len(text)} bytes,"
+            " which is too large"
+        )
     padded = text.ljust(room - _SEAL.size)
     return _SEAL.pack(_MAGIC, crc32.iscsi(padded)) + padded
 
@@ -85,14 +88,14 @@ def decode_block(block: Buffer, *, key: str) -> Facts:
     """The facts; CorruptObject where these bytes are not a block, or not as they were written."""
     sealed = _inside(bytes(block))
     if sealed is None:
-        raise CorruptObject(f"{key}: it has no block of facts: it is not a landed object")
+        raise CorruptObject(f"{key}: it is not a landed object: it has no facts block")
     _, crc = _SEAL.unpack_from(sealed)
     text = sealed[_SEAL.size :]
     if crc32.iscsi(text) != crc:
-        raise CorruptObject(f"{key}: its block of facts fails its checksum")
+        raise CorruptObject(f"{key}: the checksum of its facts block is wrong")
     facts = read_facts_text(text, key=key)
     if encode_block(facts)[:4] != bytes(block[:4]):
-        raise CorruptObject(f"{key}: its block of facts is not one of {facts.format}")
+        raise CorruptObject(f"{key}: its facts block is not of format {facts.format}")
     return facts
 
 
@@ -116,7 +119,9 @@ def find_block(tail: Buffer, size: int) -> BlockPlace | None:
     None where the end of the object is of no format that we write.
     """
     if len(tail) < min(size, TAIL_BYTES_MIN):
-        raise CallError(f"{len(tail)} bytes of the tail of {size}: the block may not be in them")
+        raise CallError(
+            f"the last {len(tail)} of {size} bytes may not contain the whole facts block: read more"
+        )
     if tail[-4:] == _PARQUET_END and len(tail) >= _PARQUET_TAIL_BYTES:
         after = int.from_bytes(tail[-8:-4], "little") + _PARQUET_TAIL_BYTES
         return (
@@ -137,11 +142,11 @@ def prove(body: Buffer, *, key: str) -> Facts:
     view = memoryview(body)
     place = find_block(view[-TAIL_BYTES_MIN:], len(view))
     if place is None:
-        raise CorruptObject(f"{key}: {len(view)} bytes that are not a landed object")
+        raise CorruptObject(f"{key}: it is not a landed object ({len(view)} bytes)")
     facts = decode_block(view[place.position : place.end], key=key)
     before, after = view[: place.position], view[place.end :]
     if len(before) != facts.body_bytes or len(after) != facts.after_bytes:
-        raise CorruptObject(f"{key}: it has {len(view)} bytes, and says that it has {facts.size}")
+        raise CorruptObject(f"{key}: it has {len(view)} bytes; its facts block says {facts.size}")
     if checksum([before]) != facts.body_crc or checksum([after]) != facts.after_crc:
-        raise CorruptObject(f"{key}: its bytes fail their checksum")
+        raise CorruptObject(f"{key}: its checksum is wrong")
     return facts

@@ -70,7 +70,10 @@ class Chain:
     ) -> None:
         problem = topic_name_problem(topic)
         if problem is not None or partition < 0:
-            raise CallError(f"no chain for {topic!r}-{partition}: {problem or 'a negative number'}")
+            raise CallError(
+                f"{topic!r}-{partition} cannot have a chain:"
+                f" {problem or 'the partition is negative'}"
+            )
         self.topic = topic
         self.partition = partition
         self._store = store
@@ -163,7 +166,7 @@ class Chain:
         no certain answer within deadline_seconds; call again with the same range.
         """
         if not 0 <= start_offset <= end_offset:
-            raise CallError(f"{self}: no range from {start_offset} to {end_offset}")
+            raise CallError(f"{self}: offsets {start_offset} to {end_offset} are not a range")
         run = _Landing(self, deadline_seconds)
         position = await self._position(run, start_offset, cover_hole=cover_hole)
         if isinstance(position, Refused):
@@ -197,9 +200,9 @@ class Chain:
         )
         if start_offset < origin.offset:
             return Refused(
-                reason=f"{self}: the chain began at {origin.offset}, and offsets from"
-                f" {start_offset} on were to land: what lies before a chain's origin cannot be"
-                " added to it; start there, or land under another prefix"
+                reason=f"{self}: cannot land from offset {start_offset}, because the chain begins"
+                f" at offset {origin.offset}: start at {origin.offset}, or land under another"
+                " prefix"
             )
         position = await run.follow(start_offset)
         if position == start_offset > origin.offset:
@@ -207,9 +210,9 @@ class Chain:
             position = await run.follow(origin.offset if before is None else before)
         if position < start_offset and not cover_hole:
             return Refused(
-                reason=f"{self}: the chain ends at {position}, and landing was to go on at"
-                f" {start_offset}: offsets {position} to {start_offset - 1} would be a hole; start"
-                f" at {position}, or say cover_hole where those records are gone from the log",
+                reason=f"{self}: cannot land from offset {start_offset}, because the chain ends at"
+                f" {position}: offsets {position} to {start_offset - 1} would be missing. Start at"
+                f" {position}, or set cover_hole if the log no longer has these records",
                 found=tuple(run.found),
                 next_offset=position,
             )
@@ -253,7 +256,10 @@ class Chain:
         be a second chain. Safe to repeat with the same file where no answer came.
         """
         if not 0 <= first_offset <= last_offset or records < 0:
-            raise CallError(f"{self}: no object of {records} records {first_offset}..{last_offset}")
+            raise CallError(
+                f"{self}: an object cannot have {records} records at offsets"
+                f" {first_offset}..{last_offset}"
+            )
         facts = Facts(
             topic=self.topic,
             partition=self.partition,
@@ -300,8 +306,8 @@ class Chain:
             offset,
         ):
             raise CorruptObject(
-                f"{key}: it holds {facts.topic}-{facts.partition} from {facts.first_offset}: it"
-                " was written elsewhere, and copied here"
+                f"{key}: it holds {facts.topic}-{facts.partition} from offset"
+                f" {facts.first_offset}: it was copied here from another place; remove it"
             )
 
     def __str__(self) -> str:

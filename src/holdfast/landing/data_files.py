@@ -49,15 +49,24 @@ def data_key(
 ) -> str:
     """Where one task attempt writes one file for entry n; `attempt` must be fresh each time."""
     if not re.fullmatch(r"[a-zA-Z0-9]+", attempt):
-        raise CallError(f"the attempt {attempt!r} must be of letters and digits")
+        raise CallError(f"the attempt {attempt!r} may have only letters and digits")
     folders = "".join(
-        f"{_escaped(name)}={NO_VALUE if value is None else _escaped(value)}/"
-        for name, value in (partition_values or {}).items()
+        f"{_folder(name, value)}/" for name, value in (partition_values or {}).items()
     )
     # The vacuum of a table that has its root here passes over folders with an underscore.
     apart = LATE_FOLDER if is_late else ""
     name = f"{n:020d}-{attempt}-{task:05d}-{part:03d}{extension}"
     return f"{data_prefix(sink_id)}{apart}{folders}{name}"
+
+
+def in_path_order(partition_values: Mapping[str, str | None], path: str) -> dict[str, str | None]:
+    """The partition values in the order of the folders of a path.
+
+    Sealed documents sort their keys, so the path alone keeps the order that the user asked for.
+    """
+    places = {folder: place for place, folder in enumerate(path.split("/"))}
+    ordered = sorted(partition_values.items(), key=lambda item: places.get(_folder(*item), -1))
+    return dict(ordered)
 
 
 def number_of(path: str, sink_id: str) -> int | None:
@@ -77,6 +86,10 @@ def is_of_a_table(path: str, sink_id: str) -> bool:
 def checksum_of(body: Buffer) -> str:
     """What OutputFile.checksum holds."""
     return f"crc32c:{crc32.iscsi(bytes(body)):08x}"
+
+
+def _folder(name: str, value: str | None) -> str:
+    return f"{_escaped(name)}={NO_VALUE if value is None else _escaped(value)}"
 
 
 def _escaped(text: str) -> str:

@@ -1,7 +1,8 @@
 """Records that could not land where they belong: on a chain of their own, whole, with a reason.
 
 Owns the place and the shape of dead letters: envelopes with a column `reason`, under `_dead/` and
-the template of the sink. They land before the object that covers them, so no record is ever in
+the template of the sink. A record batch that cannot be read at all is one dead letter, with its
+bytes as they are. They land before the object that covers them, so no record is ever in
 neither. A chain of dead letters covers the offsets between them too; what it covers without holding
 was judged fit by whoever wrote it. Must never take a record for landed that is not in an object.
 """
@@ -13,10 +14,11 @@ from typing import Any, cast
 import numpy as np
 
 from holdfast.columnar.schema import SCHEMA_WITH_HEADERS
+from holdfast.columnar.unreadable import Unreadable
 from holdfast.environment import Environment
 from holdfast.errors import CallError
 from holdfast.identifiers import WriterId
-from holdfast.landing.arrow import RecordBatch, offsets_of, pa
+from holdfast.landing.arrow import RecordBatch, batches_of, offsets_of, pa
 from holdfast.landing.chain import Chain, Landed, Refused
 from holdfast.landing.formats.envelope import REASON
 from holdfast.landing.formats.interface import Unfit
@@ -28,6 +30,9 @@ from holdfast.store.put_if_absent import Backoff
 
 DETAIL = ": "
 """What follows it in a reason is of one record alone, and does not count as another reason."""
+UNREADABLE = "its record batch cannot be read"
+TIME_MS_MAX = (2**63 - 1) // 1000
+"""What a column of microseconds can say."""
 
 
 def dead_template(template: KeyTemplate) -> KeyTemplate:
@@ -44,15 +49,39 @@ def dead_batch(batch: RecordBatch, unfits: Sequence[Unfit]) -> RecordBatch:
     schema: Any = SCHEMA_WITH_HEADERS
     missing = [name for name in schema.names if name not in batch.schema.names]
     if missing:
-        raise CallError(f"dead letters are kept whole, and {', '.join(missing)} was not decoded")
+        raise CallError(f"dead letters need all columns, but {', '.join(missing)} was not decoded")
     offsets = offsets_of(batch)
     wanted = np.array([unfit.offset for unfit in unfits], np.int64)
     rows = np.searchsorted(offsets, wanted)
     if bool(np.any(rows >= len(offsets))) or not np.array_equal(offsets[rows], wanted):
-        raise CallError(f"some of {len(unfits)} unfit records are not in their batch")
+        raise CallError(f"some of the {len(unfits)} unfit records are not in the record batch")
     taken = cast(Any, batch).select(schema.names).take(pa.array(rows))
     reasons = pa.array([unfit.problem for unfit in unfits], pa.string())
     return taken.append_column(pa.field(REASON, pa.string()), reasons)
+
+
+def dead_record_batch(
+    found: Unreadable, *, topic: str, partition: int, first_offset: int
+) -> RecordBatch:
+    """One row for a record batch that cannot be read: its bytes as they are, offsets and reason.
+
+    The value is the whole batch, as the log has it. Headers say which offsets it covers.
+    """
+    header = found.header
+    told = {"holdfast.first_offset": first_offset, "holdfast.last_offset": found.last_offset}
+    row = {
+        "key": None,
+        "value": bytes(found.batch),
+        "topic": topic,
+        "partition": partition,
+        "offset": first_offset,
+        "timestamp": min(max(header.max_timestamp, -TIME_MS_MAX), TIME_MS_MAX) * 1000,
+        "timestampType": int(header.is_log_append_time),
+        "headers": [{"key": name, "value": str(n).encode()} for name, n in told.items()],
+        REASON: f"{UNREADABLE}{DETAIL}{found.problem}",
+    }
+    schema: Any = SCHEMA_WITH_HEADERS
+    return batches_of([row], schema.append(pa.field(REASON, pa.string())))
 
 
 class DeadLetters:
@@ -99,7 +128,10 @@ class DeadLetters:
         if not offsets:
             raise CallError(f"{self.chain}: there are no dead letters to land")
         if offsets[0] < start_offset:
-            raise CallError(f"{self.chain}: {offsets[0]} is before the start, {start_offset}")
+            raise CallError(
+                f"{self.chain}: the dead letter at offset {offsets[0]} is before the start"
+                f" {start_offset}"
+            )
         outcome = await self.chain.land(
             batches,
             start_offset=start_offset,
@@ -113,9 +145,9 @@ class DeadLetters:
         if lost is None:
             return outcome
         return Refused(
-            reason=f"{self.chain}: the record at offset {lost} is unfit here, and another member"
-            " of the sink passed it as fit when it landed dead letters: give all members the same"
-            " settings of format, layout, require_json and record_bytes",
+            reason=f"{self.chain}: this member cannot land the record at offset {lost}, but another"
+            " member of the sink could: give all members the same format, layout, require_json and"
+            " record_bytes",
             created=outcome.created,
             found=outcome.found,
             next_offset=outcome.next_offset,

@@ -69,12 +69,15 @@ def read_facts_text(text: bytes, *, key: str) -> Facts:
     try:
         facts = msgspec.json.decode(text, type=Facts)
     except msgspec.MsgspecError as error:
-        raise CorruptObject(f"{key}: its block of facts cannot be read: {error}") from error
+        raise CorruptObject(f"{key}: its facts block cannot be read: {error}") from error
     if facts.version != FORMAT_VERSION:
         raise CorruptObject(
-            f"{key}: it was written in version {facts.version}, and this program knows "
-            f"{FORMAT_VERSION}: use a newer one"
+            f"{key}: it has format version {facts.version}, but this Holdfast reads versions up to"
+            f" {FORMAT_VERSION}: use a newer release"
         )
     if facts.first_offset < 0 or facts.last_offset < facts.first_offset:
-        raise CorruptObject(f"{key}: it covers {facts.first_offset} to {facts.last_offset}")
+        raise CorruptObject(
+            f"{key}: its facts block says offsets {facts.first_offset} to {facts.last_offset},"
+            f" which cannot be"
+        )
     return facts

@@ -24,7 +24,7 @@ def follower_name(*parts: str) -> str:
     """A legal name from any texts."""
     joined = re.sub(r"[^a-zA-Z0-9._-]+", "-", "-".join(parts)).strip("-._")[:200]
     if not _NAME.fullmatch(joined):
-        raise CallError(f"no name for a table can be made from {parts!r}")
+        raise CallError(f"{parts!r} cannot be made into the name of a table")
     return joined
 
 
@@ -45,7 +45,7 @@ async def mark(
 ) -> None:
     """Say that a table holds the first so many entries; to say it twice does no harm."""
     if not _NAME.fullmatch(name):
-        raise CallError(f"the table {name[:80]!r} cannot be part of a key")
+        raise CallError(f"the table name {name[:80]!r} cannot be part of an object key")
     key = f"{PREFIX}{sink_id}/{name}/{entries:020d}"
     body = msgspec.json.encode({"table": where, "entries": entries})
     await patiently(lambda: store.create(key, (body,)), environment=environment)

@@ -94,25 +94,22 @@ def template_problem(text: str) -> str | None:
         )
     for between in re.findall(r"\}([^{}]*)\{", text):
         if not between or between[0].isdigit() or between[-1].isdigit():
-            return (
-                f"the parts need a separator that is no digit between them, not {between!r}:"
-                " put '+' or '/' there"
-            )
+            return f"{between!r} is not a separator: put '+' or '/' between the parts"
     if re.search(r"[0-9]\{(partition|offset)\}", text):
-        return "a digit stands before a number, so that two numbers look alike: put '+' there"
+        return "a digit before a number makes keys ambiguous: put '+' between them"
     problem = key_problem(literal)
-    return None if problem is None else f"as a key {problem}"
+    return None if problem is None else f"it does not make a legal object key: {problem}"
 
 
 def _unknown_part(name: str) -> str:
     shown = name if name.startswith("%") else f"{{{name}}}"
     if _CLOCKS.search(name.lower()):
         return (
-            f"{shown} is not the same at each try: the key must follow from topic, partition and"
-            " first offset alone, or a retry would land the same records a second time; remove it,"
-            " and use the timestamp column to find records by time"
+            f"{shown} can differ at each try, and a retry would then land the same records twice."
+            " The key must depend only on topic, partition and first offset: remove it, and use the"
+            " timestamp column to find records by time"
         )
-    return f"there is no part {shown}: only {{topic}}, {{partition}} and {{offset}}; remove it"
+    return f"there is no part {shown}: use only {{topic}}, {{partition}} and {{offset}}"
 
 
 def _pattern_of(text: str) -> re.Pattern[str]:

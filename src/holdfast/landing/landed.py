@@ -54,7 +54,8 @@ async def committed_files(
             gone = files.pop(path, None)
             if gone is None:
                 raise CorruptObject(
-                    f"entry {entry.n} of sink {sink_id} replaces {path}, which no entry committed"
+                    f"ledger entry {entry.n} of sink {sink_id} replaces the file {path}, but no"
+                    " earlier entry committed it"
                 )
             replaced[path] = gone
             replaced_ms[path] = entry.committed_ms
@@ -139,14 +140,17 @@ async def _entries(
         read = partial(read_entry, store, sink_id, environment=environment)
         for n, found in zip(numbers, await each(read, numbers), strict=True):
             if found is None:
-                raise ObjectNotFound(f"{entry_key(sink_id, n)} is gone from {store.url}")
+                raise ObjectNotFound(
+                    f"the ledger entry {entry_key(sink_id, n)} is missing in {store.url}: restore"
+                    " it"
+                )
             check_link(before, found)
             yield files_of(found)
             before = found.hash
     if ledger.head_hash != before:
         raise CorruptObject(
-            f"the ledger of sink {sink_id} does not lead to its newest entry: a summary was made"
-            " from other entries; delete ledger-summaries/ and look again"
+            f"a summary of the ledger of sink {sink_id} does not match its entries: delete"
+            f" ledger-summaries/{sink_id}/ (summaries are only a cache), and try again"
         )
 
 
@@ -172,7 +176,7 @@ async def _reached(
     if beyond is not None:
         raise CorruptObject(
             f"{origin.topic}-{origin.partition} in {store.url}: offsets {position} to"
-            f" {beyond - 1} are missing before {keys[beyond]}; see `holdfast landed`"
+            f" {beyond - 1} are missing before {keys[beyond]}; run `holdfast landed` for details"
         )
     return found
 

@@ -85,8 +85,8 @@ class Ledger:
             head = await read_entry(store, sink_id, n, environment=environment)
             if head is None:
                 raise ObjectNotFound(
-                    f"{entry_key(sink_id, n)} was listed in {store.url} and is gone: entries must"
-                    " never be deleted; restore it"
+                    f"the ledger entry {entry_key(sink_id, n)} is missing in {store.url}: entries"
+                    " must never be deleted; restore it"
                 )
         ledger = Ledger(store, sink_id, environment=environment, head=head, backoff=backoff)
         await ledger.refresh()
@@ -201,7 +201,10 @@ class Ledger:
         for n in range(from_number, self.next_number):
             found = await read_entry(self._store, self.sink_id, n, environment=self._environment)
             if found is None:
-                raise ObjectNotFound(f"{entry_key(self.sink_id, n)} is gone from {self._store.url}")
+                raise ObjectNotFound(
+                    f"the ledger entry {entry_key(self.sink_id, n)} is missing in"
+                    f" {self._store.url}: restore it"
+                )
             if before is not None:
                 check_link(before, found)
             before = found.hash
@@ -269,7 +272,9 @@ class Ledger:
 def _wrong_number(head: Entry | None, n: int) -> Refused:
     if head is None or head.n < n - 1:
         last = "none" if head is None else str(head.n)
-        raise CallError(f"entry {n} cannot be committed: the newest is {last}; ask plan first")
+        raise CallError(
+            f"ledger entry {n} cannot be committed: the newest entry is {last}; call plan first"
+        )
     return overtaken(head, n)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from holdfast.errors import CallError, CorruptObject
-from holdfast.landing.data_files import number_of, sink_id_problem
+from holdfast.landing.data_files import in_path_order, number_of, sink_id_problem
 from holdfast.landing.sealed import hash_in, seal, unseal
 
 KIND = "ledger"
@@ -53,7 +53,13 @@ class OutputFile(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str = ""
     """As checksum_of gives it; empty where none was taken."""
     partition_values: dict[str, str | None] = {}
+    """In the order of the path's folders, which is that of the pipeline's partition_by."""
     role: FileRole = FileRole.ROWS
+
+    def __post_init__(self) -> None:
+        if len(self.partition_values) > 1:
+            ordered = in_path_order(self.partition_values, self.path)
+            msgspec.structs.force_setattr(self, "partition_values", ordered)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +129,9 @@ def decode_entry(body: bytes, *, sink_id: str, n: int) -> Head:
     key = entry_key(sink_id, n)
     entry = unseal(KIND, Entry, body, key=key)
     if (entry.sink_id, entry.n) != (sink_id, n):
-        raise CorruptObject(f"{key}: it is entry {entry.n} of {entry.sink_id}, copied here")
+        raise CorruptObject(
+            f"{key}: it was copied here: it is entry {entry.n} of sink {entry.sink_id}"
+        )
     return Head(entry=entry, hash=hash_in(body))
 
 
@@ -132,9 +140,9 @@ def check_link(before: str, following: Head) -> None:
     if following.entry.previous_hash != before:
         entry = following.entry
         raise CorruptObject(
-            f"{entry_key(entry.sink_id, entry.n)}: it names another entry before it than the one"
-            " that is there: an entry was restored from a copy, or changed; restore the ledger"
-            " as a whole"
+            f"{entry_key(entry.sink_id, entry.n)}: it does not follow the entry before it: one of"
+            " the two was changed, or restored from another copy; restore the whole ledger of sink"
+            f" {entry.sink_id}"
         )
 
 
@@ -149,6 +157,6 @@ def check_effects(effects: Effects, *, sink_id: str, n: int) -> None:
     for file in effects.files:
         if number_of(file.path, sink_id) != n:
             raise CallError(
-                f"{file.path} is to be committed by entry {n} of sink {sink_id}, and is not named"
-                " for it: take its path from data_key"
+                f"entry {n} of sink {sink_id} cannot commit the file {file.path}: its name is not"
+                " one for this entry; take the path from data_key"
             )

@@ -68,9 +68,9 @@ def overtaken(head: Entry, n: int) -> Refused:
     """The micro-batch would still fit, but it ran on top of an entry that is not the newest."""
     return Refused(
         refusal=Refusal.OVERTAKEN,
-        message=f"sink {head.sink_id}: this micro-batch ran to become entry {n}, and entry"
-        f" {head.n} is already there: state and files were made on top of an older entry; run the"
-        " micro-batch again from the newest one (its files were not published)",
+        message=f"sink {head.sink_id}: this micro-batch was made for ledger entry {n}, but entry"
+        f" {head.n} is already there. Its files were not published: run the micro-batch again from"
+        " the newest entry",
     )
 
 
@@ -102,13 +102,13 @@ def _why(head: Entry, batch: MicroBatch) -> Refusal:
 
 _REMEDIES = {
     Refusal.OLD_CHECKPOINT: "the checkpoint was restored from an old copy, or another driver has"
-    " gone on without this one. If another driver runs, stop this one. Otherwise start with a new,"
-    " empty checkpoint folder and startingOffsets set to the ledger's position",
+    " continued without this one. If another driver runs, stop this one. Otherwise start with a"
+    " new, empty checkpoint folder and startingOffsets set to the ledger's position",
     Refusal.TWO_DRIVERS: "two drivers run on one checkpoint, and the other one committed this"
     " batch with other end offsets. Stop one of them; then start with a new, empty checkpoint"
     " folder and startingOffsets set to the ledger's position",
     Refusal.LEDGER_BEHIND: "the checkpoint is ahead of the ledger: entries were deleted, or the"
-    " ledger was restored from an old copy. Restore the ledger as a whole; or start with a new,"
+    " ledger was restored from an old copy. Restore the whole ledger; or start with a new,"
     " empty checkpoint folder and startingOffsets set to the ledger's position",
     Refusal.CHECKPOINT_DELETED: "the checkpoint is new (it was deleted, or its folder changed) and"
     " does not begin where the ledger ends. Set startingOffsets to the ledger's position and use"

@@ -57,7 +57,9 @@ def summary_of(sink_id: str, heads: Sequence[Head]) -> Summary:
     """The summary of one whole block, whose entries must follow one another."""
     first = heads[0].entry.n
     if len(heads) != BLOCK or first % BLOCK != 0:
-        raise InvariantViolation(f"{len(heads)} entries from {first} are no block of {sink_id}")
+        raise InvariantViolation(
+            f"{len(heads)} ledger entries from {first} on are not a block of sink {sink_id}"
+        )
     for before, after in itertools.pairwise(heads):
         check_link(before.hash, after)
     return Summary(

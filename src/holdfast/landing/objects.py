@@ -27,7 +27,7 @@ async def read_facts(store: Store, key: str, *, environment: Environment) -> Fac
         block, size = found
         facts = decode_block(block, key=key)
         if facts.size != size:
-            raise CorruptObject(f"{key}: it has {size} bytes, and says that it has {facts.size}")
+            raise CorruptObject(f"{key}: it has {size} bytes; its facts block says {facts.size}")
         return facts
 
     return await patiently(read, environment=environment)
@@ -82,7 +82,7 @@ async def _read_block(store: Store, key: str) -> tuple[bytes, int] | None:
         place = find_block(tail, size) if len(tail) == size - start else None
         if place is None:
             raise CorruptObject(
-                f"{key}: it has no block of facts in {size} bytes: it is not a landed object"
+                f"{key}: it is not a landed object: its {size} bytes have no facts block"
             )
         if place.position >= start:
             block = tail[place.position - start : place.end - start]

@@ -82,8 +82,7 @@ async def agree_on_origin(
         theirs, ours = getattr(origin, what), getattr(wanted, what)
         if theirs != ours:
             raise ConfigurationError(
-                f"{key} in {store.url} says that this chain has the {what} {theirs!r}, and {ours!r}"
-                f" was asked for: a chain never changes that; go back to {theirs!r}, or land under"
-                " another prefix"
+                f"{key} in {store.url}: this chain has the {what} {theirs!r}, which cannot become"
+                f" {ours!r}: go back to {theirs!r}, or land under another prefix"
             )
     return origin

@@ -44,7 +44,7 @@ async def write_output(
         deadline_seconds=GIVE_UP_AFTER_S,
     )
     if isinstance(outcome, Lost):
-        raise InvariantViolation(f"{path}: another file has this name")
+        raise InvariantViolation(f"{path}: another file with this name exists")
     return OutputFile(
         path=path,
         rows=rows,
@@ -61,7 +61,9 @@ async def read_output(store: Store, file: OutputFile, *, environment: Environmen
     async def read() -> bytes:
         body = await _part(store, file, 0, None)
         if len(body) != file.bytes:
-            raise CorruptObject(f"{file.path}: {len(body)} bytes; the ledger says {file.bytes}")
+            raise CorruptObject(
+                f"{file.path}: it has {len(body)} bytes; the ledger says {file.bytes}"
+            )
         if file.checksum and checksum_of(body) != file.checksum:
             raise CorruptObject(
                 f"{file.path}: its checksum is {checksum_of(body)}; the ledger says {file.checksum}"
@@ -79,16 +81,20 @@ async def read_footer(store: Store, file: OutputFile, *, environment: Environmen
         wanted = min(file.bytes, TAIL_BYTES)
         tail = await _part(store, file, file.bytes - wanted, wanted + 1)
         if len(tail) != wanted or tail[-4:] != _MAGIC:
-            raise CorruptObject(f"{file.path}: it does not end as a Parquet file of its size does")
+            raise CorruptObject(f"{file.path}: its end is not that of a Parquet file of this size")
         length = int.from_bytes(tail[-_FOOTER_END:-4], "little") + _FOOTER_END
         if length > len(tail):
             tail = await _part(store, file, max(0, file.bytes - length), length)
         try:
             found = pq.read_metadata(pa.BufferReader(tail))
         except (pa.ArrowInvalid, OSError) as error:
-            raise CorruptObject(f"{file.path}: its footer cannot be read: {error}") from error
+            raise CorruptObject(
+                f"{file.path}: its Parquet footer cannot be read: {error}"
+            ) from error
         if found.num_rows != file.rows:
-            raise CorruptObject(f"{file.path}: {found.num_rows} rows; the ledger says {file.rows}")
+            raise CorruptObject(
+                f"{file.path}: it has {found.num_rows} rows; the ledger says {file.rows}"
+            )
         return found
 
     return await patiently(read, environment=environment, give_up_after_s=GIVE_UP_AFTER_S)
@@ -99,6 +105,7 @@ async def _part(store: Store, file: OutputFile, start: int, length: int | None) 
         return await store.read(file.path, start=start, length=length)
     except ObjectNotFound as error:
         raise ObjectNotFound(
-            f"{file.path}: the ledger named it, and it is not in {store.url}: either files were"
-            " compacted and swept since this began, then begin again; or it was deleted by hand"
+            f"{file.path}: the ledger names it, but it is not in {store.url}: if files were"
+            " compacted and swept in the meantime, start again; if it was deleted by hand, restore"
+            " it"
         ) from error

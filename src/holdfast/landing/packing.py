@@ -54,7 +54,7 @@ class Packer:
         offsets = offsets_of(batch)
         first, last = int(offsets[0]), int(offsets[-1])
         if first <= self._last_seen or bool(np.any(np.diff(offsets) <= 0)):
-            raise CallError(f"offsets must go up, but {first}..{last} follow {self._last_seen}")
+            raise CallError(f"offsets must increase, but {first}..{last} follow {self._last_seen}")
         if last >= self._end_offset:
             raise CallError(f"offset {last} is not below the end of the range, {self._end_offset}")
         self._last_seen = last

@@ -33,7 +33,9 @@ def partition_fields(
         try:
             told = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
         except (ValueError, pa.ArrowInvalid, OSError) as error:
-            raise CorruptObject(f"{path}: the types of its partition columns: {error}") from error
+            raise CorruptObject(
+                f"{path}: the types of its partition columns cannot be read: {error}"
+            ) from error
         types = {field.name: field.type for field in told}
     return [pa.field(name, types.get(name, pa.string())) for name in names]
 
@@ -46,7 +48,7 @@ def partition_value(text: str | None, kind: Any, *, path: str) -> Any:
         return pa.scalar(text, pa.string()).cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise CorruptObject(
-            f"{path}: the partition value {text[:100]!r} is no {kind}: {error}"
+            f"{path}: the partition value {text[:100]!r} is not of type {kind}: {error}"
         ) from error
 
 

@@ -32,14 +32,14 @@ def unseal(kind: str, document: type[T], body: bytes, *, key: str) -> T:
     head, line_feed, text = body.partition(b"\n")
     words = head.split(b" ")
     if not line_feed or len(words) != 4 or words[:2] != [b"holdfast", kind.encode()]:
-        raise CorruptObject(f"{key}: it does not begin as a {kind} of Holdfast does")
+        raise CorruptObject(f"{key}: it is not a {kind} of Holdfast")
     if words[2] != str(VERSION).encode():
         raise CorruptObject(
-            f"{key}: a {kind} of version {words[2].decode(errors='replace')}, and this program"
-            f" knows {VERSION}: use a newer one"
+            f"{key}: it is a {kind} of version {words[2].decode(errors='replace')}, but this"
+            f" Holdfast reads version {VERSION}: use a newer release"
         )
     if _digest(text).encode() != words[3]:
-        raise CorruptObject(f"{key}: the {kind} fails its checksum")
+        raise CorruptObject(f"{key}: the checksum of the {kind} is wrong")
     try:
         return msgspec.json.decode(text, type=document)
     except msgspec.MsgspecError as error:

@@ -28,6 +28,7 @@ from holdfast.landing.ledger_entry import FileRole, OutputFile, entry_prefix
 from holdfast.landing.objects import read_facts, read_proved
 from holdfast.landing.origin import Origin, read_origin
 from holdfast.landing.parallel import AT_ONCE, each
+from holdfast.landing.quarantine import QUARANTINE_PREFIX, read_quarantined
 from holdfast.store.interface import ObjectEntry, Store
 from holdfast.store.patience import patiently
 
@@ -87,6 +88,18 @@ class SinkReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantinedOffsets:
+    """A record batch that a Spark job could not read, and kept."""
+
+    key: str
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """All that was found under one address."""
 
@@ -94,6 +107,7 @@ class Report:
     chains: tuple[ChainReport, ...]
     sinks: tuple[SinkReport, ...]
     problems: tuple[Problem, ...]
+    quarantined: tuple[QuarantinedOffsets, ...]
     others: tuple[str, ...]
     """Objects of another making, in nobody's way."""
 
@@ -118,6 +132,8 @@ async def survey(
     for sink_id in sorted(sinks if topic is None else ()):
         if sink_id_problem(sink_id) is None:
             await walk.sink(sink_id)
+    for key in sorted(key for key in walk.left if key.startswith(QUARANTINE_PREFIX)):
+        await walk.quarantined_batch(key, topic)
     if topic is None:
         walk.name_objects_without_origin()
     others = (key for key in walk.left if not key.startswith((*OTHER_PARTS, "ledger/")))
@@ -126,6 +142,7 @@ async def survey(
         chains=tuple(sorted(walk.chains, key=lambda row: (row.topic, row.partition))),
         sinks=tuple(walk.sinks),
         problems=tuple(sorted(walk.problems, key=lambda found: found.key)),
+        quarantined=tuple(walk.quarantined),
         others=tuple(sorted(others)) if topic is None else (),
     )
 
@@ -144,6 +161,7 @@ class _Survey:
         self.left = dict(listed)
         self.chains: list[ChainReport] = []
         self.sinks: list[SinkReport] = []
+        self.quarantined: list[QuarantinedOffsets] = []
         self.problems: list[Problem] = []
         self._store = store
         self._environment = environment
@@ -174,8 +192,8 @@ class _Survey:
                 self._problem(
                     "foreign",
                     key,
-                    f"it is no object of the chain {origin.topic}-"
-                    f"{origin.partition}, and readers of the folder would take it for one",
+                    f"it does not belong to the chain of {origin.topic}-{origin.partition}, but"
+                    " readers of the folder would read it: move it to another folder",
                 )
             else:
                 mine[offset] = key
@@ -184,6 +202,25 @@ class _Survey:
         there = {o: known for o, known in facts.items() if known is not None}
         report = self._tile(origin, mine, there)
         self.chains.append(await self._with_reasons(report) if is_dead(origin) else report)
+
+    async def quarantined_batch(self, key: str, topic: str | None) -> None:
+        del self.left[key]
+        try:
+            kept = await read_quarantined(self._store, key, environment=self._environment)
+        except (CorruptObject, ObjectNotFound) as error:
+            self._problem("corrupt", key, str(error))
+            return
+        if topic in (None, kept.topic):
+            self.quarantined.append(
+                QuarantinedOffsets(
+                    key=key,
+                    topic=kept.topic,
+                    partition=kept.partition,
+                    first_offset=kept.first_offset,
+                    last_offset=kept.last_offset,
+                    reason=kept.reason,
+                )
+            )
 
     async def _with_reasons(self, report: ChainReport) -> ChainReport:
         counts: Counter[str] = Counter()
@@ -205,12 +242,17 @@ class _Survey:
             if known is None:
                 continue
             if offset < position:
-                where = "before the chain's origin" if not walked else "which has landed already"
+                where = (
+                    "before the origin of its chain"
+                    if not walked
+                    else "which another object of the chain covers already"
+                )
                 self._problem(
                     "overlap",
                     mine[offset],
-                    f"it begins at {offset}, {where}: offsets"
-                    f" {offset} to {min(known.last_offset, position - 1)} are there twice",
+                    f"{origin.topic}-{origin.partition}: it begins at offset {offset}, {where}:"
+                    f" its offsets {offset} to {min(known.last_offset, position - 1)} do not"
+                    " count",
                 )
                 continue
             if offset > position:
@@ -218,7 +260,7 @@ class _Survey:
                     "hole",
                     mine[offset],
                     f"{origin.topic}-{origin.partition}: offsets"
-                    f" {position} to {offset - 1} are missing before it",
+                    f" {position} to {offset - 1} are missing before this object",
                 )
             walked.append(known)
             position = known.next_offset
@@ -247,7 +289,7 @@ class _Survey:
             self._problem("corrupt", key, str(error))
             return None
         if facts is None:
-            self._problem("missing", key, "it was listed, and is gone")
+            self._problem("missing", key, "the store listed it, but it is gone")
             return None
         if (facts.topic, facts.partition, facts.first_offset) != (
             origin.topic,
@@ -257,8 +299,8 @@ class _Survey:
             self._problem(
                 "foreign",
                 key,
-                f"it holds {facts.topic}-{facts.partition} from"
-                f" {facts.first_offset}: it was copied here",
+                f"it holds {facts.topic}-{facts.partition} from offset"
+                f" {facts.first_offset}: it was copied here from another place",
             )
             return None
         return facts
@@ -266,7 +308,11 @@ class _Survey:
     def name_objects_without_origin(self) -> None:
         for key in [key for key in self.left if _LANDED_NAME.search(key)]:
             del self.left[key]
-            self._problem("missing", key, "no origin says to which chain it belongs")
+            self._problem(
+                "missing",
+                key,
+                "the origin object of its chain is missing: restore it (its name ends in `origin`)",
+            )
 
     async def sink(self, sink_id: str) -> None:
         """Prove that the files of a ledger are there, and sort out those that it does not name."""
@@ -288,7 +334,9 @@ class _Survey:
         replaced = tuple(there.pop(file.path) for file in committed.replaced if file.path in there)
         for key in [key for key in there if number_of(key, sink_id) is None]:
             del there[key]
-            self._problem("foreign", key, f"it is not named as output of sink {sink_id} is")
+            self._problem(
+                "foreign", key, f"its name is not that of an output file of sink {sink_id}"
+            )
         self.sinks.append(
             SinkReport(
                 sink_id=sink_id,
@@ -306,7 +354,11 @@ class _Survey:
         file, row = named
         size = row.size if row is not None else await self._size(file.path)
         if size is None:
-            self._problem("missing", file.path, f"the ledger names it, with {file.rows} rows")
+            self._problem(
+                "missing",
+                file.path,
+                f"the ledger names this file of {file.rows} rows, but it is not there: restore it",
+            )
         elif size != file.bytes:
             self._problem(
                 "corrupt", file.path, f"it has {size} bytes; the ledger says {file.bytes}"

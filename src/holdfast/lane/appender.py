@@ -129,6 +129,7 @@ class Appender(Generic[F]):
         self._measured_at = environment.monotonic()
         self._closing = False
         self._released = False
+        self._closed: asyncio.Task[bool] | None = None
         self._proof = ClaimProof(
             store=store,
             environment=environment,
@@ -172,7 +173,9 @@ class Appender(Generic[F]):
     def add(self, fact: F, payload: Buffer | None = None) -> None:
         """Apply a decided fact and let it join the next object."""
         if not self.is_open:
-            raise InvariantViolation(f"lane {self.lane}: a fact was decided after the lane ended")
+            raise InvariantViolation(
+                f"lane {self.lane}: a write was accepted after this broker closed the lane"
+            )
         size = len(payload) if payload is not None else 0
         if not self._groups or self._groups[-1].bytes + size > self._settings.group_bytes_max:
             self._groups.append(Group(self._environment.monotonic()))
@@ -209,7 +212,9 @@ class Appender(Generic[F]):
         follows is in the object whose put is under way."""
         queue = self.queue
         if queue is None or not self.is_open:
-            raise InvariantViolation(f"lane {self.lane}: a fact for a disk that is not there")
+            raise InvariantViolation(
+                f"lane {self.lane}: a write for the spool, but this broker has no spool open"
+            )
         self._state.apply(fact)
         put = None
         if after_put and self._in_flight is not None:
@@ -271,7 +276,7 @@ class Appender(Generic[F]):
         """Look whether the next number is still free; raises Fenced or StoreUnavailable."""
         while not self.is_valid():
             if self.failure is not None or self._released:
-                raise self.failure or Fenced(f"lane {self.lane}: released by this broker")
+                raise self.failure or Fenced(f"lane {self.lane}: this broker is releasing it")
             await self._proof.look(self._tried, self._fail)
 
     async def _prove_for_disk(self) -> None:
@@ -289,33 +294,47 @@ class Appender(Generic[F]):
         self._wake.set()
         self._full.set()
 
-    async def close(self, *, release: bool) -> None:
+    async def close(self, *, release: bool, patience_s: float = CLOSE_PATIENCE_S) -> bool:
         """Put what waits, then, where asked, a release: from here on nothing may be answered.
 
-        A store that does not answer in time gets no release: the next owner waits, and looks.
+        Returns False where the store did not answer in time: what was decided may be in it or not,
+        there is no release, and the next owner waits. Several may close a lane at once (it is
+        handed over, lost, and the broker stops): the first call does the work, the others wait.
         """
+        if self._closed is None:
+            work = self._close(release=release, patience_s=patience_s)
+            self._closed = asyncio.get_running_loop().create_task(work)
+        return await asyncio.shield(self._closed)
+
+    async def _close(self, *, release: bool, patience_s: float) -> bool:
         self.stop_adding()
         try:
-            async with asyncio.timeout(CLOSE_PATIENCE_S):
+            async with asyncio.timeout(patience_s):
                 if self.failure is None:
-                    await asyncio.shield(self._task)
+                    await asyncio.wait({self._task})
                 if release and self.failure is None:
                     await self._put_release()
         except TimeoutError:
-            self._fail(StoreUnavailable(f"lane {self.lane}: closed while the store did not answer"))
-        self.failure = self.failure or Fenced(f"lane {self.lane}: released by this broker")
+            self._fail(
+                StoreUnavailable(
+                    f"lane {self.lane}: the store did not answer while this broker closed the lane"
+                )
+            )
+        is_done = not isinstance(self.failure, StoreUnavailable)
+        self.failure = self.failure or Fenced(f"lane {self.lane}: this broker has closed it")
         tasks = [task for task in (self._task, self._proof.task) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
         if self.queue is not None:
             await self.queue.close()
+        return is_done
 
     async def _put_release(self) -> None:
         self._released = True
         entry = self._seal(EntryKind.RELEASE, b"", ())
         outcome = await put_entry(self._store, self._environment, entry)
-        if not isinstance(outcome, Lost):
+        if not isinstance(outcome, Lost):  # or the next owner was faster, and needs none
             self.cursor = self.cursor.advance(entry.header)
 
     async def _run(self) -> None:
@@ -334,7 +353,9 @@ class Appender(Generic[F]):
         except HoldfastError as error:
             self._fail(error)
         except Exception as error:
-            violation = InvariantViolation(f"lane {self.lane}: the writer ended: {error!r}")
+            violation = InvariantViolation(
+                f"lane {self.lane}: its writer failed with an unexpected error: {error!r}"
+            )
             violation.__cause__ = error
             self._fail(violation)
 

@@ -44,9 +44,9 @@ class ClaimedLane(Generic[StateT]):
     state: StateT
     writer: WriterId
     released_by: Claim | None
-    """The owner before, where it said that it will never answer again."""
+    """The previous owner, if it has released the lane: it will never answer again."""
     taken_from: Claim | None
-    """The owner before, where it did not."""
+    """The previous owner, if it has not released the lane."""
     owed_ms: int
     """How long after `claimed_at` earlier owners may still answer: nothing may be served before."""
     claimed_at: float
@@ -136,8 +136,8 @@ async def claim_lane(
             entries_read=recovered.entries_read,
         )
     raise Fenced(
-        f"lane {lane}: lost {TRIES_MAX} races for the next number in a row; another broker keeps"
-        f" writing to it. Stop the other broker, or try again"
+        f"lane {lane}: could not claim it in {TRIES_MAX} tries, because another broker keeps"
+        " writing to it. Stop the other broker, or try again"
     )
 
 
@@ -163,6 +163,7 @@ async def read_claim(store: Store, environment: Environment, lane: LaneId, numbe
     head = await read_head(store, environment, lane, number)
     if head is None or head.header.kind is not EntryKind.CLAIM:
         raise CorruptObject(
-            f"{entry_key(lane, number)}: the claim under which the lane is written is not there"
+            f"{entry_key(lane, number)}: this claim of lane {lane} is missing, or is another"
+            " object: restore it from a backup"
         )
     return decode_claim(head.facts)

@@ -43,16 +43,18 @@ class Cursor:
         key = entry_key(self.lane, self.next_number)
         if header.lane != self.lane or header.number != self.next_number:
             raise CorruptObject(
-                f"{key}: the object says that it is number {header.number} of lane {header.lane}"
+                f"{key}: its header says number {header.number} of lane {header.lane}"
             )
         if header.previous != self.hash:
             raise CorruptObject(
-                f"{key}: names {header.previous.hex()} as the object before it, which is"
-                f" {self.hash.hex()}"
+                f"{key}: it follows an object with hash {header.previous.hex()}, but the object"
+                f" before it has hash {self.hash.hex()}"
             )
         if header.kind is EntryKind.CLAIM:
             if header.claim != header.number:
-                raise CorruptObject(f"{key}: a claim that names claim {header.claim}")
+                raise CorruptObject(
+                    f"{key}: it is a claim, but its header names claim {header.claim}"
+                )
             return dataclasses.replace(
                 self,
                 next_number=LaneNumber(header.number + 1),
@@ -64,8 +66,8 @@ class Cursor:
             )
         if header.writer != self.writer or header.claim != self.claim or self.released:
             raise CorruptObject(
-                f"{key}: written under claim {header.claim} by {header.writer.hex()}, but the lane"
-                f" is {'released' if self.released else 'owned'} under claim {self.claim}"
+                f"{key}: it was written under claim {header.claim} (writer {header.writer.hex()}),"
+                f" but claim {self.claim} {'was released' if self.released else 'owns the lane'}"
             )
         return dataclasses.replace(
             self,

@@ -151,18 +151,22 @@ def parse_header(data: Buffer, *, key: str) -> EntryHeader:
     """Read and check the header; `key` is for the message only."""
     if len(data) < HEADER_BYTES:
         raise CorruptObject(
-            f"{key}: {len(data)} bytes are less than a lane header ({HEADER_BYTES})"
+            f"{key}: it has {len(data)} bytes; the header alone takes {HEADER_BYTES}"
         )
     head = bytes(data[:HEADER_BYTES])
     if head[:4] != MAGIC:
-        raise CorruptObject(f"{key}: starts with {head[:4]!r}, not with a lane object's {MAGIC!r}")
+        raise CorruptObject(
+            f"{key}: it starts with {head[:4]!r}; lane objects start with {MAGIC!r}"
+        )
     if _CRC.unpack_from(head, _FIELDS.size)[0] != crc32.iscsi(head[: _FIELDS.size]):
         raise CorruptObject(f"{key}: the header's checksum is wrong")
     fields = _FIELDS.unpack_from(head)
     _, kind, lane, number, claim, writer, previous = fields[:7]
     facts_bytes, payload_bytes, facts_crc, payload_crc, written_ms = fields[7:]
     if kind not in KINDS:
-        raise CorruptObject(f"{key}: has the unknown kind {kind}; a newer release may know it")
+        raise CorruptObject(
+            f"{key}: it has the unknown kind {kind}; a newer release of Holdfast may know it"
+        )
     return EntryHeader(
         EntryKind(kind),
         LaneId(lane),
@@ -183,7 +187,9 @@ def facts_of(header: EntryHeader, data: Buffer, *, key: str) -> bytes:
     """The facts, checked, of an object whose first bytes are `data`."""
     facts = bytes(data[HEADER_BYTES : header.payload_start])
     if len(facts) != header.facts_bytes:
-        raise CorruptObject(f"{key}: {len(facts)} of {header.facts_bytes} bytes of facts are there")
+        raise CorruptObject(
+            f"{key}: it is cut short: {len(facts)} of {header.facts_bytes} bytes of facts"
+        )
     if crc32.iscsi(facts) != header.facts_crc:
         raise CorruptObject(f"{key}: the checksum of the facts is wrong")
     return facts
@@ -192,7 +198,9 @@ def facts_of(header: EntryHeader, data: Buffer, *, key: str) -> bytes:
 def check_payload(header: EntryHeader, payload: Buffer, *, key: str) -> None:
     """Raise where the payload is not the one that was sealed."""
     if len(payload) != header.payload_bytes:
-        raise CorruptObject(f"{key}: {len(payload)} of {header.payload_bytes} payload bytes")
+        raise CorruptObject(
+            f"{key}: it has {len(payload)} payload bytes; its header says {header.payload_bytes}"
+        )
     if crc32.iscsi(payload) != header.payload_crc:
         raise CorruptObject(f"{key}: the checksum of the payload is wrong")
 

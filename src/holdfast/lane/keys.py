@@ -5,13 +5,16 @@ Pure. Numbers have twenty digits, so that the order of keys is the order of numb
 
 from holdfast.identifiers import LaneId, LaneNumber
 
+ENTRIES_PREFIX = "lanes/"
+"""Of the entries of all lanes."""
+
 
 def entry_prefix(lane: LaneId) -> str:
-    return f"lanes/{lane:04d}/"
+    return f"{ENTRIES_PREFIX}{lane:04d}/"
 
 
 def entry_key(lane: LaneId, number: int) -> str:
-    return f"lanes/{lane:04d}/{number:020d}"
+    return f"{ENTRIES_PREFIX}{lane:04d}/{number:020d}"
 
 
 def snapshot_prefix(lane: LaneId) -> str:

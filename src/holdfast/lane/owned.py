@@ -11,7 +11,7 @@ from typing import Any, Generic
 from holdfast.environment import Environment
 from holdfast.errors import HoldfastError, StoreUnavailable
 from holdfast.identifiers import LaneId, LaneNumber
-from holdfast.lane.appender import Appender, GroupSettings, Listener
+from holdfast.lane.appender import CLOSE_PATIENCE_S, Appender, GroupSettings, Listener
 from holdfast.lane.claim import ClaimedLane
 from holdfast.lane.cursor import Cursor
 from holdfast.lane.entry import Buffer, EntryHeader
@@ -181,23 +181,23 @@ class OwnedLane(Listener[F], Generic[StateT, F]):
             await patiently(lambda keys=keys: self.store.delete(keys), environment=self.environment)
         return len(gone)
 
-    async def prepare_to_leave(self) -> None:
+    async def prepare_to_leave(self, patience_s: float = PREPARE_S_MAX) -> None:
         """Have in the store all that the next owner would wait for, and a snapshot for its quick
         start, while the lane is still served: what is left to do then takes a moment only, however
         much there was on the disk alone."""
         try:
-            async with asyncio.timeout(PREPARE_S_MAX):
+            async with asyncio.timeout(min(patience_s, PREPARE_S_MAX)):
                 await self.snapshot_now()
         except (HoldfastError, StoreUnavailable, TimeoutError):
             pass  # a shortcut only: closing puts what is left, and the lane is complete by itself
 
-    async def close(self, *, release: bool) -> None:
-        """Put what waits, and release the lane."""
+    async def close(self, *, release: bool, patience_s: float = CLOSE_PATIENCE_S) -> bool:
+        """Put what waits, and release the lane; False where the store did not answer in time."""
         self.appender.stop_adding()
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        await self.appender.close(release=release)
+        return await self.appender.close(release=release, patience_s=patience_s)
 
 
 def _spool_id(claimed: ClaimedLane[Any]) -> SpoolId:

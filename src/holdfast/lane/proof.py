@@ -20,7 +20,7 @@ from holdfast.store.interface import Store
 PROBE_PATIENCE_S = 2.0
 """How long a probe of the next number is tried before those who wait for it are told."""
 PROBE_PAUSE_S = 0.5
-"""For so long after a probe that failed the next ones fail too, without asking: a request for many
+"""How long after a failed probe the next ones fail without asking the store: a request for many
 partitions waits for the store once."""
 
 
@@ -71,7 +71,7 @@ class ClaimProof:
         if task is None:
             if self._environment.monotonic() - self._failed_at < PROBE_PAUSE_S:
                 raise StoreUnavailable(
-                    f"lane {self._claim.lane}: the store did not answer just now"
+                    f"lane {self._claim.lane}: the store did not answer a moment ago; try again"
                 )
             task = self._start(tried, fail)
         await asyncio.shield(task)
@@ -133,8 +133,8 @@ class ClaimProof:
                 return await read_head(self._store, self._environment, lane, number)
         except TimeoutError:
             raise StoreUnavailable(
-                f"lane {lane}: the store did not say within {PROBE_PATIENCE_S:g} s whether"
-                f" number {number} is taken"
+                f"lane {lane}: the store did not answer within {PROBE_PATIENCE_S:g} s, so this"
+                " broker cannot tell whether it still owns the lane"
             ) from None
 
     def fenced_by(self, number: LaneNumber, header: EntryHeader | None) -> Fenced:
@@ -143,6 +143,6 @@ class ClaimProof:
             f"claim {header.claim} (writer {header.writer.hex()})" if header else "another writer"
         )
         return Fenced(
-            f"lane {self._claim.lane}: number {number} was taken by {whom}; this broker's claim"
-            f" {self._claim.claim} has ended"
+            f"lane {self._claim.lane}: this broker is fenced: {whom} wrote number {number}, so"
+            f" this broker's claim {self._claim.claim} has ended"
         )

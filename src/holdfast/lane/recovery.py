@@ -93,8 +93,9 @@ async def recover(
                 raise problem
             return recovered
     raise CorruptObject(
-        f"lane {lane}: objects below the floor are gone, and after {RESTARTS_MAX} tries no snapshot"
-        f" that covers them could be read under {snapshot_prefix(lane)}"
+        f"lane {lane}: brokers have deleted its oldest objects, and no readable snapshot under"
+        f" {snapshot_prefix(lane)} covers them (tried {RESTARTS_MAX} times): restore the snapshots"
+        " from a backup"
     )
 
 
@@ -164,7 +165,7 @@ async def follow(
                 number = recovered.cursor.next_number
                 if number < last:
                     raise CorruptObject(
-                        f"{entry_key(lane, number)}: is missing, though the lane goes on to"
+                        f"{entry_key(lane, number)}: is missing, but the lane continues up to"
                         f" number {last}"
                     )
                 return

@@ -49,14 +49,14 @@ def encode_snapshot(cursor: Cursor, state: bytes) -> bytes:
 def decode_snapshot(data: bytes, *, key: str, lane: LaneId, number: LaneNumber) -> Snapshot:
     """Check and open a snapshot that was found at the key of (lane, number)."""
     if len(data) < HEADER_BYTES or data[:4] != MAGIC:
-        raise CorruptObject(f"{key}: not a snapshot ({len(data)} bytes)")
+        raise CorruptObject(f"{key}: it is not a snapshot ({len(data)} bytes)")
     if _CRC.unpack_from(data, _FIELDS.size)[0] != crc32.iscsi(data[: _FIELDS.size]):
         raise CorruptObject(f"{key}: the header's checksum is wrong")
     _, its_lane, its_number, hash_, claim, writer, leader_epoch, released, size, crc = (
         _FIELDS.unpack_from(data)
     )
     if (its_lane, its_number) != (lane, number):
-        raise CorruptObject(f"{key}: says that it covers number {its_number} of lane {its_lane}")
+        raise CorruptObject(f"{key}: its header says number {its_number} of lane {its_lane}")
     state = data[HEADER_BYTES:]
     if len(state) != size or crc32.iscsi(state) != crc:
         raise CorruptObject(f"{key}: the state's length or checksum is wrong")

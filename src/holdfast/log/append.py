@@ -98,17 +98,27 @@ def decide_append(
         if not header.is_transactional and header.producer_id in log.transactions.open:
             return Refused(
                 "INVALID_TXN_STATE",
-                f"{log.partition}: producer {header.producer_id} has an open transaction here, and"
-                " the batch is not part of it",
+                f"{log.partition}: producer {header.producer_id} has an open transaction here, but"
+                " this record batch is not transactional",
             )
     max_timestamp = now_ms if rules.log_append_time else header.max_timestamp
     if not rules.log_append_time and header.max_timestamp >= 0:
         ahead = header.max_timestamp - now_ms
         if ahead > rules.timestamp_after_max_ms:
-            return Refused("INVALID_TIMESTAMP", f"{log.partition}: a timestamp is {ahead} ms ahead")
+            return Refused(
+                "INVALID_TIMESTAMP",
+                f"{log.partition}: a record's timestamp is {ahead} ms in the future;"
+                " message.timestamp.after.max.ms is"
+                f" {rules.timestamp_after_max_ms}",
+            )
         behind = now_ms - header.base_timestamp
         if behind > rules.timestamp_before_max_ms:
-            return Refused("INVALID_TIMESTAMP", f"{log.partition}: a timestamp is {behind} ms old")
+            return Refused(
+                "INVALID_TIMESTAMP",
+                f"{log.partition}: a record's timestamp is {behind} ms in the past;"
+                " message.timestamp.before.max.ms is"
+                f" {rules.timestamp_before_max_ms}",
+            )
     base_offset = log.log_end_offset
     accepted = Accepted(
         Appended(
@@ -156,14 +166,14 @@ def decide_marker(
     if known is not None and producer_epoch < known.epoch:
         return Refused(
             "INVALID_PRODUCER_EPOCH",
-            f"{log.partition}: producer {producer_id} has epoch {known.epoch} here; the marker has"
-            f" {producer_epoch}",
+            f"{log.partition}: the marker has epoch {producer_epoch} of producer {producer_id},"
+            f" but the partition knows the newer epoch {known.epoch}",
         )
     if known is not None and coordinator_epoch < known.coordinator_epoch:
         return Refused(
             "TRANSACTION_COORDINATOR_FENCED",
-            f"{log.partition}: producer {producer_id} had a marker of coordinator epoch"
-            f" {known.coordinator_epoch}; this one has {coordinator_epoch}",
+            f"{log.partition}: the marker for producer {producer_id} has coordinator epoch"
+            f" {coordinator_epoch}, but an earlier marker had {known.coordinator_epoch}",
         )
     if found is None and known is not None and producer_epoch == known.epoch:
         return NothingToEnd()

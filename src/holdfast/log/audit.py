@@ -1,7 +1,7 @@
 """Whether what a lane stores is what its facts say: payloads, segments, and offsets without a hole.
 
-Pure. Answers with the problems found, all of them, never with the first only: whoever inspects a
-store wants to know how much is harmed. Must never repair, and never trust one part for another.
+Pure. Answers with all problems found, never with the first only: a person who inspects a store
+wants to know how much is damaged. Must never repair, and never trust one part for another.
 """
 
 import itertools
@@ -17,6 +17,7 @@ from holdfast.log.partition import PartitionLog, leader_epoch_at
 from holdfast.log.segment import parse_index
 from holdfast.records.batch import CRC_START, BatchHeader, walk
 from holdfast.records.control import decode_marker
+from holdfast.records.record import decode_batch
 
 Buffer = bytes | bytearray | memoryview
 
@@ -44,20 +45,20 @@ def payload_problems(
             except CorruptObject:
                 continue
             if len(headers) != 1 or headers[0].last_offset != fact.last_offset:
-                yield f"{where}: not the one batch up to {fact.last_offset} that the fact says"
+                yield f"{where}: it is not one record batch that ends at offset {fact.last_offset}"
             elif problem := _transaction_problem(fact, headers[0], batch):
                 yield f"{where}: {problem}"
     if position != len(payload):
-        yield f"{len(payload)} payload bytes; the facts account for {position}"
+        yield f"it has {len(payload)} bytes of record batches; its facts list {position} bytes"
 
 
 def _transaction_problem(fact: Appended, header: BatchHeader, batch: memoryview) -> str | None:
     if header.is_transactional != fact.is_transactional:
         said = "transactional" if header.is_transactional else "not transactional"
-        return f"the batch is {said}, and the fact says otherwise"
+        return f"the record batch is {said}, but its lane object says the opposite"
     if header.is_control != (fact.ends is not None):
-        said = "a control batch" if header.is_control else "no control batch"
-        return f"the batch is {said}, and the fact says otherwise"
+        said = "a control batch" if header.is_control else "not a control batch"
+        return f"the record batch is {said}, but its lane object says the opposite"
     if fact.ends is None:
         return None
     try:
@@ -66,7 +67,10 @@ def _transaction_problem(fact: Appended, header: BatchHeader, batch: memoryview)
         return str(error)
     said = (fact.producer_id, fact.producer_epoch, fact.ends.committed, fact.ends.coordinator_epoch)
     if marker is None or marker[:4] != said:
-        return f"the marker is {marker}; the fact says {fact.ends} of producer {fact.producer_id}"
+        return (
+            f"the transaction marker is {marker}; its lane object says {fact.ends} of producer"
+            f" {fact.producer_id}"
+        )
     return None
 
 
@@ -75,22 +79,29 @@ def transaction_problems(log: PartitionLog) -> Iterator[str]:
     name = shown(log.partition)
     if not log.log_start_offset <= log.last_stable_offset <= log.high_watermark:
         yield (
-            f"{name}: last stable offset {log.last_stable_offset} is not between log start"
+            f"{name}: last stable offset {log.last_stable_offset} is not between log start offset"
             f" {log.log_start_offset} and high watermark {log.high_watermark}"
         )
     for producer_id, found in log.transactions.open.items():
         if producer_id not in log.producers:
-            yield f"{name}: producer {producer_id} has an open transaction, and is not known"
+            yield (
+                f"{name}: producer {producer_id} has an open transaction, but is not among the"
+                " producers of this partition"
+            )
         if found.first_offset >= log.log_end_offset:
             yield (
-                f"{name}: the transaction of producer {producer_id} begins at {found.first_offset},"
-                f" past the log end {log.log_end_offset}"
+                f"{name}: the open transaction of producer {producer_id} begins at offset"
+                f" {found.first_offset}, past the log end offset {log.log_end_offset}"
             )
     before = -1
     for entry in log.transactions.aborted:
         in_log = before < entry.last_offset < log.log_end_offset
         if not (in_log and entry.first_offset < entry.last_offset):
-            yield f"{name}: {entry} cannot follow a marker at {before} in a log of this length"
+            yield (
+                f"{name}: the aborted transaction {entry.first_offset}..{entry.last_offset} of"
+                f" producer {entry.producer_id} is out of place: the previous marker is at offset"
+                f" {before}, and the log end offset is {log.log_end_offset}"
+            )
         before = entry.last_offset
 
 
@@ -100,7 +111,7 @@ def segment_problems(
     """A whole segment against the fact that names it, its own index, and the log's epochs."""
     size = segment.data_start + segment.size_bytes
     if len(data) != size:
-        yield f"{len(data)} bytes; the log says {size}"
+        yield f"it has {len(data)} bytes; its lane says {size}"
     try:
         index = parse_index(log.partition, segment, data[: segment.data_start], key=key)
     except CorruptObject as error:
@@ -115,18 +126,54 @@ def segment_problems(
             batch = batches[position : position + header.size_bytes]
             leader_epoch = leader_epoch_at(log.epochs, header.base_offset)
             for problem in _batch_problems(batch, expected, leader_epoch):
-                yield f"the batch at byte {segment.data_start + position}: {problem}"
+                yield f"the record batch at byte {segment.data_start + position}: {problem}"
             expected += header.last_offset_delta + 1
     except CorruptObject as error:
         yield str(error)
         return
     if expected != segment.last_offset + 1:
-        yield f"its batches end before offset {expected}; the log says {segment.last_offset + 1}"
+        yield f"its last offset is {expected - 1}; its lane says {segment.last_offset}"
     for i in range(len(index) if index is not None else 0):
         assert index is not None
         header = starts.get(index.position[i])
         if header is None or header.base_offset != index.base[i]:
-            yield f"block {i} of the index points at byte {index.position[i]}: no such batch"
+            yield (
+                f"index block {i} points at byte {index.position[i]}, where the record batch at"
+                f" offset {index.base[i]} does not begin"
+            )
+
+
+def unreadable_batches(batches: Buffer) -> Iterator[str]:
+    """Batches with a right CRC whose records cannot be read: stored as their producer sent them."""
+    view = memoryview(batches)
+    try:
+        for position, header in walk(view):
+            batch = view[position : position + header.size_bytes]
+            if crc32.iscsi(batch[CRC_START:]) != header.crc:
+                continue
+            try:
+                decode_batch(batch)
+            except CorruptObject as error:
+                yield (
+                    f"the record batch at offsets {header.base_offset} to {header.last_offset}"
+                    f" cannot be read: {error}"
+                )
+    except CorruptObject:
+        return  # damage, which other checks report
+
+
+def unreadable_in_payload(facts: Sequence[Any], payload: Buffer) -> Iterator[str]:
+    """The same for the payload of a lane object, with the partition of each batch."""
+    grouped: dict[PartitionId, int] = {}
+    for fact in facts:
+        if isinstance(fact, Appended):
+            grouped[fact.partition] = grouped.get(fact.partition, 0) + fact.size_bytes
+    view = memoryview(payload)
+    position = 0
+    for partition, size_bytes in grouped.items():
+        for problem in unreadable_batches(view[position : position + size_bytes]):
+            yield f"{shown(partition)}: {problem}"
+        position += size_bytes
 
 
 def _batch_problems(batch: memoryview, base_offset: int, leader_epoch: int | None) -> Iterator[str]:
@@ -136,15 +183,15 @@ def _batch_problems(batch: memoryview, base_offset: int, leader_epoch: int | Non
         yield str(error)
         return
     if not found:
-        yield "there is no batch"
+        yield "there is no record batch"
         return
     header = found[0]
     if header.base_offset != base_offset:
-        yield f"it says offset {header.base_offset} where {base_offset} is next"
+        yield f"its base offset is {header.base_offset}; {base_offset} is expected"
     if crc32.iscsi(batch[CRC_START : header.size_bytes]) != header.crc:
         yield f"the CRC of the record batch at offset {header.base_offset} is wrong"
     if leader_epoch is not None and header.leader_epoch != leader_epoch:
-        yield f"it says leader epoch {header.leader_epoch}; it was appended under {leader_epoch}"
+        yield f"its leader epoch is {header.leader_epoch}; {leader_epoch} is expected"
 
 
 def tile_problems(log: PartitionLog) -> Iterator[str]:
@@ -152,27 +199,37 @@ def tile_problems(log: PartitionLog) -> Iterator[str]:
     name = shown(log.partition)
     start, end = log.log_start_offset, log.high_watermark
     if not 0 <= start <= end or log.log_end_offset != end:
-        yield f"{name}: log start {start}, high watermark {end}, log end {log.log_end_offset}"
+        yield (
+            f"{name}: log start offset {start}, high watermark {end} and log end offset"
+            f" {log.log_end_offset} contradict each other"
+        )
     stretches = [(s.base_offset, s.last_offset, f"segment {s.name}") for s in log.segments]
     for i in range(len(log.runs)):
         run = log.runs.get(i)
         stretches.append((run.base_offset, run.last_offset, f"lane object {run.number}"))
     if not stretches:
         if start != end:
-            yield f"{name}: offsets {start}..{end - 1} are in no object"
+            yield _no_object(name, start, end - 1)
         return
     if stretches[0][0] > start:
-        yield f"{name}: offsets {start}..{stretches[0][0] - 1} are in no object"
+        yield _no_object(name, start, stretches[0][0] - 1)
     for before, after in itertools.pairwise(stretches):
         if after[0] > before[1] + 1:
-            yield f"{name}: offsets {before[1] + 1}..{after[0] - 1} are in no object"
+            yield _no_object(name, before[1] + 1, after[0] - 1)
         elif after[0] <= before[1]:
-            yield f"{name}: offsets {after[0]}..{before[1]} are in {before[2]} and in {after[2]}"
+            yield (
+                f"{name}: offsets {after[0]}..{before[1]} are stored twice: in {before[2]} and in"
+                f" {after[2]}"
+            )
     last = stretches[-1][1]
     if last + 1 < end:
-        yield f"{name}: offsets {last + 1}..{end - 1} are in no object"
+        yield _no_object(name, last + 1, end - 1)
     elif last + 1 > end:
-        yield f"{name}: {stretches[-1][2]} ends at {last}, past the high watermark {end}"
+        yield f"{name}: {stretches[-1][2]} ends at offset {last}, past the high watermark {end}"
+
+
+def _no_object(name: str, first: int, last: int) -> str:
+    return f"{name}: offsets {first}..{last} are missing: no object holds them"
 
 
 def shown(partition: PartitionId) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from holdfast.environment import Environment
 from holdfast.errors import HoldfastError
 from holdfast.identifiers import PartitionId
-from holdfast.lane.appender import GroupSettings, spooled_header
+from holdfast.lane.appender import CLOSE_PATIENCE_S, GroupSettings, spooled_header
 from holdfast.lane.claim import ClaimedLane
 from holdfast.lane.entry import Buffer, EntryHeader
 from holdfast.lane.owned import SNAPSHOT_EVERY, OwnedLane
@@ -173,12 +173,12 @@ class DataLane(OwnedLane[LogState, DataFact]):
             ceiling = log.log_end_offset + RESERVED_OFFSETS
             self.appender.add(CeilingReserved(partition, ceiling, claim))
 
-    async def close(self, *, release: bool) -> None:
+    async def close(self, *, release: bool, patience_s: float = CLOSE_PATIENCE_S) -> bool:
         """Put what waits, also what is on the disk alone; after a release nothing is there."""
         if release and self.appender.is_open:
             for partition in self.state.partitions:
                 self.lower_ceiling(partition)
-        await super().close(release=release)
+        return await super().close(release=release, patience_s=patience_s)
 
     def adding(self, fact: DataFact) -> None:
         """In the lane, what a partition has on the disk comes before what goes to the store now."""

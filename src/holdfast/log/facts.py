@@ -45,7 +45,7 @@ class Appended(msgspec.Struct, frozen=True, array_like=True, tag="a"):
     size_bytes: int
     max_timestamp: int
     crc: int
-    """As the producer sent it: with the sequence, what makes a retry recognisable."""
+    """As the producer sent it."""
     producer_id: int = -1
     producer_epoch: int = -1
     base_sequence: int = -1
@@ -132,7 +132,7 @@ LogFact = (
 DataFact = LogFact | GroupFact | TransactionFact
 """All that an object of a data lane may say."""
 
-_encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
+_encoder = msgspec.msgpack.Encoder(uuid_format="bytes", order="deterministic")
 _decoder = msgspec.msgpack.Decoder(list[DataFact])
 
 

@@ -177,7 +177,7 @@ def open_payload(data: bytes, lane: LaneId, number: int, *, key: str) -> Payload
     """The payload of a whole lane object, checked against what its writer sealed."""
     header = parse_header(data, key=key)
     if (header.lane, header.number) != (lane, number):
-        raise CorruptObject(f"{key}: says that it is number {header.number} of lane {header.lane}")
+        raise CorruptObject(f"{key}: its header says number {header.number} of lane {header.lane}")
     payload = memoryview(data)[header.payload_start :]
     check_payload(header, payload, key=key)
     return Payload([payload])
@@ -186,14 +186,16 @@ def open_payload(data: bytes, lane: LaneId, number: int, *, key: str) -> Payload
 def slice_run(payload: Payload, run: Run, log: PartitionLog, *, live_bytes: int) -> list[Buffer]:
     """The batches of one run as views; as copies, where views would hold much that is dead."""
     if run.position + run.size_bytes > payload.size_bytes:
-        raise _unlike(run, log, f"its payload has {payload.size_bytes} bytes")
+        raise _unlike(run, log, f"the object has only {payload.size_bytes} payload bytes")
     batches = payload.slice(run.position, run.size_bytes)
     first = parse_batch_header(batches[0])
     if first.base_offset != run.base_offset:
-        raise _unlike(run, log, f"it starts with offset {first.base_offset}")
+        raise _unlike(run, log, f"the record batch there starts at offset {first.base_offset}")
     leader_epoch = leader_epoch_at(log.epochs, run.base_offset)
     if leader_epoch is not None and first.leader_epoch != leader_epoch:
-        raise _unlike(run, log, f"leader epoch {first.leader_epoch}, not {leader_epoch}")
+        raise _unlike(
+            run, log, f"its leader epoch is {first.leader_epoch}; {leader_epoch} is expected"
+        )
     if payload.size_bytes > PINNED_RATIO_MAX * live_bytes:
         return [bytes(batch) for batch in batches]
     return batches
@@ -201,6 +203,6 @@ def slice_run(payload: Payload, run: Run, log: PartitionLog, *, live_bytes: int)
 
 def _unlike(run: Run, log: PartitionLog, problem: str) -> CorruptObject:
     return CorruptObject(
-        f"{log.partition}: lane object {run.number} is not what the log says of offsets"
-        f" {run.base_offset}..{run.last_offset} at byte {run.position}: {problem}"
+        f"{log.partition}: lane object {run.number} should hold offsets"
+        f" {run.base_offset}..{run.last_offset} at byte {run.position}, but does not: {problem}"
     )

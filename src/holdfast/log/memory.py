@@ -57,6 +57,13 @@ def _pinned_bytes(buffers: Sequence[Buffer]) -> int:
     return whole + sum(memoryview(owner).nbytes for owner in owners.values())
 
 
+def unpinned(buffer: Buffer) -> Buffer:
+    """The same bytes, as a copy where they are a small part of what they keep in memory."""
+    if _pinned_bytes([buffer]) > PINNED_RATIO_MAX * len(buffer):
+        return bytes(buffer)
+    return buffer
+
+
 class Tail:
     """The newest lane objects, first in, first out, over all lanes of a broker."""
 

@@ -136,8 +136,9 @@ class PartitionLog:
         """Take in a batch that was decided."""
         if fact.base_offset != self.log_end_offset or fact.last_offset < fact.base_offset:
             raise InvariantViolation(
-                f"{self.partition}: a batch of offsets {fact.base_offset}..{fact.last_offset} was"
-                f" decided where {self.log_end_offset} is next"
+                f"{self.partition}: a record batch has offsets"
+                f" {fact.base_offset}..{fact.last_offset}, but the log end offset is"
+                f" {self.log_end_offset}"
             )
         self.log_end_offset = fact.last_offset + 1
         if fact.leader_epoch >= 0:
@@ -207,8 +208,9 @@ class PartitionLog:
             on_disk.append(self.runs.pop())
         if len(self.runs) and run.base_offset != self.runs.last[-1] + 1:
             raise InvariantViolation(
-                f"{self.partition}: the run {run.base_offset}..{run.last_offset} of lane object"
-                f" {run.number} follows offset {self.runs.last[-1]}"
+                f"{self.partition}: lane object {run.number} holds offsets"
+                f" {run.base_offset}..{run.last_offset}, but the object before it ends at offset"
+                f" {self.runs.last[-1]}"
             )
         self.runs.append(run)
         for later in reversed(on_disk):
@@ -245,7 +247,8 @@ class PartitionLog:
         for before, after in zip(self.segments, self.segments[1:], strict=False):
             if after.base_offset != before.last_offset + 1:
                 raise InvariantViolation(
-                    f"{self.partition}: segment {after.name} follows {before.name}"
+                    f"{self.partition}: segments {before.name} and {after.name} leave a gap or"
+                    " overlap"
                 )
         return gone + dead
 

@@ -22,6 +22,7 @@ class RememberedBatch(NamedTuple):
     last_sequence: int
     base_offset: int
     crc: int
+    """Part of the snapshot's format. Never compared: a retry may carry other bytes."""
     appended_ms: int
 
 
@@ -97,35 +98,35 @@ class OutOfSequence:
 def check_sequence(
     state: ProducerState | None, header: BatchHeader
 ) -> Retry | Gap | OutOfSequence | None:
-    """Whether a batch is next (None), a retry of one that is there, early, or none of these."""
+    """Whether a batch is next (None), a retry of one that is there, early, or none of these.
+
+    A retry has the sequence range of a remembered batch. Its bytes do not matter, as in Kafka:
+    some clients (kafkajs) put a new timestamp into each attempt.
+    """
     if state is None:
         return None
     epoch, first = header.producer_epoch, header.base_sequence
     if epoch < state.epoch:
         return OutOfSequence(
             SequenceProblem.INVALID_PRODUCER_EPOCH,
-            f"producer {header.producer_id} has epoch {state.epoch} here; the batch has {epoch}",
+            f"producer {header.producer_id}: the record batch has producer epoch {epoch}, but the"
+            f" partition knows the newer epoch {state.epoch}",
         )
     if epoch > state.epoch:
         return None if first == 0 else _gap(header, 0)
     for batch in state.batches:
         if batch.base_sequence == first and batch.last_sequence == header.last_sequence:
-            if batch.crc == header.crc:
-                return Retry(batch)
-            return _out_of_order(
-                header,
-                f"sequence {first} is in the log at offset {batch.base_offset} as other bytes",
-            )
+            return Retry(batch)
     expected = (state.batches[-1].last_sequence + 1) % SEQUENCES if state.batches else 0
     if first == expected:
         return None
     if (first - expected) % SEQUENCES < SEQUENCES // 2:
         return _gap(header, expected)
-    return _out_of_order(header, f"sequence {first} came where {expected} is next")
+    return _out_of_order(header, f"sequence {first} is out of order; {expected} is expected")
 
 
 def _gap(header: BatchHeader, expected: int) -> Gap:
-    what = f"sequence {header.base_sequence} came where {expected} is next"
+    what = f"sequence {header.base_sequence} is out of order; {expected} is expected"
     return Gap(expected, _told_of(header, what))
 
 

@@ -74,14 +74,14 @@ class Cut:
         self.bytes = 0
         self.buffers: list[Buffer] = []
         self.is_full = False
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._end_offset = end_offset
 
     def add_stretch(self, buffers: Sequence[Buffer], last_offset: int, size_bytes: int) -> None:
         """Take a stretch whose last offset and size are known; whole, where all of it fits."""
         if self.is_full or last_offset < self.next_offset:
             return
-        fits = self.bytes + size_bytes <= self._bytes_max and last_offset < self._end_offset
+        fits = self.bytes + size_bytes <= self.bytes_max and last_offset < self._end_offset
         if self.buffers and fits:
             self.buffers.extend(buffers)
             self.bytes += size_bytes
@@ -99,10 +99,11 @@ class Cut:
                 continue
             if header.base_offset > self.next_offset and (self.buffers or start is not None):
                 raise CorruptObject(
-                    f"offset {header.base_offset} follows where {self.next_offset} is next"
+                    f"a record batch starts at offset {header.base_offset};"
+                    f" {self.next_offset} is expected"
                 )
             is_first = not self.buffers and start is None
-            too_much = not is_first and self.bytes + header.size_bytes > self._bytes_max
+            too_much = not is_first and self.bytes + header.size_bytes > self.bytes_max
             if too_much or header.base_offset >= self._end_offset:
                 self.is_full = True
                 break
@@ -113,7 +114,7 @@ class Cut:
         if start is not None:
             whole = start == 0 and end == len(buffer)
             self.buffers.append(buffer if whole else memoryview(buffer)[start:end])
-        if self.buffers and self.bytes >= self._bytes_max:
+        if self.buffers and self.bytes >= self.bytes_max:
             self.is_full = True
         return not self.is_full
 

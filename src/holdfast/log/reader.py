@@ -16,7 +16,7 @@ from holdfast.identifiers import LaneId, PartitionId
 from holdfast.lane.entry import HEADER_BYTES, parse_header
 from holdfast.lane.keys import entry_key
 from holdfast.log.facts import SegmentRef
-from holdfast.log.memory import ReadCache, Tail
+from holdfast.log.memory import ReadCache, Tail, unpinned
 from holdfast.log.partition import EpochStart, PartitionLog, Run, leader_epoch_at
 from holdfast.log.read_plan import NO_END, Buffer, Cut, Plan, plan_read
 from holdfast.log.segment import Block, SegmentIndex, parse_index
@@ -100,20 +100,23 @@ class LogReader:
                 return cut
             plan = plan_read(log, offset, bytes_max, end_offset)
             try:
-                return await self._load(log, plan, Cut(offset, bytes_max, end_offset))
+                cut = await self._load(log, plan, Cut(offset, bytes_max, end_offset))
+                cut.buffers = [unpinned(buffer) for buffer in cut.buffers]
+                return cut
             except ObjectNotFound:
                 self._payload_starts.clear()
                 if attempt == 4 or offset < log.log_start_offset:
                     raise
-        raise ObjectNotFound(f"{log.partition}: offset {offset}")
+        raise ObjectNotFound(f"{log.partition}: no object holds offset {offset}")
 
     async def _load(self, log: PartitionLog, plan: Plan, cut: Cut) -> Cut:
         for segment in plan.segments:
             await self._load_segment(log, segment, cut)
             if cut.is_full:
                 return cut
-        for i in range(0, len(plan.runs), LOADS_AT_ONCE):
-            runs = plan.runs[i : i + LOADS_AT_ONCE]
+        at_once = LOADS_AT_ONCE if cut.bytes_max > 0 else 1
+        for i in range(0, len(plan.runs), at_once):
+            runs = plan.runs[i : i + at_once]
             stretches = await asyncio.gather(*(self.load_run(log, run) for run in runs))
             for run, stretch in zip(runs, stretches, strict=True):
                 cut.add_stretch(stretch, run.last_offset, run.size_bytes)
@@ -126,7 +129,8 @@ class LogReader:
         key = segment_key(log.partition, segment.name)
         first = index.find(cut.next_offset)
         for i in range(first, len(index)):
-            self._read_ahead(key, index, i, log.epochs)
+            if cut.bytes_max > 0:
+                self._read_ahead(key, index, i, log.epochs)
             block = index.block(i)
             data = await self._load_stretch(_stretch_of(key, block, log.epochs))
             cut.add_stretch([data], block.last_offset, block.size_bytes)
@@ -235,22 +239,29 @@ def check_batches(data: bytes, stretch: _Stretch) -> None:
 
     A batch's CRC does not cover its offset and leader epoch: those the log itself knows.
     """
-    where = f"{stretch.key} at {stretch.position}"
+    where = f"{stretch.key} at byte {stretch.position}"
     if len(data) != stretch.size_bytes:
-        raise CorruptObject(f"{where}: {len(data)} bytes came, {stretch.size_bytes} were asked for")
+        raise CorruptObject(
+            f"{where}: the store returned {len(data)} of {stretch.size_bytes} bytes"
+        )
     view = memoryview(data)
     expected = stretch.base_offset
     for position, header in walk(data):
         if header.base_offset != expected:
-            raise CorruptObject(f"{where}: offset {header.base_offset} where {expected} is next")
+            raise CorruptObject(
+                f"{where}: a record batch starts at offset {header.base_offset};"
+                f" {expected} is expected"
+            )
         body = view[position + CRC_START : position + header.size_bytes]
         if crc32.iscsi(body) != header.crc:
-            raise CorruptObject(f"{where}: the batch at offset {header.base_offset} is harmed")
+            raise CorruptObject(
+                f"{where}: the CRC of the record batch at offset {header.base_offset} is wrong"
+            )
         leader_epoch = leader_epoch_at(stretch.epochs, header.base_offset)
         if leader_epoch is not None and header.leader_epoch != leader_epoch:
             raise CorruptObject(
-                f"{where}: the batch at offset {header.base_offset} has leader epoch"
-                f" {header.leader_epoch}, not {leader_epoch}"
+                f"{where}: the record batch at offset {header.base_offset} has leader epoch"
+                f" {header.leader_epoch}; {leader_epoch} is expected"
             )
         expected = header.last_offset + 1
 

@@ -114,8 +114,8 @@ async def _drop(lane: DataLane, up_to: LaneNumber) -> None:
     for log in lane.state.partitions.values():
         if len(log.runs) and log.runs.number[0] <= up_to:
             raise InvariantViolation(
-                f"{log.partition}: lane object {log.runs.number[0]} would be deleted, and holds"
-                f" offset {log.runs.base[0]}"
+                f"{log.partition}: refused to delete lane object {log.runs.number[0]}: it still"
+                f" holds offset {log.runs.base[0]}"
             )
     await lane.drop_up_to(up_to, lane.state.claims)
 
@@ -233,7 +233,7 @@ async def _write_segment(lane: DataLane, builder: SegmentBuilder) -> SegmentRef:
     )
     if isinstance(outcome, Lost):
         raise InvariantViolation(
-            f"{builder.partition}: another segment has the name {built.ref.name}"
+            f"{builder.partition}: a segment named {built.ref.name} already exists"
         )
     return built.ref
 
@@ -244,12 +244,13 @@ def _check_tiles(partition: PartitionId, first: int, last: int, new: list[Segmen
     for segment in new:
         if segment.base_offset != expected:
             raise InvariantViolation(
-                f"{partition}: a rewritten segment starts at {segment.base_offset}, not {expected}"
+                f"{partition}: a rewritten segment starts at offset {segment.base_offset};"
+                f" {expected} is expected"
             )
         expected = segment.last_offset + 1
     if expected != last + 1:
         raise InvariantViolation(
-            f"{partition}: rewritten segments end at {expected}, not {last + 1}"
+            f"{partition}: rewritten segments end before offset {expected}; {last + 1} is expected"
         )
 
 

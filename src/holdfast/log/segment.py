@@ -10,6 +10,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from fastcrc import crc32
 
@@ -109,18 +110,20 @@ class SegmentBuilder:
         size_bytes, last_offset, block_bytes = self.size_bytes, self._last_offset, self._block_bytes
         while position < end:
             if end - position < BATCH_HEADER_BYTES:
-                raise CorruptObject(f"{self.partition}: {end - position} bytes are no batch")
+                raise CorruptObject(
+                    f"{self.partition}: the last {end - position} bytes are not a record batch"
+                )
             base_offset, length, _, magic, _ = PREFIX.unpack_from(buffer, position)
             covered = COVERED.unpack_from(buffer, position + CRC_START)
             batch_bytes = length + LENGTH_PREFIX_BYTES
             if magic != BATCH_MAGIC or not BATCH_HEADER_BYTES <= batch_bytes <= end - position:
                 raise CorruptObject(
-                    f"{self.partition}: after offset {last_offset} comes what is no batch"
+                    f"{self.partition}: the bytes after offset {last_offset} are not a record batch"
                 )
             if size_bytes and base_offset != last_offset + 1:
                 raise InvariantViolation(
-                    f"{self.partition}: a segment would have offset {base_offset} follow on"
-                    f" {last_offset}"
+                    f"{self.partition}: refused to write a segment in which offset {base_offset}"
+                    f" follows offset {last_offset}"
                 )
             if not self._bases or block_bytes >= INDEX_INTERVAL_BYTES:
                 self._bases.append(base_offset)
@@ -180,7 +183,7 @@ def parse_index(
 ) -> SegmentIndex:
     """Check and open the first `segment.data_start` bytes of a segment."""
     if len(data) < max(HEADER_BYTES, segment.data_start) or data[:4] != MAGIC:
-        raise CorruptObject(f"{key}: not a segment, or cut short ({len(data)} bytes)")
+        raise CorruptObject(f"{key}: it is not a segment, or is cut short ({len(data)} bytes)")
     if _CRC.unpack_from(data, _FIELDS.size)[0] != crc32.iscsi(data[: _FIELDS.size]):
         raise CorruptObject(f"{key}: the header's checksum is wrong")
     _, topic_id, number, first, last, size, _, count, crc = _FIELDS.unpack_from(data)
@@ -189,7 +192,12 @@ def parse_index(
         last,
         size,
     ) != (segment.base_offset, segment.last_offset, segment.size_bytes):
-        raise CorruptObject(f"{key}: holds {first}..{last} of another partition or stretch")
+        raise CorruptObject(
+            f"{key}: its header says offsets {first}..{last} ({size} bytes) of"
+            f" {PartitionId(UUID(bytes=topic_id), number)}; its lane says"
+            f" {segment.base_offset}..{segment.last_offset} ({segment.size_bytes} bytes) of"
+            f" {partition}"
+        )
     index_bytes = data[HEADER_BYTES : segment.data_start]
     if crc32.iscsi(index_bytes) != crc or len(index_bytes) != count * 24:
         raise CorruptObject(f"{key}: the index's length or checksum is wrong")

@@ -97,8 +97,8 @@ async def _take_in(
                 if is_acknowledged:
                     gaps.add(fact.partition)
                     replayed.problems.append(
-                        f"{fact.partition}: offset {fact.base_offset} of the spool follows"
-                        f" {end_offset - 1} of the log"
+                        f"{fact.partition}: the spool continues at offset {fact.base_offset}, but"
+                        f" the log end offset is {end_offset}"
                     )
             elif fact.base_offset == end_offset:
                 kept = msgspec.structs.replace(fact, leader_epoch=leader_epoch)

@@ -18,7 +18,7 @@ from holdfast.groups.state import (
     restored_groups,
     stored_groups,
 )
-from holdfast.identifiers import PartitionId
+from holdfast.identifiers import PartitionId, in_order
 from holdfast.lane.entry import SPOOLED, Buffer, EntryHeader
 from holdfast.log.columns import column_bytes, fill_column
 from holdfast.log.facts import (
@@ -244,7 +244,9 @@ class _StoredPartition(msgspec.Struct, array_like=True):
     missing: list[RecordsMissing] = []
 
 
-class _StoredState(msgspec.Struct, array_like=True):
+class StoredState(msgspec.Struct, array_like=True):
+    """A data lane in its snapshot."""
+
     leader_epoch: int
     claims: bytes
     rewritten_up_to: int
@@ -254,19 +256,24 @@ class _StoredState(msgspec.Struct, array_like=True):
     transactions: StoredTransactions = StoredTransactions()
 
 
-_encoder = msgspec.msgpack.Encoder(uuid_format="bytes")
-_decoder = msgspec.msgpack.Decoder(_StoredState)
+_encoder = msgspec.msgpack.Encoder(uuid_format="bytes", order="deterministic")
+"""Sorts sets and dicts: the same state is the same bytes, as `holdfast inspect` expects."""
+_decoder = msgspec.msgpack.Decoder(StoredState)
+
+
+def encode_stored(stored: StoredState) -> bytes:
+    return _encoder.encode(stored)
 
 
 def _encode_state(state: LogState) -> bytes:
     """As of the last indexed object: what is decided there is durable when the snapshot counts."""
-    return _encoder.encode(
-        _StoredState(
+    return encode_stored(
+        StoredState(
             state.leader_epoch,
             column_bytes(state.claims),
             state.rewritten_up_to,
-            [_stored_partition(log) for log in state.partitions.values()],
-            list(state.removed),
+            [_stored_partition(state.partitions[key]) for key in in_order(state.partitions)],
+            in_order(state.removed),
             stored_groups(state.groups),
             stored_transactions(state.transactions),
         )
@@ -295,7 +302,7 @@ def _stored_partition(log: PartitionLog) -> _StoredPartition:
                 producer.batches,
                 producer.coordinator_epoch,
             )
-            for producer_id, producer in log.producers.items()
+            for producer_id, producer in sorted(log.producers.items())
         ],
         [_StoredTransaction(*item) for item in log.transactions.open.items()],
         log.transactions.aborted_since(start),

@@ -66,8 +66,9 @@ class Transactions:
         found = self.open.pop(producer_id, None)
         if first_offset != (found.first_offset if found is not None else NO_TRANSACTION):
             raise InvariantViolation(
-                f"the marker at offset {marker_offset} ends the transaction of producer"
-                f" {producer_id} from offset {first_offset}; open is {found}"
+                f"the marker at offset {marker_offset} ends a transaction of producer"
+                f" {producer_id} that begins at offset {first_offset}, but its open transaction is"
+                f" {found}"
             )
         if found is not None and not committed:
             oldest = next(iter(self.open.values()), None)

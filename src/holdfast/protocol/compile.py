@@ -4,7 +4,7 @@ Pure. The only place that executes generated source. Must never be handed text t
 network: its input is our own field tables.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from holdfast.protocol.decoder import DecoderSource
@@ -14,6 +14,7 @@ from holdfast.protocol.primitives import Buffer
 
 Decoder = Callable[[memoryview, int, int], tuple[object, int]]
 Encoder = Callable[[object], list[Buffer]]
+SliceEncoder = Callable[[object], Generator[None, None, list[Buffer]]]
 
 
 def decoder(message: Any, version: int, flexible: bool) -> Decoder:
@@ -23,6 +24,11 @@ def decoder(message: Any, version: int, flexible: bool) -> Decoder:
 
 def encoder(message: Any, version: int, flexible: bool) -> Encoder:
     source = EncoderSource(version, flexible)
+    return _function("encode", source.write(message), source.names)
+
+
+def slice_encoder(message: Any, version: int, flexible: bool) -> SliceEncoder:
+    source = EncoderSource(version, flexible, in_slices=True)
     return _function("encode", source.write(message), source.names)
 
 

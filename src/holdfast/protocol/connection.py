@@ -134,12 +134,21 @@ class ServedApis:
 class Connection:
     """The requests of one peer that are not answered yet, and the bytes that are due to it."""
 
-    __slots__ = ("_outgoing", "_served", "_unanswered", "is_closing", "outgoing_bytes")
+    __slots__ = (
+        "_outgoing",
+        "_served",
+        "_unanswered",
+        "is_closing",
+        "outgoing_bytes",
+        "waiting_bytes",
+    )
 
     def __init__(self, served: ServedApis) -> None:
         self.is_closing = False
         """A CLOSE reply has come to its turn: send what is outgoing, then close."""
         self.outgoing_bytes = 0
+        self.waiting_bytes = 0
+        """Of replies that wait for an earlier one."""
         self._served = served
         self._unanswered: deque[Request] = deque()
         self._outgoing: list[Buffer] = []
@@ -191,12 +200,17 @@ class Connection:
         """Note the reply; it becomes outgoing when all requests before it are answered."""
         request.reply = reply
         unanswered = self._unanswered
+        if unanswered and unanswered[0] is not request:
+            self.waiting_bytes += _body_bytes(reply)
+            return
         while unanswered:
             head = unanswered[0]
             answer = head.reply
             if answer is PENDING or self.is_closing:
                 return
             unanswered.popleft()
+            if head is not request:
+                self.waiting_bytes -= _body_bytes(answer)
             if answer is CLOSE:
                 self.is_closing = True
             elif answer is not None:
@@ -218,3 +232,7 @@ class Connection:
         self._outgoing = []
         self.outgoing_bytes = 0
         return outgoing
+
+
+def _body_bytes(reply: Reply | _Pending) -> int:
+    return sum(map(len, reply)) if isinstance(reply, Sequence) else 0

@@ -7,6 +7,7 @@ Small frames are read many at once into a scratch buffer that all connections sh
 of it; a frame that the scratch does not hold whole is received in place, in a buffer of its own.
 """
 
+import mmap
 from struct import Struct
 
 SCRATCH_BYTES = 256 * 1024
@@ -19,7 +20,12 @@ ANNOUNCED_BUFFER_BYTES = 64 * 1024
 SENT_BUFFER_BYTES = 1024 * 1024
 GROW_FACTOR = 4
 """A buffer has one of these two sizes, or this many times what has arrived, or the frame's size."""
+LAZY_BYTES = 1024 * 1024
+"""A buffer of this size or more is mapped: its pages are made as bytes arrive, not all at once,
+which for 100 MB would hold up the loop for tens of milliseconds."""
 SIZE = Struct(">i")
+
+FrameBuffer = bytearray | mmap.mmap
 
 HTTP_OPENINGS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI ")
 
@@ -45,8 +51,13 @@ class FrameReceiver:
         self._scratch = scratch
         self._frame_bytes_max = frame_bytes_max
         self._carry = b""
-        self._frame = bytearray()
+        self._frame: FrameBuffer = bytearray()
         self._have = 0
+
+    @property
+    def received_bytes(self) -> int:
+        """How much of the frame that is under way has arrived."""
+        return self._have if self.under_way_bytes else 0
 
     @property
     def allocated_bytes(self) -> int:
@@ -73,12 +84,13 @@ class FrameReceiver:
         growth = self.growth_bytes
         if growth:
             # A new buffer, not a resize: the caller may still hold a view of the old one.
-            grown = bytearray(self._have + growth)
-            grown[: self._have] = self._frame
+            size = self._have + growth
+            grown = mmap.mmap(-1, size) if size >= LAZY_BYTES else bytearray(size)
+            grown[: self._have] = memoryview(self._frame)[: self._have]
             self._frame = grown
         return memoryview(self._frame)[self._have :]
 
-    def received(self, count: int) -> list[bytearray]:
+    def received(self, count: int) -> list[FrameBuffer]:
         """The frames that `count` bytes more in the last buffer have completed."""
         if not self.under_way_bytes:
             return self._cut(len(self._carry) + count)
@@ -90,9 +102,9 @@ class FrameReceiver:
         self._frame = bytearray()
         return [frame]
 
-    def _cut(self, end: int) -> list[bytearray]:
+    def _cut(self, end: int) -> list[FrameBuffer]:
         scratch = self._scratch
-        frames: list[bytearray] = []
+        frames: list[FrameBuffer] = []
         position = 0
         self._carry = b""
         while end - position >= SIZE.size:
@@ -113,9 +125,9 @@ class FrameReceiver:
             self._carry = bytes(scratch[position:end])
         return frames
 
-    def feed(self, data: bytes) -> list[bytearray]:
+    def feed(self, data: bytes) -> list[FrameBuffer]:
         """The frames that these bytes complete: for callers that have the bytes already."""
-        frames: list[bytearray] = []
+        frames: list[FrameBuffer] = []
         position = 0
         while position < len(data) and self.violation is None:
             target = self.buffer()

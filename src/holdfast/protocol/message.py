@@ -6,9 +6,11 @@ message (see messages/) nor how a field is laid out in bytes (see decoder and en
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any, ClassVar, Self, cast, dataclass_transform
 
 from holdfast.protocol import compile as codec
+from holdfast.protocol.encoder import SLICE_ELEMENTS
 from holdfast.protocol.fields import LAST, Field
 from holdfast.protocol.primitives import Buffer, MalformedMessage, UnencodableMessage
 
@@ -68,6 +70,9 @@ class Message(Struct):
     FLEXIBLE_SINCE: ClassVar[int] = LAST
     DECODERS: ClassVar[dict[int, codec.Decoder]]
     ENCODERS: ClassVar[dict[int, codec.Encoder]]
+    SLICE_ENCODERS: ClassVar[dict[int, codec.SliceEncoder]]
+    ARRAYS: ClassVar[tuple[str, ...]]
+    """The names of its own arrays."""
 
     def __init_subclass__(cls, *, api_key: int, versions: str, flexible: str = "none") -> None:
         super().__init_subclass__()
@@ -77,6 +82,8 @@ class Message(Struct):
         cls.FLEXIBLE_SINCE = LAST if flexible == "none" else int(flexible.removesuffix("+"))
         cls.DECODERS = {}
         cls.ENCODERS = {}
+        cls.SLICE_ENCODERS = {}
+        cls.ARRAYS = tuple(name for name, row in cls.FIELDS.items() if row.kind == "array")
 
     @classmethod
     def is_flexible(cls, version: int) -> bool:
@@ -107,6 +114,21 @@ class Message(Struct):
         Raises UnencodableMessage.
         """
         encoder = self.ENCODERS.get(version) or self._compile_encoder(version)
+        return encoder(self)
+
+    def is_long(self) -> bool:
+        """Whether it has so many elements that it should be encoded in slices."""
+        return any(len(getattr(self, name) or ()) > SLICE_ELEMENTS for name in self.ARRAYS)
+
+    def encode_in_slices(self, version: int) -> Generator[None, None, list[Buffer]]:
+        """As encode, but yields after each slice of elements, so that other work may be done
+        meanwhile. The message must not change until this returns."""
+        encoder = self.SLICE_ENCODERS.get(version)
+        if encoder is None:
+            if version not in self.VERSIONS:
+                raise UnencodableMessage(self._unknown(version))
+            encoder = codec.slice_encoder(type(self), version, self.is_flexible(version))
+            self.SLICE_ENCODERS[version] = encoder
         return encoder(self)
 
     @classmethod

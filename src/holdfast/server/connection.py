@@ -1,7 +1,8 @@
 """One TCP connection: a transport on one side, the core and the dispatcher on the other.
 
 Owns when this peer is read from and when it is left waiting. Must never dispatch a request before
-the one that arrived ahead of it, nor read on while a bound is reached.
+the one that arrived ahead of it, nor read on while a bound is reached, nor leave
+replies that it holds uncounted.
 """
 
 import asyncio
@@ -10,6 +11,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import cast
 
+from holdfast.broker.reply_memory import ReplyAccount, ReplyMemory
+from holdfast.environment import SystemEnvironment
 from holdfast.protocol.connection import (
     CLOSE,
     Close,
@@ -18,12 +21,14 @@ from holdfast.protocol.connection import (
     Request,
     ServedApis,
 )
-from holdfast.protocol.frames import FrameReceiver
+from holdfast.protocol.frames import FrameBuffer, FrameReceiver
 from holdfast.protocol.primitives import MalformedMessage
-from holdfast.server.events import event
+from holdfast.server.events import LimitedEvents, event
 from holdfast.server.limits import Limits
-from holdfast.server.memory import RequestMemory
+from holdfast.server.memory import SMALL_FRAME_BYTES, RequestMemory
 from holdfast.server.peer import Dispatcher, Peer
+from holdfast.server.progress import Progress
+from holdfast.server.turns import LONG_SECONDS, SLICE_SECONDS_MAX, Turns
 from holdfast.server.writing import write
 
 FLUSH_BYTES = 1024 * 1024
@@ -41,6 +46,7 @@ class ConnectionHost:
         served: ServedApis,
         limits: Limits,
         memory: RequestMemory,
+        replies: ReplyMemory,
         scratch: memoryview,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
@@ -48,10 +54,15 @@ class ConnectionHost:
         self.served = served
         self.limits = limits
         self.memory = memory
+        self.replies = replies
         self.scratch = scratch
         self.loop = loop
         self.gathers = type(loop).__module__.partition(".")[0] == "uvloop"
         self.connections: set[TcpConnection] = set()
+        self.clock = SystemEnvironment().monotonic
+        """Unlike the loop's time it goes on while a callback runs."""
+        self.turns = Turns(loop, self.clock)
+        self.events = LimitedEvents()
         self.is_stopping = False
 
 
@@ -65,8 +76,9 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._receiver = FrameReceiver(host.scratch, frame_bytes_max=host.limits.frame_bytes_max)
         self._core = Connection(host.served)
         self._transport: asyncio.Transport | None = None
-        self._peer = Peer(host="?", port=0, listener=listener)
-        self._backlog: deque[bytearray] = deque()
+        self._replies = ReplyAccount(host.replies)
+        self._peer = Peer(host="?", port=0, listener=listener, replies=self._replies)
+        self._backlog: deque[FrameBuffer] = deque()
         self._held_bytes = 0
         self._counted_bytes = 0
         self._awaited_bytes = 0
@@ -75,7 +87,15 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._is_write_paused = False
         self._is_draining = False
         self._is_flush_due = False
+        self._is_slow = False
+        """Whether its last requests took long, so that the next ones wait for a turn."""
+        self._is_queued = False
         self.active_at = host.loop.time()
+        self._receiving = Progress(self.active_at)
+        self._sending = Progress(self.active_at)
+        self._written_bytes = 0
+        self._unsent_bytes = 0
+        self._counted_reply_bytes = 0
 
     # What the transport calls.
 
@@ -85,7 +105,8 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._peer.host, self._peer.port = str(address[0]), int(address[1])
         host = self._host
         if host.is_stopping or len(host.connections) >= host.limits.connections_max:
-            event(
+            host.events.event(
+                host.loop.time(),
                 logging.WARNING,
                 "connection_refused",
                 peer=self._peer,
@@ -95,7 +116,8 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         host.connections.add(self)
-        self._transport.set_write_buffer_limits(high=host.limits.write_buffer_bytes_max)
+        # Until the last byte of a write is sent, the transport keeps all of its buffers.
+        self._transport.set_write_buffer_limits(high=host.limits.write_buffer_bytes_max, low=0)
         event(logging.DEBUG, "connection_opened", peer=self._peer, listener=self._listener)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -110,8 +132,6 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._backlog.extend(frames)
         self._count_memory(whole)
         self._advance()
-        if receiver.violation is not None and self._transport is not None:
-            self._violate(receiver.violation)
 
     def eof_received(self) -> bool:
         """The peer is gone: what is written goes out, replies under way are dropped (Kafka too)."""
@@ -123,6 +143,7 @@ class TcpConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._is_write_paused = False
         self.active_at = self._host.loop.time()
+        self._unsent_bytes = 0
         self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -132,6 +153,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         whole, unfinished = self._held_bytes, self._counted_bytes - self._held_bytes
         self._counted_bytes = self._held_bytes = 0
         host.memory.leave(self, whole=whole, unfinished=unfinished)
+        self._forget_replies()
         if self in host.connections:
             host.connections.remove(self)
             event(
@@ -151,10 +173,26 @@ class TcpConnection(asyncio.BufferedProtocol):
     def is_idle(self) -> bool:
         return not self._core.unanswered
 
-    @property
-    def under_way_bytes(self) -> int:
-        """The memory of a frame that has not arrived whole."""
-        return self._receiver.allocated_bytes
+    def is_stalled(self, now: float, seconds_max: float) -> bool:
+        """Whether a frame is under way that has hardly grown for so long, and by no fault of ours.
+
+        Called once for each sweep: it remembers how far the frame was when it last had grown.
+        """
+        have = self._receiver.received_bytes
+        if not have or self._is_waiting_for_memory:
+            self._receiving.restart(now, have)
+        return self._receiving.still_seconds(now, have) > seconds_max
+
+    def has_stopped_reading(self, now: float, seconds_max: float) -> bool:
+        """Whether replies are written that the peer has hardly read for so long.
+
+        Called once for each sweep, like `is_stalled`.
+        """
+        if not self._unsent_bytes or self._transport is None:
+            self._sending.restart(now, self._written_bytes)
+            return False
+        sent = self._written_bytes - self._transport.get_write_buffer_size()
+        return self._sending.still_seconds(now, sent) > seconds_max
 
     def drain(self) -> None:
         """Read no more; close when the requests that were dispatched are answered."""
@@ -165,22 +203,31 @@ class TcpConnection(asyncio.BufferedProtocol):
     def close(self, reason: str) -> None:
         """Close after what is written is out."""
         if self._transport is not None:
-            event(logging.INFO, "connection_ended", peer=self._peer, reason=reason)
+            self._tell_end(reason)
             self._transport.close()
 
-    def abort(self) -> None:
+    def abort(self, reason: str | None = None) -> None:
+        """Close now: what is written and not sent is dropped."""
         if self._transport is not None:
+            if reason is not None:
+                self._tell_end(reason)
             self._transport.abort()
+            self._forget_replies()
 
     # Requests and replies.
 
     def _advance(self) -> None:
         """Dispatch what may be dispatched, write what is ready, and set whether to read on."""
-        while self._backlog and self._may_dispatch():
-            self._take(self._backlog.popleft())
-            if self._core.outgoing_bytes > FLUSH_BYTES:
-                self._flush()
+        if self._backlog and self._may_dispatch():
+            if self._is_slow:
+                self._queue()
+            else:
+                self._host.turns.had_short_turn(self._host.clock())
+                self._dispatch_backlog()
         self._flush()
+        violation = self._receiver.violation
+        if violation is not None and not self._backlog:
+            self._violate(violation)
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -195,6 +242,34 @@ class TcpConnection(asyncio.BufferedProtocol):
             and self._memory_has_room()
         )
 
+    def take_turn(self) -> None:
+        """The queue has come to this connection."""
+        self._is_queued = False
+        self._dispatch_backlog()
+        self._advance()
+
+    def _queue(self) -> None:
+        if not self._is_queued:
+            self._is_queued = True
+            self._host.turns.wait(self)
+
+    def _dispatch_backlog(self) -> None:
+        """Dispatch what may be dispatched, for one slice of time."""
+        host = self._host
+        begun = now = host.clock()
+        until = begun + SLICE_SECONDS_MAX
+        while self._backlog and now < until and self._may_dispatch():
+            before = now
+            self._take(self._backlog.popleft())
+            if self._core.outgoing_bytes > FLUSH_BYTES:
+                self._flush()
+            now = host.clock()
+            if now - before > LONG_SECONDS:
+                host.turns.had_long_request(now - before, now)
+        self._is_slow = now >= until
+        if self._is_slow and self._backlog:
+            self._queue()
+
     def _may_dispatch(self) -> bool:
         transport = self._transport
         if transport is None or self._is_write_paused or transport.is_closing():
@@ -208,8 +283,8 @@ class TcpConnection(asyncio.BufferedProtocol):
             and self._held_bytes <= limits.unanswered_bytes_max
         )
 
-    def _take(self, frame: bytearray) -> None:
-        request = self._core.accept(frame)
+    def _take(self, frame: FrameBuffer) -> None:
+        request = self._core.accept(memoryview(frame))
         if isinstance(request, Request):
             self._dispatch(request)
             return
@@ -236,6 +311,7 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._fail(request, problem)
         else:
             self._answer(request, done.result())
+        self._count_replies()
         self._schedule_flush()
 
     def _answer(self, request: Request, reply: Reply) -> None:
@@ -244,7 +320,8 @@ class TcpConnection(asyncio.BufferedProtocol):
 
     def _fail(self, request: Request, problem: BaseException) -> None:
         is_malformed = isinstance(problem, MalformedMessage)
-        event(
+        self._host.events.event(
+            self._host.loop.time(),
             logging.WARNING if is_malformed else logging.ERROR,
             "protocol_violation" if is_malformed else "request_failed",
             peer=self._peer,
@@ -258,9 +335,22 @@ class TcpConnection(asyncio.BufferedProtocol):
     def _violate(self, reason: str) -> None:
         transport = self._transport
         if transport is not None and not transport.is_closing():
-            event(logging.WARNING, "protocol_violation", peer=self._peer, reason=reason)
+            host = self._host
+            host.events.event(
+                host.loop.time(),
+                logging.WARNING,
+                "protocol_violation",
+                peer=self._peer,
+                reason=reason,
+            )
             self._flush()
             transport.close()
+
+    def _tell_end(self, reason: str) -> None:
+        host = self._host
+        host.events.event(
+            host.loop.time(), logging.INFO, "connection_ended", peer=self._peer, reason=reason
+        )
 
     # Writing.
 
@@ -274,6 +364,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._advance()
 
     def _flush(self) -> None:
+        count = self._core.outgoing_bytes
         outgoing = self._core.take_outgoing()
         transport = self._transport
         if transport is None:
@@ -281,11 +372,28 @@ class TcpConnection(asyncio.BufferedProtocol):
         if outgoing:
             self.active_at = self._host.loop.time()
             write(transport, outgoing, gathers=self._host.gathers)
+            self._written_bytes += count
+            if self._is_write_paused:
+                self._unsent_bytes += count
+        self._count_replies()
         if self._core.is_closing and not transport.is_closing():
-            event(logging.INFO, "connection_ended", peer=self._peer, reason="closed by its handler")
+            self._tell_end("the broker could not answer a request, and closed the connection")
             transport.close()
 
     # Memory.
+
+    def _count_replies(self) -> None:
+        """Bring the shared count up to what this connection holds of replies."""
+        core = self._core
+        held = core.waiting_bytes + core.outgoing_bytes + self._unsent_bytes
+        if held != self._counted_reply_bytes and self._transport is not None:
+            self._replies.count(held - self._counted_reply_bytes)
+            self._counted_reply_bytes = held
+
+    def _forget_replies(self) -> None:
+        self._unsent_bytes = 0
+        self._replies.count(-self._counted_reply_bytes)
+        self._counted_reply_bytes = 0
 
     def _count_memory(self, whole: int) -> None:
         """Count what has arrived, and before a frame's buffer grows, see that there is room."""
@@ -298,10 +406,11 @@ class TcpConnection(asyncio.BufferedProtocol):
             memory.take_whole(self, whole)
         growth = self._receiver.growth_bytes
         if growth:
-            if memory.try_reserve(self, growth):
+            is_large = self._receiver.under_way_bytes > SMALL_FRAME_BYTES
+            if memory.try_reserve(self, growth, is_large=is_large):
                 self._counted_bytes += growth
             else:
-                self._wait_for_memory(growth)
+                self._wait_for_memory(growth, is_large=is_large)
 
     def _release(self, count: int) -> None:
         if self._counted_bytes:
@@ -312,16 +421,17 @@ class TcpConnection(asyncio.BufferedProtocol):
     def _memory_has_room(self) -> bool:
         if self._receiver.under_way_bytes or not self._host.memory.is_full:
             return True
-        self._wait_for_memory(0)
+        self._wait_for_memory(0, is_large=False)
         return False
 
-    def _wait_for_memory(self, wanted: int) -> None:
+    def _wait_for_memory(self, wanted: int, *, is_large: bool) -> None:
         self._is_waiting_for_memory = True
         self._awaited_bytes = wanted
-        self._host.memory.wait_for(self, wanted)
+        self._host.memory.wait_for(self, wanted, is_large=is_large)
 
     def memory_is_there(self) -> None:
         self._is_waiting_for_memory = False
+        self._receiving.restart(self._host.loop.time(), self._receiver.received_bytes)
         self._counted_bytes += self._awaited_bytes
         self._schedule_flush()
 

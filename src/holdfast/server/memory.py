@@ -2,10 +2,16 @@
 
 Owns the count behind queued.max.request.bytes. Must never let frames wait for each other for ever:
 where all counted bytes belong to unfinished frames, one of them at a time may grow above the bound.
+Must never let large frames keep small requests waiting: a share is for small ones alone.
 """
 
 from collections import deque
 from typing import Protocol
+
+SMALL_FRAME_BYTES = 1024 * 1024
+"""A frame that declares more is a large one."""
+SMALL_SHARE = 4
+"""One part in four of the bound is kept for requests that are not large."""
 
 
 class Receiver(Protocol):
@@ -17,26 +23,36 @@ class Receiver(Protocol):
 
 
 class RequestMemory:
-    """Counts bytes; lets those who wait go on, first come first served, as bytes are given back.
+    """Counts bytes, and lets connections that wait go on as bytes are given back.
 
-    What has arrived is counted whether there is room or not, so the bound can be exceeded by one
-    receive buffer for each connection, and by one frame.
+    Small requests and large frames wait in two queues, each first come first served. What has
+    arrived is counted whether there is room or not, so the bound can be exceeded by one receive
+    buffer for each connection, by the share of small requests, and by one frame.
     """
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.used_bytes = 0
+        self._small_bytes_max = bytes_max // SMALL_SHARE
         self._whole_bytes = 0
-        self._waiting: deque[tuple[int, Receiver]] = deque()
+        self._large: dict[Receiver, int] = {}
+        self._large_bytes = 0
+        """Of large frames that are under way."""
+        self._waiting_small: deque[tuple[int, Receiver]] = deque()
+        self._waiting_large: deque[tuple[int, Receiver]] = deque()
         self._privileged: Receiver | None = None
 
     @property
     def is_full(self) -> bool:
-        return self.used_bytes >= self.bytes_max
+        """Whether no further request may be read: unfinished large frames alone never do that."""
+        return (
+            self.used_bytes >= self.bytes_max
+            and self.used_bytes - self._large_bytes >= self._small_bytes_max
+        )
 
     @property
     def has_waiting(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._waiting_small or self._waiting_large)
 
     def take(self, count: int) -> None:
         """Count bytes that have arrived."""
@@ -45,19 +61,18 @@ class RequestMemory:
     def take_whole(self, owner: Receiver, count: int) -> None:
         """Frames of this many counted bytes are whole: an answer will give them back."""
         self._whole_bytes += count
-        if self._privileged is owner:
-            self._privileged = None
+        self._finish(owner)
 
-    def try_reserve(self, owner: Receiver, count: int) -> bool:
+    def try_reserve(self, owner: Receiver, count: int, *, is_large: bool = True) -> bool:
         """Count bytes that a frame under way is about to need, if there is room."""
         if self._privileged is owner:
-            self.used_bytes += count
+            self._count(owner, count, is_large=is_large)
             return True
-        return not self._waiting and self._grant(owner, count)
+        return not self._queue(is_large) and self._grant(owner, count, is_large=is_large)
 
-    def wait_for(self, owner: Receiver, count: int) -> None:
+    def wait_for(self, owner: Receiver, count: int, *, is_large: bool = True) -> None:
         """Tell the owner once, with `count` bytes reserved for it, when there is room."""
-        self._waiting.append((count, owner))
+        self._queue(is_large).append((count, owner))
 
     def give_back(self, count: int) -> None:
         """Whole frames of this many bytes are answered."""
@@ -67,23 +82,46 @@ class RequestMemory:
 
     def leave(self, owner: Receiver, *, whole: int, unfinished: int) -> None:
         """The owner is gone, with all that was counted for it."""
-        self._waiting = deque(entry for entry in self._waiting if entry[1] is not owner)
-        if self._privileged is owner:
-            self._privileged = None
+        self._waiting_small = deque(e for e in self._waiting_small if e[1] is not owner)
+        self._waiting_large = deque(e for e in self._waiting_large if e[1] is not owner)
+        self._finish(owner)
         self.used_bytes -= unfinished
         self.give_back(whole)
 
-    def _wake(self) -> None:
-        while self._waiting and self._grant(self._waiting[0][1], self._waiting[0][0]):
-            self._waiting.popleft()[1].memory_is_there()
+    def _finish(self, owner: Receiver) -> None:
+        """No frame of the owner is under way any more."""
+        self._large_bytes -= self._large.pop(owner, 0)
+        if self._privileged is owner:
+            self._privileged = None
 
-    def _grant(self, owner: Receiver, count: int) -> bool:
+    def _queue(self, is_large: bool) -> deque[tuple[int, Receiver]]:
+        return self._waiting_large if is_large else self._waiting_small
+
+    def _wake(self) -> None:
+        for is_large in (False, True):
+            waiting = self._queue(is_large)
+            while waiting and self._grant(waiting[0][1], waiting[0][0], is_large=is_large):
+                waiting.popleft()[1].memory_is_there()
+
+    def _grant(self, owner: Receiver, count: int, *, is_large: bool) -> bool:
         nothing_will_be_given_back = self._whole_bytes == 0
         if count == 0:
             return not self.is_full or nothing_will_be_given_back
-        if self.used_bytes + count > self.bytes_max:
+        if not self._has_room(count, is_large=is_large):
             if not nothing_will_be_given_back or self._privileged is not None:
                 return False
             self._privileged = owner
-        self.used_bytes += count
+        self._count(owner, count, is_large=is_large)
         return True
+
+    def _has_room(self, count: int, *, is_large: bool) -> bool:
+        fits = self.used_bytes + count <= self.bytes_max
+        if is_large:
+            return fits and self._large_bytes + count <= self.bytes_max - self._small_bytes_max
+        return fits or self.used_bytes - self._large_bytes + count <= self._small_bytes_max
+
+    def _count(self, owner: Receiver, count: int, *, is_large: bool) -> None:
+        self.used_bytes += count
+        if is_large:
+            self._large[owner] = self._large.get(owner, 0) + count
+            self._large_bytes += count

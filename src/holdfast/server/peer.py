@@ -1,9 +1,10 @@
 """Who is at the other end, and who answers: the two names that broker and edge share."""
 
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from holdfast.broker.reply_memory import ReplyAccount
 from holdfast.protocol.connection import Reply, Request
 
 
@@ -14,6 +15,8 @@ class Peer:
     host: str
     port: int
     listener: str
+    replies: ReplyAccount = field(default_factory=ReplyAccount)
+    """Its bytes of replies that are being read or not yet sent."""
     session: object | None = None
     """For the dispatcher: what it must remember of this connection."""
 

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import ssl
 
+from holdfast.broker.reply_memory import ReplyMemory
 from holdfast.errors import ConfigurationError
 from holdfast.protocol.connection import ServedApis
 from holdfast.protocol.frames import SCRATCH_BYTES
@@ -27,6 +28,7 @@ class TcpServer:
     ) -> None:
         self.limits = limits or Limits()
         self.memory = RequestMemory(self.limits.queued_bytes_max)
+        self.replies = ReplyMemory(self.limits.reply_bytes_max)
         self._dispatcher = dispatcher
         self._served = served
         self._host: ConnectionHost | None = None
@@ -99,6 +101,7 @@ class TcpServer:
                 served=self._served,
                 limits=self.limits,
                 memory=self.memory,
+                replies=self.replies,
                 scratch=memoryview(bytearray(SCRATCH_BYTES)),
                 loop=loop,
             )
@@ -118,14 +121,18 @@ class TcpServer:
             return
         now = host.loop.time()
         limits = self.limits
-        stalled: list[TcpConnection] = []
         for connection in tuple(host.connections):
             silent = now - connection.active_at
-            if connection.is_idle and silent > limits.idle_seconds_max:
+            is_deaf = connection.has_stopped_reading(now, limits.stalled_seconds_max)
+            if is_deaf and self.replies.is_scarce:
+                connection.abort(
+                    "it did not read its replies while memory for those of others is scarce"
+                )
+            elif connection.is_idle and silent > limits.idle_seconds_max:
                 connection.close("idle")
-            elif connection.under_way_bytes and silent > limits.stalled_seconds_max:
-                stalled.append(connection)
-        if stalled and self.memory.has_waiting:
-            largest = max(stalled, key=lambda connection: connection.under_way_bytes)
-            largest.close("its frame stands still while others wait for memory")
+            elif connection.is_stalled(now, limits.stalled_seconds_max) and self.memory.has_waiting:
+                connection.close(
+                    "it stopped in the middle of a request while other connections wait for memory"
+                )
+        host.events.tell(now)
         self._sweep = host.loop.call_later(self._sweep_seconds(), self._end_idle)

@@ -26,6 +26,7 @@ from holdfast.settings_file import (
     no_file,
     read_toml,
     spark_settings,
+    with_current_names,
     with_overrides,
 )
 from holdfast.sink.config_tables import (
@@ -40,6 +41,7 @@ from holdfast.sink.config_tables import (
     why_refused,
 )
 from holdfast.sink.settings import BatchBounds, Limits, OutputSettings, SinkSettings
+from holdfast.suggestion import no_such_value
 
 T = TypeVar("T")
 
@@ -60,17 +62,23 @@ PROTOCOLS: Mapping[str, Literal["consumer", "classic"]] = {
 }
 
 
-def read_sink(path: Path, overrides: Sequence[str] = ()) -> SinkSettings:
-    """Read a .toml file; ConfigurationError names file, line, table and key, and the remedy."""
+def read_sink(
+    path: Path, overrides: Sequence[str] = (), *, hint: Callable[[str], None] = lambda _: None
+) -> SinkSettings:
+    """Read a .toml file; ConfigurationError names file, line, table and key, and the remedy.
+
+    What is written in an old way, and works, is told to `hint`.
+    """
     path = path.expanduser().absolute()
     if not path.is_file():
         raise ConfigurationError(no_file(path, (".toml",)))
     text = path.read_text()
     tables = read_toml(path.name, text)
-    changed, overridden = with_overrides(tables, overrides, SINK)
+    renamed, written = with_current_names(tables, SINK, path.name, hint)
+    changed, overridden = with_overrides(renamed, overrides, SINK, hint)
     if ("output", "to") in overridden:
         changed["output"]["to"] = located(str(changed["output"]["to"]), Path.cwd())
-    origin = Origin(name=path.name, text=text, overridden=overridden, known=SINK)
+    origin = Origin(name=path.name, text=text, overridden=overridden, known=SINK, written=written)
     return _Reader(check_tables(changed, origin), origin, path.parent).settings()
 
 
@@ -89,28 +97,32 @@ class _Reader:
             if why is not None:
                 raise self._origin.error(why, "source", key)
         source = convert(flat, "source", SourceTable, self._origin)
-        self._checked("source", "bootstrap.servers", parse_bootstrap, source.bootstrap_servers)
+        self._checked(
+            "source", "kafka.bootstrap.servers", parse_bootstrap, source.bootstrap_servers
+        )
         limits = self._limits()
         spark = convert(self._tables.get("spark", {}), "spark", SparkTable, self._origin)
         settings = SinkSettings(
             bootstrap=source.bootstrap_servers,
             member=self._member(source),
-            output=self._output(),
+            output=self._output(source),
             batch=self._batch(),
             limits=limits,
             http=self._http(),
             spark_master=spark.master,
             spark_conf=spark_settings(spark.conf, self._origin),
             **_given(
-                offset_reset=self._one_of("auto.offset.reset", source.auto_offset_reset, RESETS),
+                offset_reset=self._one_of("startingOffsets", source.starting_offsets, RESETS),
                 read_committed=self._one_of(
-                    "isolation.level",
+                    "kafka.isolation.level",
                     source.isolation_level,
                     {"read_committed": True, "read_uncommitted": False},
                 ),
-                fetch_max_bytes=self._size("source", "fetch.max.bytes", source.fetch_max_bytes),
+                fetch_max_bytes=self._size(
+                    "source", "kafka.fetch.max.bytes", source.fetch_max_bytes
+                ),
                 fetch_max_wait_ms=self._time(
-                    "source", "fetch.max.wait.ms", source.fetch_max_wait_ms, least=0
+                    "source", "kafka.fetch.max.wait.ms", source.fetch_max_wait_ms, least=0
                 ),
             ),
         )
@@ -119,32 +131,33 @@ class _Reader:
             return replace(settings, fetch_max_bytes=min(settings.fetch_max_bytes, most))
         if settings.fetch_max_bytes > limits.memory_bytes:
             raise self._origin.error(
-                f"one answer of {settings.fetch_max_bytes} bytes would be more than the memory of"
-                f" {limits.memory_bytes} bytes: make it smaller, or memory below [limits] larger",
+                f"it is {settings.fetch_max_bytes} bytes, more than the {limits.memory_bytes} bytes"
+                " of memory below [limits]: make it smaller, or memory larger",
                 "source",
-                "fetch.max.bytes",
+                "kafka.fetch.max.bytes",
             )
         return settings
 
     def _member(self, source: SourceTable) -> MemberSettings:
         if not source.group_id.strip():
             raise self._origin.error(
-                'it is empty: name the group, as in "orders-to-s3"', "source", "group.id"
+                'it is empty: name the group, as in "orders-to-s3"', "source", "kafka.group.id"
             )
         protocol = self._one_of(
-            "group.protocol",
+            "kafka.group.protocol",
             source.group_protocol,
             PROTOCOLS,
         )
         if protocol == "consumer":
             for key, value in (
-                ("session.timeout.ms", source.session_timeout_ms),
-                ("heartbeat.interval.ms", source.heartbeat_interval_ms),
+                ("kafka.session.timeout.ms", source.session_timeout_ms),
+                ("kafka.heartbeat.interval.ms", source.heartbeat_interval_ms),
             ):
                 if value is not None:
                     raise self._origin.error(
-                        f'with group.protocol = "consumer" it is the group\'s setting at the broker'
-                        f' (consumer.{key}): remove it, or use group.protocol = "classic"',
+                        'with kafka.group.protocol = "consumer" the broker decides this (its group'
+                        f" setting consumer.{key.removeprefix('kafka.')}): remove it, or use"
+                        ' kafka.group.protocol = "classic"',
                         "source",
                         key,
                     )
@@ -153,40 +166,43 @@ class _Reader:
             topics=self._topics(source),
             pattern=self._pattern(source),
             protocol=protocol,
-            instance_id=self._not_empty("group.instance.id", source.group_instance_id),
-            rack=self._not_empty("client.rack", source.client_rack),
+            instance_id=self._not_empty("kafka.group.instance.id", source.group_instance_id),
+            rack=self._not_empty("kafka.client.rack", source.client_rack),
             **_given(
-                client_id=self._not_empty("client.id", source.client_id),
+                client_id=self._not_empty("kafka.client.id", source.client_id),
                 session_timeout_ms=self._time(
-                    "source", "session.timeout.ms", source.session_timeout_ms
+                    "source", "kafka.session.timeout.ms", source.session_timeout_ms
                 ),
                 heartbeat_interval_ms=self._time(
-                    "source", "heartbeat.interval.ms", source.heartbeat_interval_ms
+                    "source", "kafka.heartbeat.interval.ms", source.heartbeat_interval_ms
                 ),
                 rebalance_timeout_ms=self._time(
-                    "source", "max.poll.interval.ms", source.max_poll_interval_ms
+                    "source", "kafka.max.poll.interval.ms", source.max_poll_interval_ms
                 ),
             ),
         )
         if member.heartbeat_interval_ms >= member.session_timeout_ms:
             raise self._origin.error(
-                f"{member.heartbeat_interval_ms} ms is not less than session.timeout.ms"
-                f" ({member.session_timeout_ms} ms): a third of it is usual",
+                f"the heartbeat interval ({member.heartbeat_interval_ms} ms) must be less than"
+                f" kafka.session.timeout.ms ({member.session_timeout_ms} ms): a third of it is"
+                " usual",
                 "source",
-                "heartbeat.interval.ms"
+                "kafka.heartbeat.interval.ms"
                 if source.heartbeat_interval_ms is not None
-                else "session.timeout.ms",
+                else "kafka.session.timeout.ms",
             )
         return member
 
     def _topics(self, source: SourceTable) -> tuple[str, ...]:
-        given = source.topics
-        if (given is None) == (source.topics_pattern is None):
-            problem = "topics is missing" if given is None else "there is topics.pattern as well"
+        given = source.subscribe
+        if (given is None) == (source.subscribe_pattern is None):
+            problem = (
+                "subscribe is missing" if given is None else "there is subscribePattern as well"
+            )
             raise self._origin.error(
-                f'{problem}: give one of topics = ["orders"] and topics.pattern = "orders-.*"',
+                f'{problem}: set one of subscribe = ["orders"] and subscribePattern = "orders-.*"',
                 "source",
-                None if given is None else "topics",
+                None if given is None else "subscribe",
             )
         names = given.split(",") if isinstance(given, str) else given or []
         names = [name.strip() for name in names]
@@ -194,36 +210,41 @@ class _Reader:
             problem = topic_name_problem(name)
             if problem is not None:
                 raise self._origin.error(
-                    f"{name!r} is no name of a topic: {problem}; for a pattern use topics.pattern",
+                    f"{name!r} is not a topic name: {problem}. For a pattern use subscribePattern",
                     "source",
-                    "topics",
+                    "subscribe",
                 )
         if given is not None and not names:
             raise self._origin.error(
-                'it is empty: name one topic at least, as in topics = ["orders"]',
+                'it is empty: name at least one topic, as in subscribe = ["orders"]',
                 "source",
-                "topics",
+                "subscribe",
             )
         return tuple(dict.fromkeys(names))
 
     def _pattern(self, source: SourceTable) -> str | None:
-        pattern = self._not_empty("topics.pattern", source.topics_pattern)
+        pattern = self._not_empty("subscribePattern", source.subscribe_pattern)
         if pattern is not None:
             try:
                 re.compile(pattern)
             except re.error as wrong:
                 raise self._origin.error(
-                    f"{pattern!r} is no regular expression: {wrong}; for any name that begins with"
+                    f"{pattern!r} is not a regular expression: {wrong}. For names that begin with"
                     ' orders- write "orders-.*"',
                     "source",
-                    "topics.pattern",
+                    "subscribePattern",
                 ) from wrong
         return pattern
 
-    def _output(self) -> OutputSettings:
+    def _on_data_loss(self, source: SourceTable) -> str | None:
+        if source.fail_on_data_loss is None:
+            return None
+        return "fail" if source.fail_on_data_loss else "cover"
+
+    def _output(self, source: SourceTable) -> OutputSettings:
         table = convert(self._tables["output"], "output", OutputTable, self._origin)
         if not table.to.strip() or table.to.startswith("memory:"):
-            problem = "it is empty" if not table.to.strip() else "what is in memory is soon gone"
+            problem = "it is empty" if not table.to.strip() else "memory:// ends with the process"
             raise self._origin.error(
                 f"{problem}: name a directory, s3://, gs:// or az://", "output", "to"
             )
@@ -236,12 +257,12 @@ class _Reader:
                 compression=table.compression,
                 level=table.level,
                 bad_records=table.bad_records,
-                on_data_loss=table.on_data_loss,
+                on_data_loss=self._on_data_loss(source),
             ),
         )
         if table.layout is not None and output.format != "jsonl":
             raise self._origin.error(
-                f'it is for format = "jsonl", and the format is {output.format!r}: remove it',
+                f'layout is for format = "jsonl", and the format is {output.format!r}: remove it',
                 "output",
                 "layout",
             )
@@ -276,17 +297,17 @@ class _Reader:
             **_given(
                 memory_bytes=self._size("limits", "memory", table.memory, least=MEMORY_MIN),
                 uploads=self._number("limits", "uploads", table.uploads, most=UPLOADS_MAX),
-                record_bytes=self._size("limits", "record-bytes", table.record_bytes),
+                record_bytes=self._size("limits", "record_bytes", table.record_bytes),
             )
         )
         if table.record_bytes is None:
             return replace(limits, record_bytes=min(limits.record_bytes, limits.memory_bytes))
         if limits.record_bytes > limits.memory_bytes:
             raise self._origin.error(
-                f"a record of {limits.record_bytes} bytes would not go into the memory of"
-                f" {limits.memory_bytes} bytes: make it smaller, or memory larger",
+                f"it is {limits.record_bytes} bytes, more than the {limits.memory_bytes} bytes of"
+                " memory: make it smaller, or memory larger",
                 "limits",
-                "record-bytes",
+                "record_bytes",
             )
         return limits
 
@@ -320,7 +341,7 @@ class _Reader:
     ) -> int | None:
         if value is not None and (value < least or (most is not None and value > most)):
             bound = f"at least {least}" if most is None else f"from {least} to {most}"
-            raise self._origin.error(f"it is {value}: a number {bound} is possible", table, key)
+            raise self._origin.error(f"it is {value}: it must be {bound}", table, key)
         return value
 
     def _not_empty(self, key: str, text: str | None) -> str | None:
@@ -333,9 +354,7 @@ class _Reader:
             return None
         if text.lower() not in values:
             names = [name for name, value in values.items() if value in (name, True, False)]
-            raise self._origin.error(
-                f"there is no {text!r}: use {' or '.join(names)}", "source", key
-            )
+            raise self._origin.error(no_such_value(text, names), "source", key)
         return values[text.lower()]
 
     def _checked(

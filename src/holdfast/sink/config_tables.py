@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from holdfast.settings_file import FileTables
+from holdfast.settings_file import FileTables, Renamed
 
 Quantity = int | str
 """A number of bytes or milliseconds, or the text of one."""
@@ -20,23 +20,24 @@ def _key(name: str) -> None:
 
 
 class SourceTable(msgspec.Struct, frozen=True, kw_only=True):
-    """[source]: a consumer, in Kafka's own words."""
+    """[source]: a consumer, by the names that Spark's Kafka source and pipeline files have."""
 
-    bootstrap_servers: str = msgspec.field(name="bootstrap.servers")
-    group_id: str = msgspec.field(name="group.id")
-    topics: str | list[str] | None = None
-    topics_pattern: str | None = _key("topics.pattern")
-    group_protocol: str | None = _key("group.protocol")
-    group_instance_id: str | None = _key("group.instance.id")
-    auto_offset_reset: str | None = _key("auto.offset.reset")
-    isolation_level: str | None = _key("isolation.level")
-    session_timeout_ms: Quantity | None = _key("session.timeout.ms")
-    heartbeat_interval_ms: Quantity | None = _key("heartbeat.interval.ms")
-    max_poll_interval_ms: Quantity | None = _key("max.poll.interval.ms")
-    client_id: str | None = _key("client.id")
-    client_rack: str | None = _key("client.rack")
-    fetch_max_bytes: Quantity | None = _key("fetch.max.bytes")
-    fetch_max_wait_ms: Quantity | None = _key("fetch.max.wait.ms")
+    bootstrap_servers: str = msgspec.field(name="kafka.bootstrap.servers")
+    group_id: str = msgspec.field(name="kafka.group.id")
+    subscribe: str | list[str] | None = None
+    subscribe_pattern: str | None = _key("subscribePattern")
+    group_protocol: str | None = _key("kafka.group.protocol")
+    group_instance_id: str | None = _key("kafka.group.instance.id")
+    starting_offsets: str | None = _key("startingOffsets")
+    fail_on_data_loss: bool | None = _key("failOnDataLoss")
+    isolation_level: str | None = _key("kafka.isolation.level")
+    session_timeout_ms: Quantity | None = _key("kafka.session.timeout.ms")
+    heartbeat_interval_ms: Quantity | None = _key("kafka.heartbeat.interval.ms")
+    max_poll_interval_ms: Quantity | None = _key("kafka.max.poll.interval.ms")
+    client_id: str | None = _key("kafka.client.id")
+    client_rack: str | None = _key("kafka.client.rack")
+    fetch_max_bytes: Quantity | None = _key("kafka.fetch.max.bytes")
+    fetch_max_wait_ms: Quantity | None = _key("kafka.fetch.max.wait.ms")
 
 
 class OutputTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,8 +49,7 @@ class OutputTable(msgspec.Struct, frozen=True, kw_only=True):
     layout: Literal["value", "envelope"] | None = None
     compression: Literal["zstd", "gzip", "lz4", "none"] | None = None
     level: int | None = None
-    bad_records: Literal["dead-letter", "fail"] | None = _key("bad-records")
-    on_data_loss: Literal["fail", "cover"] | None = _key("on-data-loss")
+    bad_records: Literal["dead-letter", "fail"] | None = None
 
 
 class BatchTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class LimitsTable(msgspec.Struct, frozen=True, kw_only=True):
 
     memory: Quantity | None = None
     uploads: int | None = None
-    record_bytes: Quantity | None = _key("record-bytes")
+    record_bytes: Quantity | None = None
 
 
 class HttpTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +81,12 @@ class SparkTable(msgspec.Struct, frozen=True, kw_only=True):
     conf: dict[str, Any] = {}
 
 
+_OLD_CLIENT_OPTIONS = (
+    *("bootstrap.servers", "group.id", "group.protocol", "group.instance.id", "isolation.level"),
+    *("session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "client.id"),
+    *("client.rack", "fetch.max.bytes", "fetch.max.wait.ms"),
+)
+
 SINK = FileTables(
     tables={
         "source": SourceTable,
@@ -92,17 +98,29 @@ SINK = FileTables(
     },
     inner={"spark": ("conf",)},
     required={
-        "source": 'bootstrap.servers = "127.0.0.1:9092"',
+        "source": 'kafka.bootstrap.servers = "127.0.0.1:9092"',
         "output": 'to = "s3://bucket/prefix"',
     },
-    example="source.group.id=orders-to-s3",
+    example="source.kafka.group.id=orders-to-s3",
+    renamed={
+        **{("source", name): Renamed(key=f"kafka.{name}") for name in _OLD_CLIENT_OPTIONS},
+        ("source", "topics.pattern"): Renamed(key="subscribePattern"),
+        ("source", "topics"): Renamed(key="subscribe"),
+        ("source", "auto.offset.reset"): Renamed(key="startingOffsets"),
+        ("source", "kafka.auto.offset.reset"): Renamed(key="startingOffsets"),
+        ("output", "bad-records"): Renamed(key="bad_records"),
+        ("output", "on-data-loss"): Renamed(
+            key="failOnDataLoss", table="source", values={"fail": True, "cover": False}
+        ),
+        ("limits", "record-bytes"): Renamed(key="record_bytes"),
+    },
 )
 
 _COMMITS = "offsets are committed when their records have landed, and never before: remove it"
-_BYTES = "what is fetched is bounded by fetch.max.bytes, and what is held by memory below [limits]"
-_PLAIN = "values are landed as the bytes that they are, and nothing is deserialized: remove it"
+_BYTES = "fetches are bounded by kafka.fetch.max.bytes, and what is held by memory below [limits]"
+_PLAIN = "values are written as the bytes that they are, without deserialization: remove it"
 _PLAINTEXT = "the sink speaks PLAINTEXT only, without TLS and SASL: remove it"
-_TUNING = "it tunes another client, and there is nothing like it here: remove it"
+_TUNING = "the sink's own client has no such option: remove it"
 
 REFUSED: dict[str, str] = {
     "enable.auto.commit": _COMMITS,
@@ -114,23 +132,23 @@ REFUSED: dict[str, str] = {
     "max.partition.fetch.bytes": f"{_BYTES}: remove it",
     "fetch.message.max.bytes": f"{_BYTES}: remove it",
     "receive.message.max.bytes": f"{_BYTES}: remove it",
-    "message.max.bytes": "a record is bounded by record-bytes below [limits]: set that",
+    "message.max.bytes": "a record is bounded by record_bytes below [limits]: set that",
     "queued.max.messages.kbytes": f"{_BYTES}: set that, or remove it",
     "queued.min.messages": f"{_BYTES}: remove it",
-    "fetch.min.bytes": "the broker is asked for whatever there is: set fetch.max.wait.ms instead",
-    "fetch.wait.max.ms": "its name in Kafka is fetch.max.wait.ms: write that",
-    "metadata.broker.list": "its name in Kafka is bootstrap.servers: write that",
-    "partition.assignment.strategy": "the group's protocol decides: set group.protocol, or"
+    "fetch.min.bytes": "the broker sends whatever there is: set kafka.fetch.max.wait.ms instead",
+    "fetch.wait.max.ms": "its name in Kafka is fetch.max.wait.ms: write kafka.fetch.max.wait.ms",
+    "metadata.broker.list": "its name in Kafka is bootstrap.servers: write kafka.bootstrap.servers",
+    "partition.assignment.strategy": "the group's protocol decides: set kafka.group.protocol, or"
     " remove it",
     "group.remote.assignor": "the broker's own assignor is used: remove it",
     "enable.partition.eof": "`holdfast sink --once` ends where the log ends: remove it",
     "statistics.interval.ms": "metrics are served where [http] listen says: set that",
     "allow.auto.create.topics": "a sink never creates a topic: create it first, and remove this",
-    "check.crcs": "they are checked always: remove it",
+    "check.crcs": "checksums are always checked: remove it",
     "key.deserializer": _PLAIN,
     "value.deserializer": _PLAIN,
     "security.protocol": _PLAINTEXT,
-    "debug": "use `holdfast sink --verbose`",
+    "debug": "use `holdfast sink --verbose` instead",
     "enable.idempotence": "that is for producers: remove it",
     "transactional.id": "that is for producers: remove it",
     "metadata.max.age.ms": _TUNING,
@@ -152,6 +170,6 @@ REFUSED_FAMILIES: dict[str, str] = {
 
 def why_refused(key: str) -> str | None:
     """Why an option of a consumer is not one here; None where it is none at all."""
-    lower = key.lower()
+    lower = key.lower().removeprefix("kafka.")
     family = (why for prefix, why in REFUSED_FAMILIES.items() if lower.startswith(prefix))
     return REFUSED.get(lower) or next(family, None)

@@ -16,6 +16,7 @@ class Counters:
     objects_landed: int = 0
     objects_found: int = 0
     bad_records: int = 0
+    unreadable_batches: int = 0
     batches_abandoned: int = 0
     commits: int = 0
     commits_withheld: int = 0

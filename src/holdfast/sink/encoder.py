@@ -3,7 +3,8 @@
 Pure. Owns the batch that is open: what is in it, which offsets it covers, and when it is full. It
 takes fetches in the order of their offsets, and hands out batches that follow one another without a
 break. A record that its format cannot hold is set aside with the reason, and its offset is covered
-all the same. Used by one thread at a time. Must never let a record into two batches, or into none.
+all the same; so is a record batch that cannot be read, whole. Used by one thread at a time. Must
+never let a record into two batches, or into none.
 """
 
 from collections.abc import Iterator
@@ -12,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from holdfast.client.fetch import Fetched
-from holdfast.columnar.decode import decode
+from holdfast.columnar.decode import decode_rest
+from holdfast.columnar.unreadable import Unreadable
 from holdfast.errors import CallError, StopError
 from holdfast.landing.arrow import RecordBatch, offsets_of
-from holdfast.landing.dead_letters import dead_batch
+from holdfast.landing.dead_letters import dead_batch, dead_record_batch
 from holdfast.landing.formats.interface import Encoded, Format, Unfit, Writer
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.sink.settings import BatchBounds
@@ -44,6 +46,8 @@ class Sealed:
     records: int
     bad: tuple[RecordBatch, ...] = ()
     """Records of its range that are not in it."""
+    unreadable: tuple[str, ...] = ()
+    """The record batches among them that cannot be read, each with its offsets and the reason."""
 
     @property
     def next_offset(self) -> int:
@@ -64,6 +68,7 @@ class _Open:
         self.records = 0
         self.record_bytes = 0
         self.bad: list[RecordBatch] = []
+        self.unreadable: list[str] = []
 
     @property
     def held_bytes(self) -> int:
@@ -106,6 +111,11 @@ class Encoder:
         sealed: list[Sealed] = []
         end = fetched.next_offset
         for batch in self._decoded(fetched, end, columns=self._recipe.format.columns):
+            if isinstance(batch, Unreadable):
+                self._set_batch_aside(batch)
+                if self._is_full():
+                    sealed.append(self._seal(to=self.next_offset))
+                continue
             for piece in self._pieces(batch):
                 self._add(piece, fetched, end)
                 if self._is_full():
@@ -119,9 +129,9 @@ class Encoder:
 
     def _decoded(
         self, fetched: Fetched, end: int, *, columns: tuple[str, ...] | None
-    ) -> Iterator[RecordBatch]:
+    ) -> Iterator[RecordBatch | Unreadable]:
         aborted = [(row.producer_id, row.first_offset) for row in fetched.aborted]
-        return decode(
+        return decode_rest(
             [fetched.batches],
             topic=self.where.topic,
             partition=self.where.partition,
@@ -151,30 +161,61 @@ class Encoder:
         return max(1, rows)
 
     def _add(self, piece: RecordBatch, fetched: Fetched, end: int) -> None:
-        if self._open is None:
-            self._open = _Open(self._recipe.format.writer(), self._sealed_to)
+        opened = self._opened()
         fit, unfit = self._recipe.format.sort_out(piece)
         if unfit:
             self._set_aside(unfit, fetched, end)
         if fit.num_rows:
-            self._open.writer.add(fit)
-        self._open.records += piece.num_rows
-        self._open.record_bytes += piece.nbytes
+            opened.writer.add(fit)
+        opened.records += piece.num_rows
+        opened.record_bytes += piece.nbytes
         self.next_offset = int(offsets_of(piece)[-1]) + 1
+
+    def _opened(self) -> _Open:
+        if self._open is None:
+            self._open = _Open(self._recipe.format.writer(), self._sealed_to)
+        return self._open
+
+    def _set_batch_aside(self, found: Unreadable) -> None:
+        """A record batch that cannot be read: one dead letter, and its offsets are covered."""
+        first, last = max(found.base_offset, self.next_offset), found.last_offset
+        named = f"the record batch at offsets {first} to {last} cannot be read: {found.problem}"
+        if self._recipe.fails_on_bad_records:
+            raise StopError(
+                f"{self._name}: {named}. To set such batches aside and continue, set"
+                " bad_records = 'dead-letter' below [output]"
+            )
+        opened = self._opened()
+        opened.bad.append(
+            dead_record_batch(
+                found,
+                topic=self.where.topic,
+                partition=self.where.partition,
+                first_offset=first,
+            )
+        )
+        opened.unreadable.append(named)
+        opened.records += 1
+        opened.record_bytes += len(found.batch)
+        self.bad_records += 1
+        self.next_offset = last + 1
 
     def _set_aside(self, unfit: list[Unfit], fetched: Fetched, end: int) -> None:
         """Bad records, whole: the batch at hand may have only the columns that the format needs."""
         if self._recipe.fails_on_bad_records:
             first = unfit[0]
             raise StopError(
-                f"{self._name}: the record at offset {first.offset} cannot be landed:"
-                f" {first.problem}; correct it, or set bad-records = 'dead-letter'"
+                f"{self._name}: the record at offset {first.offset} cannot be written:"
+                f" {first.problem}. To set such records aside and continue, set"
+                " bad_records = 'dead-letter' below [output]"
             )
         opened = self._open
         if opened is None:
             raise CallError(f"{self._name}: no batch is open")
         offsets = np.array([row.offset for row in unfit], dtype=np.int64)
         for batch in self._decoded(fetched, end, columns=None):
+            if isinstance(batch, Unreadable):
+                continue
             found = offsets_of(batch)
             rows = np.flatnonzero((offsets >= found[0]) & (offsets <= found[-1]))
             if len(rows):
@@ -204,6 +245,7 @@ class Encoder:
             last_offset=to - 1,
             records=good,
             bad=tuple(opened.bad),
+            unreadable=tuple(opened.unreadable),
         )
 
     @property

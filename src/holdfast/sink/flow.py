@@ -7,6 +7,7 @@ has not landed.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
@@ -22,7 +23,15 @@ from holdfast.sink.encoder import Encoder, Recipe, Sealed
 from holdfast.sink.ownership import Token
 from holdfast.sink.status import PartitionStatus
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
+
+ENCODED_SHARE = 2
+"""What an answer of the log counts in the budget, in its own size: its bytes, and what they become.
+
+While a thread encodes it both are there; Parquet's columns are a little larger than the records.
+"""
 
 
 class Aside(Protocol):
@@ -79,6 +88,8 @@ class Flow:
         self._inbox: deque[Fetched] = deque()
         self._sealed: deque[Sealed] = deque()
         self._encoder: Encoder | None = None
+        self.open_bytes = 0
+        """Of memory, of the batch that is open; as it was before what is encoded now."""
         self._work = asyncio.Event()
         self._cargo = asyncio.Event()
         self._moved = asyncio.Event()
@@ -94,11 +105,6 @@ class Flow:
     def inbox_bytes(self) -> int:
         """Of answers that are not encoded."""
         return sum(len(fetched.batches) for fetched in self._inbox)
-
-    @property
-    def open_bytes(self) -> int:
-        """Of memory, of the batch that is open."""
-        return 0 if self._encoder is None else self._encoder.held_bytes
 
     @property
     def committable(self) -> int | None:
@@ -222,6 +228,7 @@ class Flow:
         if sealed:
             self._sealed.extend(sealed)
             self._cargo.set()
+        self.open_bytes = encoder.held_bytes
         self._tell()
 
     async def _land(self) -> None:
@@ -286,18 +293,24 @@ class Flow:
         self._encoder = Encoder(self.token.where, offset, self._shop.recipe)
         self.position = self.landed = offset
         self.opened_at = None
+        self.open_bytes = 0
         self._tell()
 
     def _count(self, sealed: Sealed) -> None:
         counters = self._shop.counters
         counters.records_landed += sealed.records
         counters.bad_records += sum(batch.num_rows for batch in sealed.bad)
+        counters.unreadable_batches += len(sealed.unreadable)
+        for named in sealed.unreadable:
+            where = self.token.where
+            log.warning("sink.unreadable_batch %s-%d: %s", where.topic, where.partition, named)
         counters.objects_landed += 1
         counters.bytes_landed += sealed.held_bytes
         counters.last_landed = self._chains.records.key(sealed.first_offset)
 
     def _account(self) -> None:
-        held = self.inbox_bytes + self.open_bytes + sum(part.held_bytes for part in self._sealed)
+        held = self.inbox_bytes * ENCODED_SHARE + self.open_bytes
+        held += sum(part.held_bytes for part in self._sealed)
         self._shop.budget.hold(self.token, held)
 
     def _tell(self) -> None:

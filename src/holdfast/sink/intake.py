@@ -19,13 +19,13 @@ from holdfast.errors import HoldfastError, RetryError, StopError
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.sink.budget import Budget
-from holdfast.sink.flow import Flow
+from holdfast.sink.flow import ENCODED_SHARE, Flow
 
 READ_AHEAD_BYTES: Final = 8 * 1024 * 1024
 """Of a partition, fetched and not encoded."""
 PARTITION_BYTES_MAX: Final = 4 * 1024 * 1024
 BYTES_MIN: Final = 1024 * 1024
-"""With less room than this nothing is asked."""
+"""With less room than this, or than a quarter of the largest answer, nothing is asked."""
 BUSY_WAIT_MS: Final = 20
 """How long a broker may wait for records while other partitions are about to want some."""
 PAUSE_S: Final = 0.2
@@ -97,15 +97,17 @@ class Intake:
             node_id = await self._leader(flow)
             if node_id is not None and node_id not in self._under_way:
                 by_node.setdefault(node_id, []).append(flow)
+        self.is_paused = False
         for node_id, flows in by_node.items():
-            room = min(self._bytes_max, self._budget.free // 2)
-            self.is_paused = room < min(BYTES_MIN, self._bytes_max)
+            # The other half is left for the answers of other leaders.
+            room = min(self._bytes_max, self._budget.free // (2 * ENCODED_SHARE))
+            self.is_paused = room < min(BYTES_MIN, self._bytes_max // 4)
             if self.is_paused:
                 return
             wanted = [flow for flow in flows if flow.wants is not None]
             for flow in wanted:
                 flow.is_fetching = True
-            self._budget.hold(("fetch", node_id), room)
+            self._budget.hold(("fetch", node_id), room * ENCODED_SHARE)
             wait_ms = BUSY_WAIT_MS if is_waiting else self._wait_ms_max
             fetch = self._fetch(node_id, wanted, room, wait_ms)
             self._under_way[node_id] = asyncio.ensure_future(fetch)
@@ -193,13 +195,13 @@ class Intake:
             return
         if offset > end:
             raise StopError(
-                f"{name}: offset {offset} is next, and the log ends at {end}: its last records are"
-                " gone, or the topic was deleted and made anew; land it under another 'to'"
+                f"{name}: the sink would continue at offset {offset}, but the log ends at {end}."
+                " The last records of the log were lost, or the topic was deleted and created"
+                " again. Set another 'to' below [output]"
             )
         if not self._covers_loss:
             raise StopError(
-                f"{name}: offset {offset} is next, and the log begins at {first}: offsets {offset}"
-                f" to {first - 1} are gone before they were landed; set on-data-loss = 'cover' to"
-                " go on without them"
+                f"{name}: offsets {offset} to {first - 1} were deleted from the log before they had"
+                " landed. To continue without them, set failOnDataLoss = false below [source]"
             )
         flow.skip_to(first)

@@ -22,6 +22,11 @@ COUNTERS = (
     ("holdfast_sink_fetched_bytes", "Bytes of record batches fetched", "bytes_fetched"),
     ("holdfast_sink_bad_records", "Records that could not be landed as they are", "bad_records"),
     (
+        "holdfast_sink_unreadable_batches",
+        "Record batches that cannot be read, each set aside as one bad record",
+        "unreadable_batches",
+    ),
+    (
         "holdfast_sink_abandoned_batches",
         "Batches that were dropped because another member has their records",
         "batches_abandoned",

@@ -28,7 +28,7 @@ from holdfast.store.put_if_absent import put_if_absent, same_bytes
 PROBE_PREFIX = "_holdfast-probe-"
 PROBE_SECONDS_MAX = 20.0
 
-By = Literal["chain", "committed", "auto.offset.reset"]
+By = Literal["chain", "committed", "startingOffsets"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +57,15 @@ class Beginning:
         name = f"{self.where.topic}-{self.where.partition}"
         if self.offset > self.log_end:
             return (
-                f"{name}: offset {self.offset} is next by the {self.by}, and the log ends at"
-                f" {self.log_end}: its last records are gone, or the topic was deleted and made"
-                " anew; land it under another 'to'"
+                f"{name}: by its {self.by} the sink would continue at offset {self.offset}, but the"
+                f" log ends at {self.log_end}. The last records of the log were lost, or the topic"
+                " was deleted and created again. Set another 'to' below [output]"
             )
         if self.gone and self.on_data_loss == "fail":
             return (
-                f"{name}: offsets {self.offset} to {self.log_start - 1} have not landed, and the"
-                ' log has them no more; with on-data-loss = "cover" it goes on without them'
+                f"{name}: offsets {self.offset} to {self.log_start - 1} were deleted from the log"
+                " before they had landed. To continue without them, set failOnDataLoss = false"
+                " below [source]"
             )
         return None
 
@@ -141,8 +142,8 @@ async def probe_store(store: Store, *, environment: Environment) -> None:
             raise CorruptObject(f"{key} in {store.url} is not what was written")
         if await store.create(key, (b"another",)) is CreateAnswer.CREATED:
             raise ConfigurationError(
-                f"{store.url} replaces objects that are there: it has no conditional writes, and"
-                " without them two members could overwrite each other; use another store"
+                f"{store.url} has no conditional writes (it replaced an object that existed), so"
+                " two members could overwrite each other: use another store"
             )
     finally:
         await store.delete([key])
@@ -173,7 +174,7 @@ async def _beginnings(
             offset, by = committed[where].offset, "committed"
         else:
             offset = log_start if settings.offset_reset == "earliest" else log_end
-            by = "auto.offset.reset"
+            by = "startingOffsets"
         return Beginning(
             where=where,
             offset=offset,

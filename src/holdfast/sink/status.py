@@ -51,6 +51,8 @@ class SinkStatus:
     objects_found: int = 0
     """Objects of others that were followed."""
     bad_records: int = 0
+    unreadable_batches: int = 0
+    """Record batches of the log that cannot be read; each is one of the bad records."""
     batches_abandoned: int = 0
     commits: int = 0
     commits_withheld: int = 0

@@ -136,6 +136,7 @@ class Worker:
             objects_landed=counters.objects_landed,
             objects_found=counters.objects_found,
             bad_records=counters.bad_records,
+            unreadable_batches=counters.unreadable_batches,
             batches_abandoned=counters.batches_abandoned,
             commits=counters.commits,
             commits_withheld=counters.commits_withheld,
@@ -265,7 +266,7 @@ class Worker:
         for flow in flows:
             if flow.opened_at is not None and now - flow.opened_at >= age_s:
                 flow.seal()
-        if self._intake.is_paused and not any(flow.has_cargo for flow in flows):
+        if self._intake.is_paused and flows and not any(flow.has_cargo for flow in flows):
             # What is open fills the budget, and nothing is on its way out.
             max(flows, key=lambda flow: flow.open_bytes).seal()
 

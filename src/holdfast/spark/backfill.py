@@ -53,6 +53,8 @@ class Standing:
     rows: int
     files: int
     seconds: float
+    unreadable: int = 0
+    """Offsets of record batches that could not be read, and were kept apart."""
 
     @property
     def share(self) -> float:
@@ -85,7 +87,7 @@ class Backfill:
         known = known_plan(None if first is None else first.entry, asked)
         self.is_new = known is None
         self.plan = self._checked(known) if known is not None else self._new_plan()
-        self._rows = self._files = 0
+        self._rows = self._files = self._unreadable = 0
         self._begun_s = environment.monotonic()
         self._before = self._done()
 
@@ -120,6 +122,7 @@ class Backfill:
             before=self._before,
             rows=self._rows,
             files=self._files,
+            unreadable=self._unreadable,
             seconds=worker().environment.monotonic() - self._begun_s,
         )
 
@@ -152,9 +155,11 @@ class Backfill:
         reports = self._watched(spark, WriteTask(job=job, number=decision.n), ranges, watch)
         files: list[OutputFile] = [file for report in reports for file in report.files]
         rows = sum(report.counts.get("rows", 0) for report in reports)
+        unreadable = sum(report.counts.get("unreadable", 0) for report in reports)
         effects = Effects(
             files=tuple(files),
-            counts={"rows": rows, "kept": rows},
+            counts={"rows": rows, "kept": rows}
+            | ({"unreadable": unreadable} if unreadable else {}),
             metadata=self.plan.metadata() if decision.n == 0 else {},
         )
         outcome = worker().run(self._ledger.commit(batch, effects, n=decision.n))
@@ -165,12 +170,15 @@ class Backfill:
         if isinstance(outcome, Committed):
             self._rows += rows
             self._files += len(files)
+            self._unreadable += unreadable
         watch(self.standing(), len(ranges), len(ranges))
 
     def _ranges(self, spark: "SparkSession", wanted: Slice) -> list[Range]:
         options = PlanOptions(
             min_partitions=spark.sparkContext.defaultParallelism * TASKS_PER_CORE,
             include_headers=self._asked.include_headers,
+            fail_on_unreadable=False,
+            quarantine_store=self._output.store,
         )
         return self._source.plan(wanted.start, wanted.end, options)
 

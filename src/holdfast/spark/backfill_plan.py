@@ -5,7 +5,6 @@ the rest of the same plan, however the topic has grown, so the plan is written d
 slice. Must never take another's ledger for its own.
 """
 
-import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -43,8 +42,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         ):
             if first is not None and last is not None and first >= last:
                 raise ConfigurationError(
-                    f"--from-{name} is {first}, and --to-{name}, which is the first one that is"
-                    f" left out, is {last}: there is nothing between them"
+                    f"--from-{name} ({first}) must be less than --to-{name} ({last}), which is not"
+                    " part of the range"
                 )
 
 
@@ -104,9 +103,9 @@ def _check_there(from_offset: int, earliest: Offsets) -> None:
     if gone:
         where = gone[0]
         raise DataLoss(
-            f"{where}: offsets {from_offset} to {earliest[where] - 1} are gone: the log starts at"
-            f" {earliest[where]} ({len(gone)} partitions lack some). To take all that is there,"
-            " leave --from-offset out"
+            f"{where}: offsets {from_offset} to {earliest[where] - 1} are no longer in the log,"
+            f" which starts at {earliest[where]} ({len(gone)} partitions lack some). To begin at"
+            " the earliest record, remove --from-offset"
         )
 
 
@@ -117,8 +116,8 @@ def known_plan(first: Entry | None, asked: Asked) -> Plan | None:
     text = first.metadata.get(METADATA)
     if text is None:
         raise ConfigurationError(
-            f"the ledger of sink {first.sink_id} was begun by query {first.query_id}, not by a"
-            " backfill: give the backfill a --sink-id of its own"
+            f"sink {first.sink_id} belongs to the pipeline with query id {first.query_id}, not to"
+            " a backfill: choose another --sink-id"
         )
     try:
         plan = msgspec.json.decode(text, type=Plan)
@@ -128,8 +127,8 @@ def known_plan(first: Entry | None, asked: Asked) -> Plan | None:
         ) from wrong
     if plan.asked != asked:
         raise ConfigurationError(
-            f"sink {first.sink_id} is of another backfill ({_differences(plan.asked, asked)}):"
-            " give the same range again to finish that one, or choose another --sink-id"
+            f"sink {first.sink_id} belongs to another backfill ({_differences(plan.asked, asked)}):"
+            " use the same range to finish that one, or choose another --sink-id"
         )
     return plan
 
@@ -172,19 +171,3 @@ def positions_in(text: str) -> Mapping[TopicPartition, int]:
 
 def _text(positions: Offsets) -> str:
     return offsets.to_text(SourceOffset(positions))
-
-
-def parse_time_ms(text: str) -> int:
-    """A time as a person writes it: 2026-11-01, 2026-11-01T12:00:00+01:00, or ms since 1970."""
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        found = datetime.datetime.fromisoformat(text)
-    except ValueError as wrong:
-        raise ConfigurationError(
-            f"{text!r} is no time: write 2026-11-01, 2026-11-01T12:00:00Z, or milliseconds since"
-            " 1970"
-        ) from wrong
-    if found.tzinfo is None:
-        found = found.replace(tzinfo=datetime.UTC)
-    return round(found.timestamp() * 1000)

@@ -24,7 +24,7 @@ from holdfast.landing.formats.jsonl import JsonLines
 from holdfast.landing.formats.parquet import Parquet
 from holdfast.landing.keys import DEFAULT_TEMPLATE, KeyTemplate
 from holdfast.landing.packing import Bounds
-from holdfast.spark.inputs import Range, read_range
+from holdfast.spark.inputs import LeftOut, Range, read_range
 from holdfast.spark.tasks import REPORT_SCHEMA, REPORT_TEXT
 from holdfast.spark.worker import worker
 
@@ -72,6 +72,8 @@ class LandedReport(msgspec.Struct, frozen=True, kw_only=True):
     found: int
     records: int
     next_offset: int
+    unreadable: int = 0
+    """Records that were left out, because their record batch cannot be read."""
 
 
 class ChainSink:
@@ -79,7 +81,7 @@ class ChainSink:
 
     def __init__(self, landing: Landing) -> None:
         self.landing = landing
-        self.totals: dict[str, int] = {"records": 0, "objects": 0, "found": 0}
+        self.totals: dict[str, int] = {"records": 0, "objects": 0, "found": 0, "unreadable": 0}
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
         ranges = [cast(Range, pickle.loads(bytes(row[0]))) for row in frame.collect()]
@@ -87,6 +89,7 @@ class ChainSink:
             self.totals["records"] += report.records
             self.totals["objects"] += report.created
             self.totals["found"] += report.found
+            self.totals["unreadable"] += report.unreadable
 
 
 def land_ranges(spark: Any, ranges: Iterable[Range], landing: Landing) -> list[LandedReport]:
@@ -123,10 +126,11 @@ def _land(landing: Landing, ranges: list[Range]) -> LandedReport:
         environment=here.environment,
         template=KeyTemplate(landing.template),
     )
+    left_out = LeftOut()
     # In a loop of its own: reading the ranges waits for the loop of the worker.
     outcome = blocking.run(
         chain.land(
-            (batch for wanted in ranges for batch in read_range(wanted)),
+            (batch for wanted in ranges for batch in read_range(wanted, None, left_out)),
             start_offset=first.start_offset,
             end_offset=last.end_offset,
             bounds=Bounds(bytes_max=landing.object_bytes_max),
@@ -143,4 +147,5 @@ def _land(landing: Landing, ranges: list[Range]) -> LandedReport:
         found=len(outcome.found),
         records=sum(facts.records for facts in outcome.created),
         next_offset=outcome.next_offset,
+        unreadable=left_out.offsets,
     )

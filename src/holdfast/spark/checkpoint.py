@@ -117,12 +117,15 @@ def open_checkpoint(spark: "SparkSession", location: str) -> Checkpoint:
 
     def running_ends(query_id: str) -> list[str] | None:
         query = cast(Any, spark)._jsparkSession.streams().get(query_id)
-        if query is None:
-            return None
-        offsets = query.streamingQuery().availableOffsets().valuesIterator()
-        found: list[str] = []
-        while offsets.hasNext():
-            found.append(str(offsets.next().json()))
-        return found
+        return None if query is None else available_offsets(query)
 
     return Checkpoint(location, read_text, running_ends)
+
+
+def available_offsets(query: Any) -> list[str]:
+    """Where the newest micro-batch of a query of the JVM ends, for each source, in no order."""
+    offsets = query.streamingQuery().availableOffsets().valuesIterator()
+    found: list[str] = []
+    while offsets.hasNext():
+        found.append(str(offsets.next().json()))
+    return found

@@ -1,6 +1,6 @@
 """Compaction of a sink: many small committed files into few, exactly once, as a Spark job.
 
-Owns the plan and the order: read the ledger, let tasks write merged files for the next number,
+Owns the order: read the ledger, let tasks write merged files for the next number,
 publish one rewrite entry. That entry is the commit point. A micro-batch that takes the number first
 makes the merged files orphans, which a sweep removes, and a smaller part is planned again. Rows of
 different partition values, roles or schemas are never mixed. Must never delete a data file.
@@ -9,8 +9,8 @@ Runs of state that the newest entry does not pin are deleted here: see `sweep_st
 """
 
 import logging
+import shlex
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -27,35 +27,27 @@ from holdfast.landing.landed import committed_files
 from holdfast.landing.ledger import Committed, Ledger
 from holdfast.landing.ledger_entry import FileRole, OutputFile
 from holdfast.landing.output_files import read_output, write_output
+from holdfast.spark.compact_plan import (
+    TARGET_BYTES,
+    TARGET_BYTES_MIN,
+    Compacted,
+    Group,
+    plan_groups,
+)
 from holdfast.spark.worker import Worker, worker
 from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
 
 LOGGER = logging.getLogger("holdfast.spark.compact")
 
-TARGET_BYTES = 128 * 1024 * 1024
-TARGET_BYTES_MIN = 1024
-FULL_SHARE = 0.75
-"""A file of this share of the target is left as it is: to merge it would gain little."""
 TRIES = 8
 DELETE_AT_ONCE = 500
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 """Of Arrow memory: what a task holds beside the files themselves."""
-EXTENSIONS = (".parquet", ".jsonl.zst")
 WORK_TEXT = "task int, work binary"
 REPORT_TEXT = "report binary"
 REPORT_SCHEMA: Any = pa.schema([("report", pa.binary())])
 COMPACTED = {"holdfast.rewrite": "compact"}
-
-
-class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """Files that become one: alike in partition values, role and format, in the order of commit."""
-
-    files: tuple[OutputFile, ...]
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.bytes for file in self.files)
 
 
 class Merged(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,46 +55,6 @@ class Merged(msgspec.Struct, frozen=True, kw_only=True):
 
     removed: list[str]
     files: list[OutputFile]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted:
-    """What a compaction found and did; of a dry run, what it would do."""
-
-    files_before: int
-    files_after: int
-    bytes_before: int
-    bytes_after: int
-    merged: int
-    """Files that were, or would be, replaced."""
-    entries: tuple[int, ...] = ()
-    """The rewrite entries that were published."""
-    lost: int = 0
-    """How often a micro-batch came between."""
-    state_runs_deleted: int = 0
-
-
-def plan_groups(files: Iterable[OutputFile], target_bytes: int) -> list[Group]:
-    """What to merge; pure. A group is of two files at least, and about the target at most."""
-    alike: dict[tuple[Any, ...], list[OutputFile]] = {}
-    for file in files:
-        extension = next((end for end in EXTENSIONS if file.path.endswith(end)), None)
-        if extension is None or file.bytes >= target_bytes * FULL_SHARE:
-            continue
-        values = tuple(sorted(file.partition_values.items(), key=lambda item: item[0]))
-        alike.setdefault((file.role.value, extension, values), []).append(file)
-    groups: list[Group] = []
-    for listed in alike.values():
-        held: list[OutputFile] = []
-        size = 0
-        for file in listed:
-            if held and size + file.bytes > target_bytes:
-                groups.append(Group(files=tuple(held)))
-                held, size = [], 0
-            held.append(file)
-            size += file.bytes
-        groups.append(Group(files=tuple(held)))
-    return sorted((g for g in groups if len(g.files) > 1), key=lambda g: -len(g.files))
 
 
 def compact(spark: Any, store: str, sink_id: str, *, target_bytes: int = TARGET_BYTES) -> Compacted:
@@ -187,7 +139,7 @@ def open_ledger(here: Worker, store: str, sink_id: str, *, is_dry: bool = False)
     ledger = here.run(Ledger.open(here.store(store), sink_id, environment=here.environment))
     if ledger.head is None:
         raise ConfigurationError(
-            f"there is no sink {sink_id!r} in {store}: `holdfast landed {store}` shows what is"
+            f"there is no sink {sink_id!r} in {store}: see `holdfast landed {shlex.quote(store)}`"
         )
     if is_dry:
         return ledger

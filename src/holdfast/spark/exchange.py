@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.columnar.arrow import RecordBatch, pa
 from holdfast.keyed_state.pinned import bucket_of
+from holdfast.spark.inputs import LeftOut
 from holdfast.spark.rows import Keys, columns_read, event_times, key_column, records
 
 SCHEMA_TEXT = "task int, bucket int, origin bigint, keyless boolean, piece binary"
@@ -28,6 +29,8 @@ SCHEMA: Any = pa.schema(
 )
 TICK = -1
 """The bucket of a row that only makes a task run: timers are due without records, too."""
+LEFT_OUT = -2
+"""The bucket of a row that says, as its origin, how many records could not be read."""
 LOW, HIGH, TIME, KEYLESS = "__low", "__high", "__time", "__keyless"
 ROWS_PER_CUT = 200_000
 """Small batches are joined before they are cut: each piece costs a kilobyte beside its rows."""
@@ -45,14 +48,20 @@ class Cutter:
     hash_seed: int
     columns: tuple[str, ...] | None = None
     """What is sent of a row; all of it where None."""
+    tells_left_out: bool = True
+    """Whether what cannot be read is counted in a row of its own."""
 
     def pieces(self, batches: Iterable[Any], *, task: int) -> Iterator[RecordBatch]:
         """The exchange rows of one task; `task` keeps the order of rows across tasks."""
         looked_at = None if self.columns is None else columns_read(self._expressions(self.columns))
-        rows = records(batches, looked_at)
+        left_out = LeftOut()
+        rows = records(batches, looked_at, left_out)
         keyed = (self._with_keys(batch) for batch in rows if batch.num_rows)
         for number, joined in enumerate(_joined(keyed)):
             yield self._cut(joined, (task << 32) | number)
+        if self.tells_left_out and left_out.offsets:
+            row = {"task": 0, "bucket": LEFT_OUT, "origin": left_out.offsets}
+            yield pa.RecordBatch.from_pylist([{**row, "keyless": False, "piece": b""}], SCHEMA)
 
     def _expressions(self, columns: tuple[str, ...]) -> list[str]:
         return [*columns, *self.by, *((self.event_time,) if self.event_time else ())]
@@ -138,11 +147,14 @@ class Piece:
     """A table, with the columns of keys and time at its end."""
 
 
-def opened(batches: Iterable[Any]) -> Iterator[Piece]:
-    """The pieces that came to a task, in no order."""
+def opened(batches: Iterable[Any], left_out: LeftOut | None = None) -> Iterator[Piece]:
+    """The pieces that came to a task, in no order; records that could not be read are counted."""
     for batch in batches:
         for row in range(batch.num_rows):
-            if batch.column(1)[row].as_py() == TICK:
+            bucket = batch.column(1)[row].as_py()
+            if bucket == LEFT_OUT and left_out is not None:
+                left_out.offsets += batch.column(2)[row].as_py()
+            if bucket in (TICK, LEFT_OUT):
                 continue
             yield _piece(
                 batch.column(1)[row].as_py(),

@@ -5,16 +5,20 @@ is picklable and says everything by itself, so `read_range` needs neither Spark 
 """
 
 import dataclasses
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from holdfast.columnar.arrow import RecordBatch
+from holdfast.columnar.unreadable import Unreadable
 from holdfast.errors import StopError
 from holdfast.follow.stretches import Stretch
 from holdfast.log.transactions import AbortedTransaction
 from holdfast.spark.kafka_options import ClientOptions
 from holdfast.spark.where import ALL_ROWS, RowFilter
+
+LOGGER = logging.getLogger("holdfast.spark.source")
 
 ROWS_PER_BATCH = 50_000
 
@@ -59,6 +63,8 @@ class PlanOptions:
     fail_on_data_loss: bool = True
     row_filter: RowFilter = ALL_ROWS
     """Tasks give its rows only. Start and end are clipped to it already."""
+    fail_on_unreadable: bool = True
+    quarantine_store: str | None = None
 
 
 DEFAULT_PLAN = PlanOptions()
@@ -96,6 +102,10 @@ class Range:
     include_headers: bool = False
     fail_on_data_loss: bool = True
     """False: what is gone is skipped."""
+    fail_on_unreadable: bool = True
+    """False: a record batch that cannot be read is named, counted and left out."""
+    quarantine_store: str | None = None
+    """Where such a batch is kept whole; None: in the topic alone."""
     row_filter: RowFilter = ALL_ROWS
     """Stretches that can have none of its rows may be left out."""
 
@@ -141,18 +151,82 @@ class Input(Protocol):
         ...
 
 
-def read_range(wanted: Range, columns: Collection[str] | None = None) -> Iterator[RecordBatch]:
+class UnreadableBatch(StopError):
+    """A record batch with a right CRC whose records cannot be read."""
+
+
+@dataclasses.dataclass(slots=True)
+class LeftOut:
+    """What was left out of some ranges, because its record batch cannot be read."""
+
+    offsets: int = 0
+
+    def counts(self) -> dict[str, int]:
+        """For the report of a task; nothing where all was read."""
+        return {"unreadable": self.offsets} if self.offsets else {}
+
+    def take(self, found: Unreadable, wanted: Range) -> None:
+        """Keep a batch where the range says, and count it; or raise where it asks for that."""
+        last = found.last_offset
+        named = (
+            f"{wanted.topic_partition}: the record batch at offsets {found.base_offset} to {last}"
+        )
+        if wanted.fail_on_unreadable:
+            raise UnreadableBatch(
+                f"{named} cannot be read: {found.problem}. Its producer sent it so. To go on"
+                ' without its records, set the option unreadable to "quarantine"'
+            )
+        if wanted.quarantine_store is not None:
+            _keep_whole(found, wanted, wanted.quarantine_store)
+        self.offsets += found.offsets_in(wanted.start_offset, wanted.end_offset)
+        LOGGER.warning("unreadable_batch: %s is left out: %s", named, found.problem)
+
+
+def _keep_whole(found: Unreadable, wanted: Range, url: str) -> None:
+    # Few tasks ever meet such a batch: what only plans loads none of this.
+    from holdfast.landing.quarantine import quarantine
+    from holdfast.spark.worker import STORE_SILENCE_S_MAX, worker
+
+    own = worker()
+    own.run(
+        quarantine(
+            own.writable(url),
+            found,
+            topic=wanted.topic,
+            topic_id=wanted.topic_id,
+            partition=wanted.partition,
+            environment=own.environment,
+            give_up_after_s=STORE_SILENCE_S_MAX,
+        )
+    )
+
+
+def read_range(
+    wanted: Range, columns: Collection[str] | None = None, left_out: LeftOut | None = None
+) -> Iterator[RecordBatch]:
     """The records of a range as Spark's Kafka columns, about ROWS_PER_BATCH rows at a time.
 
     Runs on executors. Raises DataLoss only where records are really gone. Where columns are named,
-    others may be missing.
+    others may be missing. What cannot be read is counted in `left_out`, or raised.
     """
-    if wanted.row_filter == ALL_ROWS:
-        return _read_whole(wanted, columns)
-    return wanted.row_filter.matching(_read_whole(wanted, None))
+    is_whole = wanted.row_filter == ALL_ROWS
+    rows = _readable(wanted, columns if is_whole else None, left_out or LeftOut())
+    return rows if is_whole else wanted.row_filter.matching(rows)
 
 
-def _read_whole(wanted: Range, columns: Collection[str] | None) -> Iterator[RecordBatch]:
+def _readable(
+    wanted: Range, columns: Collection[str] | None, left_out: LeftOut
+) -> Iterator[RecordBatch]:
+    for item in _read_whole(wanted, columns):
+        if isinstance(item, Unreadable):
+            left_out.take(item, wanted)
+        else:
+            yield item
+
+
+def _read_whole(
+    wanted: Range, columns: Collection[str] | None
+) -> Iterator[RecordBatch | Unreadable]:
     # Each worker loads the one that it needs.
     if isinstance(wanted.where, StoreWhere):
         from holdfast.spark.store_read import read_store_range

@@ -13,6 +13,7 @@ from holdfast.keyed_state.dedup import DedupSettings
 from holdfast.keyed_state.pinned import BUCKETS_MAX, Operator
 from holdfast.keyed_state.timers import TimerSettings
 from holdfast.landing.data_files import sink_id_problem
+from holdfast.suggestion import no_such_value
 
 BUCKETS_DEFAULT = 16
 FORMATS = ("parquet", "jsonl.zst")
@@ -39,9 +40,7 @@ class Output:
         if problem is not None:
             raise ConfigurationError(problem)
         if self.format not in FORMATS:
-            raise ConfigurationError(
-                f"there is no output format {self.format!r}: use {' or '.join(FORMATS)}"
-            )
+            raise ConfigurationError(no_such_value(self.format, ("parquet", "jsonl")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,7 @@ class Dedup:
             raise ConfigurationError('dedup needs the columns of its key, as in by=["id"]')
         if self.settings.within_ms is not None and self.event_time is None:
             raise ConfigurationError(
-                'dedup within a window needs a column of event times, as in event_time="timestamp"'
+                'within needs a column of event times, as in event_time="timestamp"'
             )
         check_buckets(self.buckets)
 
@@ -81,7 +80,7 @@ class Aggregation:
     def __post_init__(self) -> None:
         if self.settings.idle_ms is not None and self.event_time is None:
             raise ConfigurationError(
-                'to forget idle keys needs a column of event times, as in event_time="timestamp"'
+                'forget_after needs a column of event times, as in event_time="timestamp"'
             )
         check_buckets(self.buckets)
 
@@ -132,7 +131,7 @@ Operation = Dedup | Aggregation | Timers
 
 def check_buckets(buckets: int) -> None:
     if not 1 <= buckets <= BUCKETS_MAX:
-        raise ConfigurationError(f"no {buckets} buckets: use 1 to {BUCKETS_MAX}")
+        raise ConfigurationError(f"buckets is {buckets}: it must be 1 to {BUCKETS_MAX}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

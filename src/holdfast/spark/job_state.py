@@ -32,13 +32,13 @@ def state_before(job: Job, head: Entry | None, schema: Any) -> Pinned | StateRef
         if not head.state:
             return None
         return StateRefused(
-            message=f"sink {sink_id}: the ledger pins state, and the job now keeps none: put the"
-            " pipeline back as it was, or give it a new sink id"
+            message=f"sink {sink_id}: earlier runs had a stateful step, and this pipeline has none:"
+            " change the pipeline back, or give it a new sink_id"
         )
     if not head.state:
         return StateRefused(
-            message=f"sink {sink_id}: {head.n + 1} micro-batches were committed without state, and"
-            " it does not know their keys: give the pipeline a new sink id"
+            message=f"sink {sink_id}: {head.n + 1} micro-batches were committed without a stateful"
+            " step, so their keys are unknown to the one in this pipeline: give it a new sink_id"
         )
     pinned = decode_pinned(head.state)
     if schema is None and not isinstance(operation, Dedup):

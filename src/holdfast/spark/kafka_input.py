@@ -92,6 +92,8 @@ class KafkaInput:
                     where=self._where,
                     include_headers=options.include_headers,
                     fail_on_data_loss=options.fail_on_data_loss,
+                    fail_on_unreadable=options.fail_on_unreadable,
+                    quarantine_store=options.quarantine_store,
                     row_filter=options.row_filter,
                 )
                 for i in range(pieces)

@@ -6,11 +6,12 @@ is not followed: that is refused, with the remedy.
 """
 
 import dataclasses
-import difflib
 import ssl
 from collections.abc import Mapping
 
 from holdfast.errors import ConfigurationError
+from holdfast.quantities import duration_ms, size_bytes
+from holdfast.suggestion import nearest
 
 MIB = 1024 * 1024
 
@@ -72,7 +73,7 @@ _WITHOUT_EFFECT = frozenset(
     }
 )
 """They tune a Java consumer, and change nothing of what is read."""
-_KNOWN = (
+CLIENT_NAMES = (
     *("client.id", "security.protocol", "ssl.endpoint.identification.algorithm"),
     *_NUMBERS,
     *_FETCH_SIZES,
@@ -90,8 +91,10 @@ def client_options(bootstrap: str, options: Mapping[str, str]) -> ClientOptions:
         changes["client_id"] = left.pop("client.id")
     for name, (field, least) in _NUMBERS.items():
         if name in left:
-            changes[field] = _number(name, left.pop(name), least)
-    sizes = [_number(name, left.pop(name), 1) for name in _FETCH_SIZES if name in left]
+            changes[field] = _bounded(name, _milliseconds(name, left.pop(name)), least)
+    sizes = [
+        _bounded(name, _bytes(name, left.pop(name)), 1) for name in _FETCH_SIZES if name in left
+    ]
     if sizes:
         # Kafka's default for one partition is small, so that many can share an answer. Here a
         # fetch is of one partition, and the larger of the two is what its user meant.
@@ -161,19 +164,29 @@ def tls_context(options: TlsOptions) -> ssl.SSLContext:
     return context
 
 
-def _number(name: str, text: str, least: int) -> int:
+def _milliseconds(name: str, text: str) -> int:
     try:
-        number = int(text)
-    except ValueError:
-        number = least - 1
+        return duration_ms(text, bare_is_ms=True)
+    except ConfigurationError as wrong:
+        raise ConfigurationError(f"kafka.{name}: {wrong}, or as milliseconds") from wrong
+
+
+def _bytes(name: str, text: str) -> int:
+    try:
+        return size_bytes(text)
+    except ConfigurationError as wrong:
+        raise ConfigurationError(f"kafka.{name}: {wrong}, or as a number of bytes") from wrong
+
+
+def _bounded(name: str, number: int, least: int) -> int:
     if not least <= number < 2**31:
-        raise ConfigurationError(f"kafka.{name}={text!r}: a number from {least} to {2**31 - 1}")
+        raise ConfigurationError(f"kafka.{name} is {number}: it can be {least} to {2**31 - 1}")
     return number
 
 
 def _refusal(name: str) -> str:
     if name.startswith("sasl."):
         return f"kafka.{name}: this client has no SASL; use PLAINTEXT, or SSL with a certificate"
-    close = difflib.get_close_matches(name, [*_KNOWN, *_WITHOUT_EFFECT], n=1)
-    hint = f"did you mean kafka.{close[0]}?" if close else f"known are {', '.join(_KNOWN)}"
+    close = nearest(name, [*CLIENT_NAMES, *_WITHOUT_EFFECT, "bootstrap.servers"])
+    hint = f"did you mean kafka.{close}?" if close else f"there are {', '.join(CLIENT_NAMES)}"
     return f"kafka.{name} is not an option of this client: {hint}"

@@ -13,7 +13,8 @@ from holdfast.client.connection import Connection
 from holdfast.client.fetch import NO_SESSION_EPOCH, Fetched, fetched_row
 from holdfast.client.refusals import BrokerUnavailable, Refused, raise_for
 from holdfast.columnar.arrow import RecordBatch
-from holdfast.columnar.decode import decode
+from holdfast.columnar.decode import decode_rest
+from holdfast.columnar.unreadable import Unreadable
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.fetch import (
     FetchPartition,
@@ -26,7 +27,7 @@ from holdfast.spark.kafka_input import TopicPatience, check_id, check_ids
 from holdfast.spark.worker import worker
 
 
-def read_kafka_range(wanted: Range, where: KafkaWhere) -> Iterator[RecordBatch]:
+def read_kafka_range(wanted: Range, where: KafkaWhere) -> Iterator[RecordBatch | Unreadable]:
     """The records of a range of a topic of a cluster."""
     reading = _KafkaRange(wanted, where)
     coming = reading.start(wanted.start_offset)
@@ -42,9 +43,11 @@ def read_kafka_range(wanted: Range, where: KafkaWhere) -> Iterator[RecordBatch]:
             coming.cancel()
 
 
-def _decoded(wanted: Range, where: KafkaWhere, fetched: Fetched) -> Iterator[RecordBatch]:
+def _decoded(
+    wanted: Range, where: KafkaWhere, fetched: Fetched
+) -> Iterator[RecordBatch | Unreadable]:
     aborted = [(row.producer_id, row.first_offset) for row in fetched.aborted]
-    return decode(
+    return decode_rest(
         [fetched.batches],
         topic=wanted.topic,
         partition=wanted.partition,

@@ -67,11 +67,13 @@ def dedup_reports(
         pick = PickTask(job=job, number=number, verdict=verdict)
         reports: list[TaskReport] = work.mapPartitionsWithIndex(partial(_pick, pick)).collect()
         if sum(report.counts["found"] for report in reports) == verdict.counts["rows"]:
+            unreadable = sum(report.counts.get("unreadable", 0) for report in reports)
+            counts = verdict.counts | ({"unreadable": unreadable} if unreadable else {})
             return [
                 TaskReport(
                     files=[file for report in reports for file in report.files],
                     runs=verdict.runs,
-                    counts=verdict.counts,
+                    counts=counts,
                     event_time_max_ms=verdict.event_time_max_ms,
                 )
             ]
@@ -90,6 +92,7 @@ def _judged(work: Any, judge: JudgeTask, *, tasks: int) -> Verdict:
         tasks=tasks,
         hash_seed=judge.pinned.hash_seed,
         columns=SENT,
+        tells_left_out=False,
     )
     pieces = work.mapPartitionsWithIndex(partial(_cut, cutter))
     by_task = pieces.partitionBy(tasks, partitionFunc=int)

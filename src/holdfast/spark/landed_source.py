@@ -12,6 +12,7 @@ files unread instead; it belongs to one load and to nothing else.
 import difflib
 import importlib
 import itertools
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -255,7 +256,7 @@ def sink_files(options: LandedOptions) -> tuple[OutputFile, ...]:
         return ()
     raise ConfigurationError(
         f"there is no sink {sink_id!r} in {options.store}:"
-        f" {_among('sinks', sinks)}; `holdfast landed {options.store}` shows all that has landed"
+        f" {_among('sinks', sinks)}; see `holdfast landed {shlex.quote(options.store)}`"
     )
 
 

@@ -16,8 +16,7 @@ from holdfast.spark.job import BUCKETS_DEFAULT, DEADLINE, ENTRY, Aggregation, De
 
 FUNCTIONS = tuple(function.value for function in Function)
 ONE_STEP = (
-    "a pipeline has one stateful step: land the first one's output, and read that with a second"
-    " pipeline"
+    "a pipeline has one stateful step. Keep one of them, and read its output with a second pipeline"
 )
 
 
@@ -93,6 +92,4 @@ def _late(policy: str) -> LatePolicy:
 def _check_free(names: Sequence[str], taken: Sequence[str]) -> None:
     for name in names:
         if name in taken:
-            raise ConfigurationError(
-                f"the column {name!r} is one that this step adds by itself: rename yours"
-            )
+            raise ConfigurationError(f"the step itself adds a column {name!r}: rename yours")

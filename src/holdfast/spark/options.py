@@ -4,7 +4,6 @@ Pure. Owns the parsing, the precedence and the messages. Names are case-insensit
 are. Must never let an option pass that it does not know: a misspelt one would be silently idle.
 """
 
-import difflib
 import enum
 import json
 import re
@@ -14,7 +13,11 @@ from typing import Any, TypeVar, cast
 
 from holdfast.errors import ConfigurationError
 from holdfast.identifiers import topic_name_problem
+from holdfast.quantities import duration_ms
+from holdfast.spark.kafka_options import CLIENT_NAMES
+from holdfast.spark.option_notes import IDLE, REFUSED
 from holdfast.spark.where import ALL_ROWS, RowFilter, parse_where
+from holdfast.suggestion import did_you_mean, nearest, no_such_value
 
 EARLIEST = -2
 LATEST = -1
@@ -88,6 +91,13 @@ class NoMatch(enum.Enum):
     LATEST = "latest"
 
 
+class OnUnreadable(enum.Enum):
+    """What to do with a record batch whose CRC is right and whose records cannot be read."""
+
+    FAIL = "fail"
+    QUARANTINE = "quarantine"
+
+
 class Rows(enum.Enum):
     """What the source yields: records, or (for our own sinks) the ranges that hold them."""
 
@@ -120,6 +130,9 @@ class SourceOptions:
     records_per_partition_max: int | None = None
     include_headers: bool = False
     read_committed: bool = False
+    on_unreadable: OnUnreadable = OnUnreadable.FAIL
+    quarantine_store: str | None = None
+    """Where record batches that cannot be read are kept."""
     rows: Rows = Rows.RECORDS
     row_filter: RowFilter = ALL_ROWS
     commit_group_id: str | None = None
@@ -134,49 +147,16 @@ NAMES = (
     *("endingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss"),
     *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "minPartitions"),
     *("maxRecordsPerPartition", "includeHeaders", "rows", "tickInterval", "where"),
-    "commitGroupId",
+    *("commitGroupId", "unreadable", "quarantineStore"),
     *("kafka.bootstrap.servers", "kafka.isolation.level"),
 )
 STRATEGIES = ("subscribe", "subscribePattern", "assign")
-NO_GROUP = (
-    "no consumer group takes part: Spark's checkpoint holds the offsets. Remove it; to see the "
-    "query's progress as a group's offsets, set commitGroupId"
-)
-REFUSED: Mapping[str, str] = {
-    "kafka.group.id": NO_GROUP,
-    "kafka.group.instance.id": NO_GROUP,
-    "kafka.group.protocol": NO_GROUP,
-    "kafka.session.timeout.ms": NO_GROUP,
-    "kafka.heartbeat.interval.ms": NO_GROUP,
-    "kafka.max.poll.interval.ms": NO_GROUP,
-    "kafka.partition.assignment.strategy": NO_GROUP,
-    "groupidprefix": NO_GROUP,
-    "kafka.auto.offset.reset": (
-        "Spark keeps the offsets; say where a new query starts with startingOffsets "
-        '("earliest" or "latest")'
-    ),
-    "kafka.enable.auto.commit": "Spark's checkpoint holds the offsets; nothing is committed",
-    "kafka.auto.commit.interval.ms": "Spark's checkpoint holds the offsets; nothing is committed",
-    "kafka.key.deserializer": "keys come as binary; cast or decode the column `key`",
-    "kafka.value.deserializer": "values come as binary; cast or decode the column `value`",
-    "kafka.interceptor.classes": "an interceptor could change records, and there is no Java here",
-    "topic": "that is how a sink names its topic; a source has subscribe, subscribePattern, assign",
-    "path": 'a source has no path: call load() without one, and say where with "store"',
-}
-IDLE: Mapping[str, str] = {
-    "fetchoffset.numretries": "offsets are asked for until the client's deadline",
-    "fetchoffset.retryintervalms": "offsets are asked for until the client's deadline",
-    "kafkaconsumer.polltimeoutms": "there is no poll; kafka.request.timeout.ms bounds a request",
-    "kafka.max.poll.records": "there is no poll; records come in Arrow batches",
-    "kafka.check.crcs": "checksums are always checked",
-    "kafka.metadata.max.age.ms": "topics are looked at for each micro-batch",
-}
 
 
 def parse_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     """What the options say, or ConfigurationError with the option, the reason and the remedy."""
     options = {name.lower(): str(value).strip() for name, value in raw.items()}
-    ignored = _check_names(options)
+    ignored = _check_names(raw)
     store, servers, client = _where(options)
     starting, ending = _bounds(options, streaming=streaming)
     least = _count(options, "minOffsetsPerTrigger")
@@ -190,8 +170,8 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         ignored += [f"{n} (a batch query has no trigger)" for n in names if n.lower() in options]
         if "commitgroupid" in options:
             ignored.append("commitGroupId (a batch query has no progress)")
-    delay = options.get("maxtriggerdelay")
-    tick = options.get("tickinterval")
+    tick_ms = _duration_ms(options, "tickInterval")
+    delay_ms = _duration_ms(options, "maxTriggerDelay")
     return SourceOptions(
         store=store,
         bootstrap_servers=servers,
@@ -203,12 +183,14 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         fail_on_data_loss=_flag(options, "failOnDataLoss", default=True),
         offsets_per_trigger_max=most,
         offsets_per_trigger_min=least,
-        trigger_delay_ms_max=15 * 60_000 if delay is None else parse_duration_ms(delay),
-        tick_ms=None if tick is None else max(1, parse_duration_ms(tick)),
+        trigger_delay_ms_max=15 * 60_000 if delay_ms is None else delay_ms,
+        tick_ms=None if tick_ms is None else max(1, tick_ms),
         partitions_min=_count(options, "minPartitions"),
         records_per_partition_max=_count(options, "maxRecordsPerPartition"),
         include_headers=_flag(options, "includeHeaders", default=False),
         read_committed=_is_read_committed(options),
+        on_unreadable=_one_of(options, "unreadable", OnUnreadable, OnUnreadable.FAIL),
+        quarantine_store=_quarantine_store(options),
         rows=_one_of(options, "rows", Rows, Rows.RECORDS),
         row_filter=_row_filter(options, streaming=streaming),
         commit_group_id=_group(options, servers),
@@ -216,20 +198,37 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
     )
 
 
-def _check_names(options: Mapping[str, str]) -> list[str]:
-    known = {name.lower(): name for name in NAMES}
+def _quarantine_store(options: Mapping[str, str]) -> str | None:
+    given = options.get("quarantinestore")
+    fails = _one_of(options, "unreadable", OnUnreadable, OnUnreadable.FAIL) is OnUnreadable.FAIL
+    if given == "":
+        raise ConfigurationError("the option quarantineStore is empty: give an address, or drop it")
+    if given is not None and fails:
+        raise ConfigurationError(
+            'quarantineStore has no effect where unreadable is "fail".'
+            ' Set unreadable to "quarantine"'
+        )
+    return given
+
+
+def _check_names(raw: Mapping[str, str]) -> list[str]:
+    known = {name.lower() for name in NAMES}
+    meant = {name: name for name in NAMES if not name.startswith("kafka.")}
+    meant |= {name: f"kafka.{name}" for name in ("bootstrap.servers", "isolation.level")}
+    meant |= {name: f"kafka.{name}" for name in CLIENT_NAMES}
+    meant |= dict.fromkeys(("topic", "topics"), "subscribe")
     ignored: list[str] = []
-    for name in options:
+    for written in raw:
+        name = written.lower()
         if name in REFUSED:
-            raise ConfigurationError(f"the option {name!r} cannot be used: {REFUSED[name]}")
+            raise ConfigurationError(f"the option {written!r} cannot be used: {REFUSED[name]}")
         if name in IDLE:
             ignored.append(f"{name} ({IDLE[name]})")
         elif name not in known and not name.startswith("kafka."):
-            candidates = [*known, *(n.removeprefix("kafka.") for n in known)]
-            near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
-            right = known.get(near[0], f"kafka.{near[0]}") if near else None
-            hint = f"did you mean {right!r}?" if right else f"known: {', '.join(sorted(NAMES))}"
-            raise ConfigurationError(f"unknown option {name!r}: {hint}")
+            near = nearest(name, meant)
+            listed = ", ".join(sorted(NAMES))
+            hint = f"did you mean {meant[near]!r}?" if near else f"there are {listed}"
+            raise ConfigurationError(f"unknown option {written!r}: {hint}")
     return ignored
 
 
@@ -237,11 +236,16 @@ def _where(options: Mapping[str, str]) -> tuple[str | None, str | None, dict[str
     store, servers = options.get("store"), options.get("kafka.bootstrap.servers")
     is_for_group = store is not None and "commitgroupid" in options
     if (store is None) == (servers is None) and not is_for_group:
+        for name in options if store is None else ():
+            if name.startswith("kafka.boot"):
+                raise ConfigurationError(
+                    f"unknown option {name!r}: did you mean 'kafka.bootstrap.servers'?"
+                )
         both = "both are set" if store is not None else "neither is set"
         raise ConfigurationError(
-            f"say where the records are, with one of `store` (the address that `holdfast serve "
-            f"--store` has; reads the objects and needs no broker) and `kafka.bootstrap.servers` "
-            f"(any Kafka); {both}"
+            "set exactly one of `store` (the address given to `holdfast serve --store`; no broker "
+            "is needed) and `kafka.bootstrap.servers` (the brokers of any Kafka cluster): "
+            f"{both}"
         )
     if store == "" or servers == "":
         name = "store" if store == "" else "kafka.bootstrap.servers"
@@ -371,6 +375,8 @@ def _bound(options: Mapping[str, str], side: str, *, default: Bound) -> Bound:
         return default
     if text.lower() in ("earliest", "latest"):
         return End(text.lower())
+    if (hint := did_you_mean(text, ("earliest", "latest"))) is not None:
+        raise ConfigurationError(f"{side}Offsets: there is no {text!r}: {hint}")
     return AtOffsets(_by_partition(text, f"{side}Offsets", least=EARLIEST))
 
 
@@ -450,35 +456,20 @@ def _one_of(
     for choice in choices:
         if choice.value == text:
             return choice
-    raise ConfigurationError(
-        f"{name} must be one of {', '.join(repr(c.value) for c in choices)}, not {text!r}"
-    )
+    raise ConfigurationError(f"{name}: {no_such_value(text, [each.value for each in choices])}")
+
+
+def _duration_ms(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name.lower())
+    try:
+        return None if text is None else duration_ms(text, bare_is_ms=True)
+    except ConfigurationError as wrong:
+        raise ConfigurationError(f"{name}: {wrong}") from wrong
 
 
 def _is_read_committed(options: Mapping[str, str]) -> bool:
     level = options.get("kafka.isolation.level", "read_uncommitted").lower()
     if level not in ("read_uncommitted", "read_committed"):
-        raise ConfigurationError(
-            f'kafka.isolation.level must be "read_committed" or "read_uncommitted", not {level!r}'
-        )
+        known = ("read_committed", "read_uncommitted")
+        raise ConfigurationError(f"kafka.isolation.level: {no_such_value(level, known)}")
     return level == "read_committed"
-
-
-_UNIT_MS: Mapping[str, float] = {
-    "": 1,
-    "us": 0.001,
-    "ms": 1,
-    "s": 1_000,
-    "m": 60_000,
-    "min": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-}
-
-
-def parse_duration_ms(text: str) -> int:
-    """A duration as Spark writes it: 500ms, 10s, 15m, 15min, 2h, 1d; a bare number is ms."""
-    found = re.fullmatch(r"(\d+)\s*([a-z]*)", text.strip().lower(), re.ASCII)
-    if found is None or found[2] not in _UNIT_MS:
-        raise ConfigurationError(f"{text!r} is no duration; write 500ms, 10s, 15m, 2h or 1d")
-    return int(int(found[1]) * _UNIT_MS[found[2]])

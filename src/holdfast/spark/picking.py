@@ -18,6 +18,7 @@ from holdfast.keyed_state.run_writes import RunWrites
 from holdfast.landing.ledger_entry import FileRole
 from holdfast.spark.buckets import judge
 from holdfast.spark.exchange import Piece
+from holdfast.spark.inputs import LeftOut
 from holdfast.spark.job import Dedup, Job
 from holdfast.spark.rows import records
 from holdfast.spark.tasks import (
@@ -163,7 +164,8 @@ class PickTask:
         hidden = {(h.topic, h.partition): h for h in self.verdict.hidden}
         kept, diverted = RowsToFiles(here, writer), RowsToFiles(here, writer, FileRole.LATE)
         found = 0
-        for batch in records(batches):
+        left_out = LeftOut()
+        for batch in records(batches, left_out=left_out):
             found += batch.num_rows
             where = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
             rest, away = picked(batch, hidden.get(where))
@@ -171,7 +173,7 @@ class PickTask:
             if away is not None:
                 diverted.add(away)
         files = kept.finished() + diverted.finished()
-        return TaskReport(files=files, counts={"found": found})
+        return TaskReport(files=files, counts={"found": found, **left_out.counts()})
 
 
 def picked(batch: Any, hidden: _Hidden | None) -> tuple[Any, Any | None]:

@@ -5,10 +5,12 @@ store, a broker or a Spark. Must never open one of them.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+
+import msgspec
 
 from holdfast.columnar.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from holdfast.errors import ConfigurationError
@@ -23,13 +25,14 @@ from holdfast.settings_file import (
     no_file,
     read_toml,
     spark_settings,
+    with_current_names,
     with_overrides,
 )
 from holdfast.spark.chain_sink import LAYOUTS, Landing
 from holdfast.spark.job import FORMATS, Dedup, Job, Operation, Output, Timers
 from holdfast.spark.kafka_options import client_options
 from holdfast.spark.operations import columns_of
-from holdfast.spark.options import Rows, SourceOptions, parse_options
+from holdfast.spark.options import OnUnreadable, Rows, SourceOptions, parse_options
 from holdfast.spark.pipeline_columns import check_columns
 from holdfast.spark.pipeline_steps import FOLLOWERS, followers_of, name_of, step_of
 from holdfast.spark.pipeline_tables import (
@@ -41,7 +44,14 @@ from holdfast.spark.pipeline_tables import (
 )
 from holdfast.spark.rows import HEADER_MARK
 from holdfast.spark.tables.follower import TableFollower
-from holdfast.spark.transform import FUNCTION, Transform, load_module, load_transform, options_in
+from holdfast.spark.transform import (
+    FUNCTION,
+    NeedsSession,
+    Transform,
+    load_module,
+    load_transform,
+    options_in,
+)
 
 RECORDS_PER_TRIGGER = 1_000_000
 """A first run must not take all of a large topic in one micro-batch."""
@@ -53,7 +63,10 @@ STARTS = (
 )
 """What says where a new query begins, in lower case."""
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
-_PATHS = (("source", "store"), ("output", "to"), ("output", "checkpoint"), ("transform", "python"))
+_PATHS = (
+    *(("source", "store"), ("source", "quarantineStore")),
+    *(("output", "to"), ("output", "checkpoint"), ("transform", "python")),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +128,17 @@ class PipelineFile:
 
 
 def read_pipeline(
-    path: Path, overrides: Sequence[str] = (), *, master: str | None = None, once: bool = False
+    path: Path,
+    overrides: Sequence[str] = (),
+    *,
+    master: str | None = None,
+    once: bool = False,
+    hint: Callable[[str], None] = lambda _: None,
 ) -> PipelineFile:
-    """Read a .toml or a .py file; ConfigurationError names file, line or key, and the remedy."""
+    """Read a .toml or a .py file; ConfigurationError names file, line or key, and the remedy.
+
+    What is written in an old way, and works, is told to `hint`.
+    """
     path = path.expanduser().absolute()
     if not path.is_file():
         raise ConfigurationError(no_file(path, (".toml", ".py")))
@@ -132,7 +153,8 @@ def read_pipeline(
             raise ConfigurationError(
                 f"{path.name}: a pipeline is a .toml file, or a .py file with `def {FUNCTION}`"
             )
-    changed, overridden = with_overrides(tables, overrides, PIPELINE)
+    renamed, written = with_current_names(tables, PIPELINE, path.name, hint)
+    changed, overridden = with_overrides(renamed, overrides, PIPELINE, hint)
     for table, key in overridden & set(_PATHS):
         changed[table][key] = located(str(changed[table][key]), Path.cwd())
     if path.suffix == ".py":
@@ -141,16 +163,58 @@ def read_pipeline(
         changed["output"]["trigger"] = "once"
     if master is not None:
         changed["spark"] = {**changed.get("spark", {}), "master": master}
-    origin = Origin(name=path.name, text=text, overridden=overridden, known=PIPELINE)
-    return _built(path, check_tables(changed, origin), origin)
+    origin = Origin(
+        name=path.name, text=text, overridden=overridden, known=PIPELINE, written=written
+    )
+    return _built(path, check_tables(changed, origin), origin, hint)
 
 
-def _built(path: Path, tables: dict[str, Table], origin: Origin) -> PipelineFile:
+def spark_of(
+    path: Path, overrides: Sequence[str], needs: NeedsSession, *, master: str | None
+) -> tuple[str, Mapping[str, str]]:
+    """Master and settings of a pipeline whose Python file cannot be loaded before Spark is there.
+
+    From the file of settings, or from the OPTIONS that the Python file had defined by then.
+    """
+    path = path.expanduser().absolute()
+    text = path.read_text() if path.suffix == ".toml" else ""
+    tables = read_toml(path.name, text) if text else options_in(needs.module, path)
+    renamed, written = with_current_names(tables, PIPELINE, path.name, lambda _: None)
+    changed, overridden = with_overrides(renamed, overrides, PIPELINE)
+    origin = Origin(
+        name=path.name, text=text, overridden=overridden, known=PIPELINE, written=written
+    )
+    spark = convert(changed.get("spark", {}), "spark", SparkTable, origin)
+    return master or spark.master, spark_settings(spark.conf, origin)
+
+
+def _with_format(output: OutputTable, origin: Origin, hint: Callable[[str], None]) -> OutputTable:
+    """The format by its name inside: lines are `jsonl.zst`, with `/envelope` for that layout."""
+    if output.format.startswith("jsonl.zst"):
+        layout = ' and layout = "envelope"' if output.format.endswith("/envelope") else ""
+        hint(f'{origin.name}: [output] format = "{output.format}" is now format = "jsonl"{layout}')
+        return output
+    if output.layout is not None and output.format != "jsonl":
+        raise origin.error(
+            f'layout is for format = "jsonl", and the format is {output.format!r}: remove it',
+            "output",
+            "layout",
+        )
+    if output.format != "jsonl":
+        return output
+    inside = "jsonl.zst/envelope" if output.layout == "envelope" else "jsonl.zst"
+    return msgspec.structs.replace(output, format=inside)
+
+
+def _built(
+    path: Path, tables: dict[str, Table], origin: Origin, hint: Callable[[str], None]
+) -> PipelineFile:
     output = convert(tables["output"], "output", OutputTable, origin)
+    output = _with_format(output, origin, hint)
     transform = _transform(tables, path, origin)
     operation = step_of(tables, origin)
-    source, options = _source(tables["source"], path, operation, transform, origin)
     to = _output_address(output.to, path, origin)
+    source, options = _source(tables["source"], path, operation, transform, origin, to=to)
     sink: Job | Landing
     if _is_chain(output, tables, operation, origin):
         sink = _landing(output, to, options, origin)
@@ -184,42 +248,57 @@ def _source(
     operation: Operation | None,
     transform: Transform | None,
     origin: Origin,
+    *,
+    to: str,
 ) -> tuple[dict[str, str], SourceOptions]:
     given = source_options(table, origin)
     names = {name.lower(): name for name in given}
     if "rows" in names:
         raise origin.error(
-            "rows cannot be set: records pass through Spark where there is a [transform], and only"
-            " there; remove it",
+            "rows cannot be set in a pipeline, since [transform] decides it: remove it",
             "source",
             names["rows"],
         )
     if "store" in names:
         given[names["store"]] = located(given[names["store"]], path.parent)
+    if "quarantinestore" in names:
+        kept = names["quarantinestore"]
+        given[kept] = located(given[kept], path.parent)
     if not set(names) & set(STARTS):
         given["startingOffsets"] = "earliest"
     limit = given.pop(names.get("maxoffsetspertrigger", ""), str(RECORDS_PER_TRIGGER))
     given["maxOffsetsPerTrigger"] = limit
     if transform is None:
         given["rows"] = Rows.RANGES.value
+        if "unreadable" not in names:
+            # These runs count and show what they leave out; a transform's rows are not counted.
+            given["unreadable"] = OnUnreadable.QUARANTINE.value
         wanted = operation.by if isinstance(operation, Dedup) else ()
         if "includeheaders" not in names and any(w.startswith(HEADER_MARK) for w in wanted):
             given["includeHeaders"] = "true"
+    quarantines = given.get(names.get("unreadable", "unreadable")) == OnUnreadable.QUARANTINE.value
+    if quarantines and "quarantinestore" not in names:
+        given["quarantineStore"] = to
     try:
         options = parse_options(given, streaming=True)
         if options.bootstrap_servers is not None:
             client_options(options.bootstrap_servers, options.client)
     except ConfigurationError as wrong:
         said = str(wrong)
-        key = next((name for name in given if _names(said, name)), None)
-        raise origin.error(said, "source", key) from wrong
+        named = {name: place for name in given if (place := _named_at(said, name)) is not None}
+        key = min(named, key=lambda name: named[name], default=None)
+        raise origin.error(said.removeprefix(f"{key}: "), "source", key) from wrong
     return given, options
 
 
-def _names(message: str, option: str) -> bool:
-    """Whether a message begins by speaking of an option, so that its line can be told."""
+def _named_at(message: str, option: str) -> int | None:
+    """Where the beginning of a message names an option; None where it does not.
+
+    The first one that is named is the one that is wrong: others may be named in the remedy.
+    """
     begins = message.lower()[:80]
-    return re.search(rf"(?<![\w.]){re.escape(option.lower())}(?![\w.])", begins) is not None
+    found = re.search(rf"(?<![\w.]){re.escape(option.lower())}(?![\w.])", begins)
+    return None if found is None else found.start()
 
 
 def _transform(tables: Mapping[str, Table], path: Path, origin: Origin) -> Transform | None:
@@ -232,6 +311,8 @@ def _transform(tables: Mapping[str, Table], path: Path, origin: Origin) -> Trans
         raise origin.error(no_file(code, (".toml", ".py")), "transform", "python")
     try:
         return load_transform(code, function or FUNCTION)
+    except NeedsSession:
+        raise
     except ConfigurationError as wrong:
         raise origin.error(str(wrong), "transform", "python") from wrong
 
@@ -251,15 +332,15 @@ def _is_chain(
     mode = output.mode or ("ledger" if asked else "chain")
     if mode == "chain" and asked:
         raise origin.error(
-            f"chains hold the records of a topic as they are, and {asked[0]} needs"
-            f' mode = "ledger": change the mode, or remove {asked[0]}',
+            f'mode = "chain" copies records as they are, and {asked[0]} needs mode = "ledger":'
+            f" change the mode, or remove {asked[0]}",
             "output",
             "mode",
         )
     if mode == "ledger" and output.key is not None:
         raise origin.error(
-            'key is for mode = "chain": files of a ledger have names of their own; remove it, and'
-            " use partition_by for folders",
+            'key is for mode = "chain", and with mode = "ledger" Holdfast names the files: remove'
+            " it, and use partition_by for folders",
             "output",
             "key",
         )
@@ -269,8 +350,8 @@ def _is_chain(
 def _ledgered(output: OutputTable, to: str, path: Path, origin: Origin) -> Output:
     if output.sink_id is None:
         raise origin.error(
-            f'sink_id is missing: add sink_id = "{path.stem}". It names the ledger of this output,'
-            " and must stay the same for as long as the pipeline goes on",
+            f'sink_id is missing: add sink_id = "{path.stem}". It names the ledger of this output;'
+            " never change it while you keep the output",
             "output",
         )
     try:
@@ -291,7 +372,7 @@ def _followers(
     found = followers_of(tables, origin)
     if found and output.format != "parquet":
         raise origin.error(
-            f"a table names Parquet files, and the format is {output.format!r}: use"
+            f"Delta and Iceberg tables need Parquet files, and the format is {output.format!r}: use"
             ' format = "parquet", or remove the table',
             "output",
             "format",
@@ -332,8 +413,8 @@ def _output_address(text: str, path: Path, origin: Origin) -> str:
         raise origin.error("it is empty: name a directory, s3://, gs:// or az://", "output", "to")
     if text.startswith("memory:"):
         raise origin.error(
-            "a store in memory is seen by one process alone, and Spark has several: name a"
-            " directory, s3://, gs:// or az://",
+            "memory:// cannot be shared between Spark's processes: use a directory, s3://, gs:// or"
+            " az://",
             "output",
             "to",
         )
@@ -344,11 +425,11 @@ def _checkpoint(output: OutputTable, to: str, name: str, path: Path, origin: Ori
     if output.checkpoint is None:
         if not is_local_address(to):
             raise origin.error(
-                "checkpoint is missing: an output that is not a directory needs one. Name a"
-                " directory on a disk that outlives restarts, or an address that this Spark can"
-                " write to (s3a:// needs Hadoop's jars: spark.jars.packages in [spark.conf]). If it"
-                f' is ever lost, the next run goes on by what has landed: checkpoint = "/var/lib/'
-                f'holdfast/{name}"',
+                "checkpoint is missing, and is needed where `to` is not a directory: add"
+                f' checkpoint = "/var/lib/holdfast/{name}", a directory on a lasting disk, or an'
+                " address that this Spark can write to (s3a:// needs Hadoop's jars:"
+                " spark.jars.packages in [spark.conf]). If it is ever lost, the next run continues"
+                " after what has landed",
                 "output",
             )
         return f"{local_path(to)}.checkpoints/{name}"
@@ -357,7 +438,7 @@ def _checkpoint(output: OutputTable, to: str, name: str, path: Path, origin: Ori
         inside = local_path(place)
         if inside == local_path(to) or local_path(to) in inside.parents:
             raise origin.error(
-                f"{place} lies inside the output, which holds objects only: put it beside, as in"
+                f"{place} is inside the output directory: put it beside, as in"
                 f" {local_path(to)}.checkpoints/{name}",
                 "output",
                 "checkpoint",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from holdfast.errors import CallError, ConfigurationError
+from holdfast.extras import MissingExtra
 from holdfast.quantities import duration_ms
 from holdfast.settings_file import Origin, Table, convert, texts_of
 from holdfast.spark.job import BUCKETS_DEFAULT, Aggregation, Dedup, Operation, Timers
@@ -139,6 +140,8 @@ def _made(make: Callable[[], T], origin: Origin, table: str, key: str | None = N
     """What a call gives; what it refuses is said with its place."""
     try:
         return make()
+    except MissingExtra:
+        raise  # it has an exit code of its own
     except CallError as wrong:
         raise origin.error(str(wrong), table, key) from wrong
 

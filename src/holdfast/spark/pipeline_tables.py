@@ -7,16 +7,24 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from holdfast.settings_file import FileTables, Origin, Table, dotted, option_text
+from holdfast.settings_file import (
+    Duration,
+    FileTables,
+    Origin,
+    Renamed,
+    Table,
+    dotted,
+    option_text,
+)
 
 
 class DedupTable(msgspec.Struct, frozen=True, kw_only=True):
     """[dedup]: let each key through once."""
 
     by: str | list[str]
-    within: str | None = None
+    within: Duration | None = None
     event_time: str | None = None
-    lateness: str | None = None
+    lateness: Duration | None = None
     late: Literal["keep", "divert"] = "keep"
     buckets: int | None = None
 
@@ -27,7 +35,7 @@ class AggregateTable(msgspec.Struct, frozen=True, kw_only=True):
     by: str | list[str]
     columns: dict[str, str]
     event_time: str | None = None
-    forget_after: str | None = None
+    forget_after: Duration | None = None
     late: Literal["keep", "divert"] = "keep"
     buckets: int | None = None
 
@@ -36,7 +44,7 @@ class TimersTable(msgspec.Struct, frozen=True, kw_only=True):
     """[timers]: a row for each key that fell silent."""
 
     by: str | list[str]
-    after: str
+    after: Duration
     buckets: int | None = None
 
 
@@ -53,9 +61,11 @@ class OutputTable(msgspec.Struct, frozen=True, kw_only=True):
     sink_id: str | None = None
     mode: Literal["ledger", "chain"] | None = None
     format: str = "parquet"
+    layout: Literal["value", "envelope"] | None = None
+    compression: Literal["zstd"] | None = None
     partition_by: str | list[str] | None = None
     key: str | None = None
-    trigger: str = "10 seconds"
+    trigger: Duration = "10 seconds"
     checkpoint: str | None = None
 
 
@@ -101,16 +111,31 @@ PIPELINE = FileTables(
     },
     required={"source": 'subscribe = "orders"', "output": 'to = "/var/lake/orders"'},
     example="source.startingOffsets=latest",
+    renamed={
+        ("source", "bootstrap.servers"): Renamed(key="kafka.bootstrap.servers"),
+        ("source", "isolation.level"): Renamed(key="kafka.isolation.level"),
+        ("source", "topics.pattern"): Renamed(key="subscribePattern"),
+        ("source", "topics"): Renamed(key="subscribe"),
+        ("source", "auto.offset.reset"): Renamed(key="startingOffsets"),
+        ("source", "kafka.auto.offset.reset"): Renamed(key="startingOffsets"),
+        ("output", "on-data-loss"): Renamed(
+            key="failOnDataLoss", table="source", values={"fail": True, "cover": False}
+        ),
+    },
 )
 """[source] has the names of the source's options, which are checked there."""
+
+
+_TABLES = ("assign", "startingoffsets", "startingoffsetsbytimestamp")
+"""Options that are tables in TOML and JSON in Spark, in lower case."""
 
 
 def source_options(table: Table, origin: Origin) -> dict[str, str]:
     """[source] as options of the source: `kafka.x.y = 1` in TOML is a table in a table."""
     flat: Table = {}
     for name, value in table.items():
-        if name.lower() == "kafka" and isinstance(value, dict):
-            flat |= dotted("kafka", cast(Table, value))
+        if isinstance(value, dict) and name.lower() not in _TABLES:
+            flat |= dotted(name, cast(Table, value))
         else:
             flat[name] = value
     return {name: option_text(value, name, origin) for name, value in flat.items()}

@@ -32,6 +32,7 @@ from holdfast.spark.options import (
     Bound,
     End,
     NoMatch,
+    OnUnreadable,
     SourceOptions,
     Subscribe,
     SubscribePattern,
@@ -82,8 +83,8 @@ class Planner:
             for where in partitions:
                 if start[where] > latest[where]:
                     raise ConfigurationError(
-                        f"startingOffsets has {start[where]} for {where}, and its log ends at "
-                        f"{latest[where]}: the next record would never be read"
+                        f"startingOffsets has {start[where]} for {where}, but its log ends at "
+                        f"{latest[where]}: use an offset up to {latest[where]}, or -1 for the end"
                     )
         return offsets.initial(start)
 
@@ -205,7 +206,7 @@ class Planner:
         ]
         message = "; ".join(rows[: offsets.LISTED_MAX])
         if self.options.fail_on_data_loss:
-            raise DataLoss(f"what was not read of these is gone: {message}. {REMEDY}")
+            raise DataLoss(f"records were deleted before they were read: {message}. {REMEDY}")
         self._warn(
             "topics_gone", f"{message}. A topic that was created again is read from its start"
         )
@@ -278,6 +279,8 @@ class Planner:
             min_partitions=-(-tasks // max(1, len(rounds))),
             include_headers=self.options.include_headers,
             fail_on_data_loss=self.options.fail_on_data_loss,
+            fail_on_unreadable=self.options.on_unreadable is OnUnreadable.FAIL,
+            quarantine_store=self.options.quarantine_store,
             row_filter=self.options.row_filter,
         )
         planned: list[Range] = []
@@ -317,9 +320,7 @@ class Planner:
                 pass
         if missing:
             known = ", ".join(repr(name) for name in sorted(topics)[: offsets.LISTED_MAX]) or "none"
-            raise ConfigurationError(
-                f"there is no {', '.join(missing)}; topics that are there: {known}"
-            )
+            raise ConfigurationError(f"there is no {', '.join(missing)}; existing topics: {known}")
         return selected(topics, self.options.selection)
 
     def _resolve(

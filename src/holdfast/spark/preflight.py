@@ -4,9 +4,11 @@ Owns the probes and their patience, which is short: a person waits. Reads only. 
 anything, not even the folder of the output.
 """
 
-import importlib
+import contextlib
 import json
 import os
+import socket
+import struct
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,7 +18,8 @@ from holdfast.client.cluster import Cluster
 from holdfast.client.refusals import BrokerUnavailable
 from holdfast.columnar.schema import SCHEMA_WITH_HEADERS
 from holdfast.environment import Environment, process_variables
-from holdfast.errors import ConfigurationError, HoldfastError
+from holdfast.errors import ConfigurationError, HoldfastError, RetryError
+from holdfast.extras import require
 from holdfast.landing import blocking
 from holdfast.landing.chain import Chain
 from holdfast.landing.keys import KeyTemplate
@@ -42,6 +45,15 @@ T = TypeVar("T")
 
 STORE_SILENCE_S = 10.0
 CONTACT_MS_MAX = 5_000
+SPARK_SCHEME = "spark://"
+MASTER_S_MAX = 5.0
+MASTER_SILENCE_S = 20.0
+"""A master on a busy machine may need seconds for its first answer."""
+_NO_FILE = b"/files/holdfast-is-there-a-master"
+STREAM_REQUEST = struct.pack(
+    f">qbi{len(_NO_FILE)}s", 13 + len(_NO_FILE), 6, len(_NO_FILE), _NO_FILE
+)
+"""Spark's transport: length of the frame, type StreamRequest, name. The answer is StreamFailure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,15 +85,48 @@ class Ready:
 
 def check_machine() -> None:
     """Spark and a Java for it; ConfigurationError where one is missing."""
-    try:
-        importlib.import_module("pyspark")
-    except ImportError as missing:
-        raise ConfigurationError(
-            f'pyspark is not installed ({missing}): pip install "holdfast[spark]"'
-        ) from missing
+    require("Spark", "spark")
     variables = process_variables()
     if "PYSPARK_GATEWAY_PORT" not in variables:
         find_java(variables)
+
+
+class MasterUnavailable(RetryError):
+    """No master of a Spark cluster answers."""
+
+
+def check_master(master: str, *, silence_s_max: float = MASTER_SILENCE_S) -> None:
+    """Ask one of spark://host:port,host:port; Spark itself takes a minute to tell."""
+    if not master.startswith(SPARK_SCHEME):
+        return
+    problems: list[str] = []
+    for address in master.removeprefix(SPARK_SCHEME).split(","):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise ConfigurationError(f"--master {master}: it must be like spark://host:7077")
+        try:
+            _ask_master((host, int(port)), silence_s_max)
+            return
+        except TimeoutError:
+            problems.append(f"{address}: no answer within {silence_s_max:g} s")
+        except OSError as error:
+            problems.append(f"{address}: {error.strerror or error}")
+    raise MasterUnavailable(
+        f"no Spark master answers at {master} ({'; '.join(problems)}): start one, or name another"
+        " with --master"
+    )
+
+
+def _ask_master(address: tuple[str, int], silence_s_max: float) -> None:
+    """Ask for a file that no master has, and wait for an answer: a listener may be a dead end.
+
+    A master with authentication or TLS says something else, or hangs up. Only silence is a problem.
+    """
+    with socket.create_connection(address, timeout=MASTER_S_MAX) as connection:
+        connection.settimeout(silence_s_max)
+        connection.sendall(STREAM_REQUEST)
+        with contextlib.suppress(ConnectionError):
+            connection.recv(1)
 
 
 def check_pipeline(pipeline: PipelineFile) -> Ready:
@@ -95,7 +140,7 @@ def check_pipeline(pipeline: PipelineFile) -> Ready:
     head = ledger_head(sink.output.store, sink.output.sink_id)
     _check_state(pipeline, sink, head)
     for table in pipeline.tables:
-        table.check(sink.output.store)
+        table.check(sink.output)
     return Ready(source=source, partitions=partitions, head=head)
 
 
@@ -146,7 +191,7 @@ def _probe_brokers(client: ClientOptions) -> None:
     except BrokerUnavailable as error:
         raise BrokerUnavailable(
             f"the source: no broker can be reached at {client.bootstrap}: check the address and the"
-            f" network, and that one runs there\n  reason: {error.__cause__ or error}"
+            f" network, and that a broker runs there\n  reason: {error.__cause__ or error}"
         ) from error
 
 
@@ -228,8 +273,8 @@ def ledger_positions(head: Entry) -> Offsets:
     """Where the source's partitions stand after an entry."""
     if len(head.sources) != 1:
         raise ConfigurationError(
-            f"the ledger of sink {head.sink_id} is of a query with {len(head.sources)} sources:"
-            " choose another sink_id"
+            f"the ledger of sink {head.sink_id} was written by a query with {len(head.sources)}"
+            " sources, and a pipeline has one: choose another sink_id"
         )
     return offsets.from_json(json.loads(head.sources[0].end)).positions
 
@@ -242,10 +287,10 @@ def _check_still_read(known: Offsets, ready: Ready, by: str) -> None:
         if where.topic in ids:
             why = f"was deleted and created again (its id was {where.topic_id})"
         else:
-            why = "is not subscribed to any more, or was deleted"
+            why = "is no longer subscribed to, or was deleted"
         raise ConfigurationError(
-            f"{where} {why}, and {by} ends at offset {known[where]} of it: put the pipeline back as"
-            " it was, or give it a new sink_id"
+            f"{where} {why}, but {by} has read it up to offset {known[where]}: change the pipeline"
+            " back, or give it a new sink_id"
         )
 
 

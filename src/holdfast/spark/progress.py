@@ -1,21 +1,32 @@
-"""What a job has done so far, for a person: one live line on a terminal, plain lines elsewhere.
+"""What a job has done so far: one live line on a terminal, plain lines elsewhere, or JSON lines.
 
 Owns the counts of a run and how they read. Must never ask Spark or a store: it is told.
 """
 
+import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TextIO, cast
+from typing import Any, Protocol, TextIO
 
-from holdfast.errors import CorruptObject
+from holdfast.json_lines import Emit
 from holdfast.live_text import LiveText, PlainText
-from holdfast.spark import offsets
 
 GAUGES = ("state_rows", "state_bytes")
 """Of the newest micro-batch; all other counts add up."""
 
 SHOWN = ("kept", "duplicates", "updated", "fired")
 """What a summary says by the names of the counts."""
+
+COUNTED = (
+    ("updated", "keys updated"),
+    ("fired", "timers fired"),
+    ("late", "late"),
+    ("unreadable", "left out, unreadable"),
+)
+"""What the line of a micro-batch says where there is any of it, and the words for it."""
+
+IDLE_LINE_S = 60.0
+"""How often an idle run is told of where lines stay: in a log, and as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +55,7 @@ class Totals:
     seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict[str, int])
     lag: int | None = None
-    """Records that wait in the source, as far as the last micro-batch knew."""
+    """Records that wait in the source; None where that is not known."""
     last: BatchDone | None = None
 
     def add(self, done: BatchDone) -> None:
@@ -57,6 +68,14 @@ class Totals:
         for name, number in done.counts.items():
             before = 0 if name in GAUGES else self.counts.get(name, 0)
             self.counts[name] = before + number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleTime:
+    """Since when no micro-batch has run."""
+
+    since_ms: int
+    seconds: float
 
 
 class Reporter(Protocol):
@@ -74,6 +93,10 @@ class Reporter(Protocol):
         """A micro-batch is done."""
         ...
 
+    def idle(self, idle: IdleTime, totals: Totals) -> None:
+        """No micro-batch runs; this is told again and again while it is so."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -83,42 +106,123 @@ class LiveLine(LiveText):
     def batch(self, done: BatchDone, totals: Totals) -> None:
         self.show(batch_line(done, totals))
 
+    def idle(self, idle: IdleTime, totals: Totals) -> None:
+        self.show(idle_line(idle, totals))
+
 
 class PlainLines(PlainText):
-    """A log file or a pipe: a line for each micro-batch."""
+    """A log file or a pipe: a line for each micro-batch, and each minute while there is none."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._due_s = IDLE_LINE_S
 
     def batch(self, done: BatchDone, totals: Totals) -> None:
+        self._due_s = IDLE_LINE_S
         self.tell(batch_line(done, totals))
 
+    def idle(self, idle: IdleTime, totals: Totals) -> None:
+        if idle.seconds >= self._due_s:
+            self._due_s = idle.seconds + IDLE_LINE_S
+            self.tell_idle(idle, totals)
 
-def reporter_for(stream: TextIO) -> Reporter:
+    def tell_idle(self, idle: IdleTime, totals: Totals) -> None:
+        self.tell(idle_line(idle, totals))
+
+
+class JsonReport(PlainLines):
+    """Progress as events; what is told once goes to the stream, as text."""
+
+    def __init__(self, emit: Emit, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._emit = emit
+
+    def batch(self, done: BatchDone, totals: Totals) -> None:
+        self._due_s = IDLE_LINE_S
+        self._emit("batch", batch_fields(done, totals))
+
+    def tell_idle(self, idle: IdleTime, totals: Totals) -> None:
+        self._emit("idle", idle_fields(idle, totals))
+
+
+def reporter_for(stream: TextIO, emit: Emit | None = None) -> Reporter:
+    """JSON lines where there is an `emit`; else what suits the stream."""
+    if emit is not None:
+        return JsonReport(emit, stream)
     return LiveLine(stream) if stream.isatty() else PlainLines(stream)
+
+
+def batch_fields(done: BatchDone, totals: Totals) -> dict[str, Any]:
+    """The figures of `batch_line`."""
+    return {
+        "batch_id": done.batch_id,
+        "seconds": round(done.seconds, 3),
+        "rows_per_second": round(done.rows / done.seconds) if done.seconds > 0 else 0,
+        "counts": dict(done.counts),
+        "files": done.files,
+        "committed_before": done.was_known,
+        "total_rows": totals.counts.get("rows", 0),
+        "lag": totals.lag,
+    }
+
+
+def idle_fields(idle: IdleTime, totals: Totals) -> dict[str, Any]:
+    """The figures of `idle_line`."""
+    return {
+        "idle_since_ms": idle.since_ms,
+        "seconds": round(idle.seconds, 3),
+        "total_rows": totals.counts.get("rows", 0),
+        "lag": totals.lag,
+    }
+
+
+def summary_fields(totals: Totals) -> dict[str, Any]:
+    """The figures of `summary`."""
+    return {
+        "batches": totals.batches,
+        "files": totals.files,
+        "seconds": round(totals.seconds, 3),
+        "counts": dict(totals.counts),
+        "lag": totals.lag,
+    }
 
 
 def batch_line(done: BatchDone, totals: Totals) -> str:
     """One micro-batch in one line."""
     if done.was_known:
-        return f"batch {done.batch_id}: was committed before, nothing to do"
+        return f"batch {done.batch_id}: was committed before, nothing was written"
     took = f"batch {done.batch_id}: {done.rows:,} rows in {done.seconds:.1f} s"
     return ", ".join([f"{took} ({rate(done.rows, done.seconds)})", *_facts(done, totals)])
 
 
 def running_line(batch_id: int, seconds: float, totals: Totals) -> str:
     """A micro-batch that still runs, and how things stood before it."""
-    line = f"batch {batch_id} runs, {seconds:.0f} s"
+    line = f"batch {batch_id} is running, {seconds:.0f} s"
     last = totals.last
     if last is None:
         return line
     return ", ".join([line, rate(last.rows, last.seconds), *_facts(last, totals)])
 
 
+def idle_line(idle: IdleTime, totals: Totals) -> str:
+    """A run that waits for records, or for the trigger where records are there."""
+    what = "waiting" if totals.lag else "idle"
+    # In the local zone: it stands beside the clock of the person who reads it.
+    since = datetime.datetime.fromtimestamp(idle.since_ms / 1000).isoformat(" ", "seconds")
+    return ", ".join([f"{what} since {since} ({idle.seconds:.0f} s)", *_total(totals)])
+
+
+def _total(totals: Totals) -> list[str]:
+    """The lag first: a narrow terminal cuts the end of a line off."""
+    lag = "unknown" if totals.lag is None else f"{totals.lag:,} records"
+    return [f"lag {lag}", f"total {totals.counts.get('rows', 0):,}"]
+
+
 def _facts(done: BatchDone, totals: Totals) -> list[str]:
-    parts = [f"total {totals.counts.get('rows', 0):,}"]
-    if totals.lag is not None:
-        parts.append(f"lag {totals.lag:,} records")
+    parts = _total(totals)
     if "duplicates" in done.counts:
         parts.append(f"{done.counts['duplicates']:,} duplicates")
-    for name, words in (("updated", "keys updated"), ("fired", "timers fired"), ("late", "late")):
+    for name, words in COUNTED:
         if done.counts.get(name):
             parts.append(f"{done.counts[name]:,} {words}")
     if "state_rows" in done.counts:
@@ -142,6 +246,9 @@ def summary(totals: Totals) -> list[tuple[str, str]]:
         diverted = counts.get("diverted", 0)
         text = f"{counts['late']:,}"
         lines.append(("late", f"{text} ({diverted:,} diverted)" if diverted else text))
+    if counts.get("unreadable"):
+        told = f"{counts['unreadable']:,} records left out; `holdfast landed` names them"
+        lines.append(("unreadable", told))
     if counts.get("keyless"):
         lines.append(("without key", f"{counts['keyless']:,} (all kept)"))
     lines.append(("files", f"{totals.files:,} in {totals.batches:,} micro-batches"))
@@ -151,19 +258,3 @@ def summary(totals: Totals) -> list[tuple[str, str]]:
     if totals.lag is not None:
         lines.append(("lag", f"{totals.lag:,} records"))
     return lines
-
-
-def lag_of(progress: Mapping[str, Any]) -> int | None:
-    """Records that wait, by Spark's progress of a micro-batch; None where it does not tell."""
-    lag = 0
-    for source in progress.get("sources") or ():
-        end, latest = source.get("endOffset"), source.get("latestOffset")
-        if not isinstance(end, dict) or not isinstance(latest, dict):
-            return None
-        try:
-            read = offsets.from_json(cast(object, end)).positions
-            there = offsets.from_json(cast(object, latest)).positions
-        except CorruptObject:
-            return None
-        lag += sum(max(0, n - read.get(where, 0)) for where, n in there.items())
-    return lag

@@ -6,6 +6,7 @@ that it does not know: that one is shown as Spark tells it.
 
 import importlib
 import re
+from pathlib import Path
 
 from holdfast.errors import HoldfastError, RetryError
 
@@ -25,8 +26,11 @@ class WorkerDidNotStart(RetryError):
     """Spark waits some seconds for a Python worker; a busy machine may take longer."""
 
 
-def failure_of(error: BaseException) -> HoldfastError:
-    """The error of ours at the bottom of what Spark raised, or the text of another."""
+def failure_of(error: BaseException, file: str | None = None) -> HoldfastError:
+    """The error of ours at the bottom of what Spark raised, or the text of another.
+
+    `file` is the user's own: where a trace goes through it, the message says at which line.
+    """
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, HoldfastError):
@@ -39,13 +43,25 @@ def failure_of(error: BaseException) -> HoldfastError:
         return _kind(module, name)(message)
     if WORKER_LATE in text:
         return WorkerDidNotStart(
-            "Spark gave up waiting for a Python worker to start; start it again, and where that"
-            " does not help, give the machine less to do"
+            "Spark gave up waiting for a Python worker to start: start it again. If it happens"
+            " again, reduce the load of the machine"
         )
     python = _PYTHON.findall(text)
     if python:
-        return QueryFailed(f"the query failed: {': '.join(python[-1])}"[:SHOWN_MAX])
+        place = _place(text, file)
+        return QueryFailed(f"the query failed{place}: {': '.join(python[-1])}"[:SHOWN_MAX])
     return QueryFailed(f"the query failed: {text[:SHOWN_MAX]}")
+
+
+def _place(text: str, file: str | None) -> str:
+    """The last line of the user's file in a trace, for a message; empty where there is none."""
+    if file is None:
+        return ""
+    found = re.findall(rf'File "{re.escape(file)}", line (\d+), in (\S+)', text)
+    if not found:
+        return ""
+    line, function = found[-1]
+    return f" in {Path(file).name}, line {line}, in {function}"
 
 
 def _kind(module: str, name: str) -> type[HoldfastError]:

@@ -15,7 +15,7 @@ from holdfast.columnar.hashing import hash_columns
 from holdfast.columnar.schema import SCHEMA_WITH_HEADERS
 from holdfast.errors import ConfigurationError
 from holdfast.keyed_state.pinned import TIME_MIN
-from holdfast.spark.inputs import Range, read_range
+from holdfast.spark.inputs import LeftOut, Range, read_range
 
 RANGE = "range"
 JSON_MARK = ".$."
@@ -23,18 +23,20 @@ HEADER_MARK = "headers."
 
 
 def records(
-    batches: Iterable[Any], columns: Collection[str] | None = None
+    batches: Iterable[Any],
+    columns: Collection[str] | None = None,
+    left_out: LeftOut | None = None,
 ) -> Iterator[RecordBatch]:
     """The rows themselves: what ranges stand for is read here, all else is passed on.
 
-    Of what is read, columns that nobody names may be missing.
+    Columns that nobody names may be missing in what is read; what cannot be read is counted.
     """
     for batch in batches:
         if batch.schema.names != [RANGE]:
             yield batch
             continue
         for wanted in batch.column(0).to_pylist():
-            yield from read_range(pickle.loads(wanted), columns)
+            yield from read_range(pickle.loads(wanted), columns, left_out)
 
 
 def range_batch(ranges: Iterable[Range]) -> RecordBatch:

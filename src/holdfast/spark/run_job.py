@@ -7,34 +7,51 @@ killed anywhere.
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.environment import Environment
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.spark.chain_sink import ChainSink, Landing
-from holdfast.spark.checkpoint import open_checkpoint
+from holdfast.spark.checkpoint import available_offsets, open_checkpoint
 from holdfast.spark.checkpoint_folder import CheckpointFolder
+from holdfast.spark.executors import check_executors, package_zip
+from holdfast.spark.inputs import Input
 from holdfast.spark.job import Aggregation, Dedup, Job, Operation, Timers
+from holdfast.spark.lag import NewestOffsets, lag_behind, lag_of
 from holdfast.spark.ledger_sink import LedgerSink, arrow_schema
 from holdfast.spark.pipeline_columns import check_columns
 from holdfast.spark.pipeline_file import STARTS, PipelineFile
 from holdfast.spark.pipeline_steps import name_of
-from holdfast.spark.preflight import Ready, Resume, resume
-from holdfast.spark.progress import BatchDone, Reporter, Totals, lag_of, running_line
-from holdfast.spark.query_failure import failure_of
-from holdfast.spark.session import is_local, package_zip, session
+from holdfast.spark.preflight import Ready, Resume, check_master, resume
+from holdfast.spark.progress import BatchDone, IdleTime, Reporter, Totals, running_line
+from holdfast.spark.query_failure import WorkerDidNotStart, failure_of
+from holdfast.spark.session import is_local, new_log, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_S = 0.2
+WORKER_STARTS_MAX = 8
+"""Spark waits 10 s for a Python worker to start. On a busy machine one may take longer: the query
+is started again, at most this often without a micro-batch in between."""
 COMMIT_S_MAX = 5.0
 """How long a stop waits for Spark to note that the last micro-batch is done; a courtesy."""
+PROGRESS_S_MAX = 2.0
+"""How long the line of a micro-batch waits for Spark's progress, which has the lag."""
+QUIET_S = 1.0
+"""No micro-batch for so long is worth a word."""
+LOOK_S = 10.0
+"""How often an idle run looks how far its source is; the query itself looks each second."""
+WAITING = "Waiting"
+"""How the status of a query begins that has started and has nothing to do."""
 SHOWN_MAX = 8
-QUIET: Mapping[str, str] = {"spark.log.level": "FATAL"}
-"""A failure is told in one line; Spark's own log would bury it."""
+COMMAND_SETTINGS: Mapping[str, str] = {
+    # Short traces are a variable of some workers only, and so a second daemon (_share_daemon). A
+    # command shows no traces: it says in which line of the user's file an error was raised.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+}
 
 
 class _Stopping(Exception):
@@ -81,6 +98,8 @@ class StoppableSink:
         if isinstance(sink, ChainSink):
             more = {name: n - before.get(name, 0) for name, n in sink.totals.items()}
             counts = {"rows": more["records"], "kept": more["records"]}
+            if more["unreadable"]:
+                counts["unreadable"] = more["unreadable"]
             return BatchDone(
                 batch_id=batch_id, seconds=seconds, counts=counts, files=more["objects"]
             )
@@ -113,20 +132,44 @@ class StoppableSink:
         return self._is_stopping
 
 
-def start_session(pipeline: PipelineFile, *, verbose: bool = False) -> "SparkSession":
+def start_session(
+    pipeline: PipelineFile, *, tell: Callable[[str], None], verbose: bool = False
+) -> "SparkSession":
     """A Spark for the pipeline; on a cluster its executors get this package with the job."""
     name = f"holdfast run {pipeline.origin.name}"
-    return job_session(pipeline.master, name, pipeline.conf, verbose=verbose)
+    return job_session(pipeline.master, name, pipeline.conf, tell=tell, verbose=verbose)
 
 
 def job_session(
-    master: str, name: str, conf: Mapping[str, str], *, verbose: bool = False
+    master: str,
+    name: str,
+    conf: Mapping[str, str],
+    *,
+    tell: Callable[[str], None],
+    verbose: bool = False,
 ) -> "SparkSession":
-    """A Spark for a command: quiet, out of its signals' reach, with this package on executors."""
-    wanted = {**({} if verbose else QUIET), **conf}
+    """A Spark for a command: out of its signals' reach, with this package on executors.
+
+    What Spark and its workers print goes into a file that is told of first; with `verbose` it goes
+    to the terminal. A cluster that does not answer, or whose executors cannot run our tasks, is
+    named before any work starts.
+    """
+    check_master(master)
+    wanted = {**COMMAND_SETTINGS, **conf}
     if not is_local(master) and "spark.submit.pyFiles" not in wanted:
         wanted["spark.submit.pyFiles"] = str(package_zip())
-    return session(master, app_name=name, config=wanted, apart=True)
+    log = None if verbose else new_log()
+    if log is not None:
+        tell(f"Spark's log: {log}")
+        tell("starting Spark, which may take half a minute")
+    spark = session(master, app_name=name, config=wanted, apart=True, log=log)
+    if not is_local(master):
+        try:
+            check_executors(spark)
+        except ConfigurationError:
+            spark.stop()
+            raise
+    return spark
 
 
 def where_to_begin(pipeline: PipelineFile, ready: Ready, folder: CheckpointFolder) -> Resume | None:
@@ -134,10 +177,10 @@ def where_to_begin(pipeline: PipelineFile, ready: Ready, folder: CheckpointFolde
     if isinstance(pipeline.sink, Job) and ready.head is None and folder.has_committed():
         output = pipeline.sink.output
         raise ConfigurationError(
-            f"the checkpoint {folder.location} is of a query that has committed micro-batches, and"
-            f" the ledger of sink {output.sink_id} in {output.store} is empty: what came before"
-            " would be missing there. Put output and sink_id back as they were; or run it with"
-            " --reset-checkpoint, which begins anew at the source's startingOffsets"
+            f"the checkpoint {folder.location} belongs to a query that has already written output,"
+            f" but the ledger of sink {output.sink_id} in {output.store} is empty: the earlier"
+            " records would be missing there. Set `to` and `sink_id` back to what they were; or use"
+            " --reset-checkpoint to start again at the source's startingOffsets"
         )
     return None if folder.has_begun() else resume(pipeline, ready)
 
@@ -149,9 +192,9 @@ def begin_text(begin: Resume | None, folder: CheckpointFolder) -> str:
         places = ", ".join(f"{w} at {n if n >= 0 else 'its earliest'}" for w, n in shown)
         left = len(begin.positions) - len(shown)
         more = f" and {left} more" if left else ""
-        return f"the checkpoint is new: going on after {begin.by}: {places}{more}"
+        return f"the checkpoint is new: continuing after {begin.by}: {places}{more}"
     if folder.has_begun():
-        return f"going on from the checkpoint {folder.location}"
+        return f"continuing from the checkpoint {folder.location}"
     return f"a first run, with a new checkpoint in {folder.location}"
 
 
@@ -174,10 +217,10 @@ def described(
         lines.append(("output", f"{output.store}: sink {output.sink_id}, {output.format}{folders}"))
     lines += [("table", str(table)) for table in pipeline.tables]
     interval = pipeline.trigger.interval_ms
-    when = "once" if interval is None else f"each {_seconds(interval)}"
+    when = "once" if interval is None else f"every {_seconds(interval)}"
     lines.append(("trigger", f"{when}, at most {options.offsets_per_trigger_max:,} records"))
     lines.append(("spark", pipeline.master))
-    begin = "Spark has to look" if folder is None else ""
+    begin = "Spark has to read the checkpoint first" if folder is None else ""
     if folder is not None:
         begin = begin_text(where_to_begin(pipeline, ready, folder), folder)
     lines.append(("begin", begin))
@@ -225,12 +268,18 @@ class Run:
         pipeline: PipelineFile,
         *,
         begin: Resume | None,
+        source: Input,
         environment: Environment,
     ) -> None:
         self.totals = Totals()
         self._pipeline = pipeline
         self._environment = environment
-        frame = _frame(spark, pipeline, begin)
+        self._untold: list[BatchDone] = []
+        self._untold_s = 0.0
+        self._idle: tuple[int, float] | None = None
+        """Since when no micro-batch has run, by the wall clock (ms) and by the steady one (s)."""
+        self._looked_s = 0.0
+        frame = build_frame(spark, pipeline, begin)
         sink: LedgerSink | ChainSink
         if isinstance(pipeline.sink, Landing):
             sink = ChainSink(pipeline.sink)
@@ -241,8 +290,10 @@ class Run:
         self._sink = StoppableSink(sink, environment)
         writer = frame.writeStream.foreachBatch(self._sink)
         writer = writer.option("checkpointLocation", pipeline.checkpoint)
-        writer = cast(Any, writer).trigger(**pipeline.trigger.for_spark())
-        self._query: StreamingQuery = writer.start()
+        self._writer: Any = cast(Any, writer).trigger(**pipeline.trigger.for_spark())
+        self._query: StreamingQuery = self._writer.start()
+        self._starts_left = WORKER_STARTS_MAX
+        self._newest = NewestOffsets(source, pipeline.options)
 
     def watch(self, stop: threading.Event, reporter: Reporter) -> bool:
         """Until the query ends or a stop was asked for and done; whether it was stopped.
@@ -250,47 +301,99 @@ class Run:
         Raises the error that the query ended with.
         """
         ended = False
-        while not ended:
-            if stop.is_set():
-                self._stop(reporter)
-                return True
-            ended = self._await(POLL_S)
-            self._report(reporter)
-        return False
+        try:
+            while not ended:
+                if stop.is_set():
+                    self._stop(reporter)
+                    return True
+                ended = self._await(POLL_S, reporter)
+                self._report(reporter, is_final=ended)
+            return False
+        except HoldfastError:
+            self._report(reporter, is_final=True)
+            raise
+        finally:
+            self._newest.close()
 
-    def _await(self, seconds: float) -> bool:
+    def _await(self, seconds: float, reporter: Reporter) -> bool:
         try:
             return bool(cast(Any, self._query).awaitTermination(seconds))
         except Exception as error:
             if self._sink.was_stopped and isinstance(self._sink.failure, _Stopping | None):
                 return True
-            raise self._failure(error) from error
+            found = self._failure(error)
+            if not isinstance(found, WorkerDidNotStart) or not self._starts_left:
+                raise found from error
+            # Its checkpoint and the ledger say where it goes on, as after any restart.
+            reporter.tell("a Python worker did not start within 10 s: starting the query again")
+            self._starts_left -= 1
+            self._sink.failure = None
+            self._query = self._writer.start()
+            return False
 
     def _failure(self, error: Exception) -> HoldfastError:
-        found = failure_of(self._sink.failure or error)
+        transform = self._pipeline.transform
+        file = None if transform is None else str(transform.path)
+        found = failure_of(self._sink.failure or error, file)
         if "checkpoint folder" not in str(found):
             return found
         return type(found)(
-            f"{found} `holdfast run {self._pipeline.origin.name} --reset-checkpoint` sets this"
-            " checkpoint aside and goes on at the ledger's position."
+            f"{found} `holdfast run {self._pipeline.origin.name} --reset-checkpoint` renames this"
+            " checkpoint and continues after the last entry of the ledger."
         )
 
-    def _report(self, reporter: Reporter) -> None:
+    def _report(self, reporter: Reporter, *, is_final: bool = False) -> None:
+        """Tell what was done since the last call, or else what goes on now."""
         done = self._sink.taken()
         if done:
-            self.totals.lag = self._lag()
-        for batch in done:
+            self._starts_left = WORKER_STARTS_MAX
+            now_s = self._environment.monotonic()
+            self._untold_s = self._untold_s if self._untold else now_s
+            self._idle = (self._environment.now_ms(), now_s)
+            self._untold += done
+        running = self._sink.running()
+        if self._untold:
+            self._tell_done(reporter, is_final=is_final)
+        elif running is not None:
+            self._idle = None
+            if running[1] >= QUIET_S:
+                reporter.show(running_line(*running, self.totals))
+        elif not is_final:
+            self._tell_idle(reporter)
+
+    def _tell_done(self, reporter: Reporter, *, is_final: bool) -> None:
+        """With the lag, which Spark knows a moment after the micro-batch is done."""
+        progress = self._progress()
+        is_known = progress is not None and progress["batchId"] >= self._untold[-1].batch_id
+        waited_s = self._environment.monotonic() - self._untold_s
+        if not (is_known or is_final or waited_s >= PROGRESS_S_MAX):
+            return
+        self.totals.lag = None if progress is None else lag_of(progress)
+        for batch in self._untold:
             self.totals.add(batch)
             reporter.batch(batch, self.totals)
-        running = self._sink.running()
-        if running is not None and not done and running[1] >= 1:
-            reporter.show(running_line(*running, self.totals))
+        self._untold = []
 
-    def _lag(self) -> int | None:
-        progress = cast("Mapping[str, Any] | None", self._progress())
-        return None if progress is None else lag_of(progress)
+    def _tell_idle(self, reporter: Reporter) -> None:
+        query = cast(Any, self._query)._jsq
+        now_s = self._environment.monotonic()
+        if self._idle is None:
+            if not str(query.status().message()).startswith(WAITING):
+                return
+            self._idle = (self._environment.now_ms(), now_s)
+        since_ms, since_s = self._idle
+        if now_s - since_s < QUIET_S:
+            return
+        if self._looked_s < since_s or now_s - self._looked_s >= LOOK_S:
+            self._looked_s = now_s
+            if not self._newest.ask():
+                self.totals.lag = None
+        newest = self._newest.take()
+        if newest is not None:
+            self.totals.lag = lag_behind(available_offsets(query), newest)
+        reporter.idle(IdleTime(since_ms=since_ms, seconds=now_s - since_s), self.totals)
 
-    def _progress(self) -> object:
+    def _progress(self) -> Mapping[str, Any] | None:
         newest = cast(Any, self._query)._jsq.lastProgress()
         return None if newest is None else json.loads(newest.json())
 
@@ -301,18 +404,24 @@ class Run:
         while (running := self._sink.running()) is not None:
             last = running[0]
             reporter.show(f"stopping after batch {running[0]} ({running[1]:.0f} s)")
-            if self._await(POLL_S):
+            if self._await(POLL_S, reporter):
                 break
         deadline = self._environment.monotonic() + COMMIT_S_MAX
         while last is not None and self._environment.monotonic() < deadline:
-            progress = cast("Mapping[str, Any] | None", self._progress())
-            if (progress is not None and progress.get("batchId") == last) or self._await(POLL_S):
+            progress = self._progress()
+            is_noted = progress is not None and progress["batchId"] == last
+            if is_noted or self._await(POLL_S, reporter):
                 break
         self._query.stop()
-        self._report(reporter)
+        self._report(reporter, is_final=True)
 
 
-def _frame(spark: "SparkSession", pipeline: PipelineFile, begin: Resume | None) -> "DataFrame":
+def check_transform(spark: "SparkSession", pipeline: PipelineFile) -> None:
+    """Have Spark analyse the plan of the transform, and start no query."""
+    build_frame(spark, pipeline, None)
+
+
+def build_frame(spark: "SparkSession", pipeline: PipelineFile, begin: Resume | None) -> "DataFrame":
     options = dict(pipeline.source)
     names = {name.lower() for name in options}
     if begin is not None:
@@ -323,14 +432,7 @@ def _frame(spark: "SparkSession", pipeline: PipelineFile, begin: Resume | None) 
     frame = spark.readStream.format("holdfast").options(**cast(Any, options)).load()
     if pipeline.transform is None:
         return frame
-    try:
-        frame = pipeline.transform(frame)
-    except HoldfastError:
-        raise
-    except Exception as wrong:
-        raise ConfigurationError(
-            f"{pipeline.transform}: {type(wrong).__name__}: {str(wrong).splitlines()[0]}"
-        ) from wrong
+    frame = pipeline.transform(frame)
     if isinstance(pipeline.sink, Job):
         check_columns(pipeline.sink, arrow_schema(frame), pipeline.origin)
     return frame

@@ -22,6 +22,7 @@ from holdfast.sink.reports import failure_line, line_of
 from holdfast.sink.run import run_sink
 from holdfast.sink.settings import SinkSettings
 from holdfast.sink.status import SinkStatus
+from holdfast.spark.preflight import check_output
 from holdfast.spark.run_job import job_session
 from holdfast.spark.sink_desk import Desk
 
@@ -52,11 +53,13 @@ def run_members(
     stop: threading.Event,
     once: bool,
     report: Callable[[SinkStatus], None],
+    tell: Callable[[str], None],
     verbose: bool = False,
 ) -> SinkStatus:
     """Run until it is told to stop, or (once) all that was there has landed."""
     if members < 1:
         raise ConfigurationError(f"--members {members}: at least 1 is needed")
+    check_output(settings.output.store)
     settings_of_job = {
         "spark.task.maxFailures": str(FAILURES_MAX),
         "spark.speculation": "false",
@@ -65,7 +68,11 @@ def run_members(
     }
     name = f"holdfast sink {settings.member.group_id}"
     spark: Any = job_session(
-        master_for(master or settings.spark_master, members), name, settings_of_job, verbose=verbose
+        master_for(master or settings.spark_master, members),
+        name,
+        settings_of_job,
+        tell=tell,
+        verbose=verbose,
     )
     try:
         context = spark.sparkContext

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamReader,
     DataSourceStreamWriter,
+    DataSourceWriter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
@@ -93,6 +94,13 @@ class HoldfastSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "HoldfastStreamReader":  # noqa: N802
         return HoldfastStreamReader(type(self), self._parsed(schema, streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from holdfast.spark.topic_batch import TopicBatchWriter
+        from holdfast.spark.topic_sink import topic_options
+
+        options = cast(Mapping[str, Any], self.options)
+        return TopicBatchWriter(topic_options(options, schema, overwrite=overwrite, is_batch=True))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         from holdfast.spark.topic_sink import TopicStreamWriter, topic_options

@@ -152,6 +152,8 @@ class StoreInput:
                     ),
                     include_headers=options.include_headers,
                     fail_on_data_loss=options.fail_on_data_loss,
+                    fail_on_unreadable=options.fail_on_unreadable,
+                    quarantine_store=options.quarantine_store,
                     row_filter=options.row_filter,
                 )
             )

@@ -13,7 +13,8 @@ from concurrent.futures import Future
 from fastcrc.crc32 import iscsi
 
 from holdfast.columnar.arrow import RecordBatch
-from holdfast.columnar.decode import decode
+from holdfast.columnar.decode import decode_rest
+from holdfast.columnar.unreadable import Unreadable
 from holdfast.errors import CorruptObject, ObjectNotFound
 from holdfast.follow.follower import Placed
 from holdfast.follow.stretches import Stretch
@@ -35,12 +36,12 @@ PLACED_ANEW_MAX = 20
 
 def read_store_range(
     wanted: Range, where: StoreWhere, columns: Collection[str] | None = None
-) -> Iterator[RecordBatch]:
+) -> Iterator[RecordBatch | Unreadable]:
     """The records of a range of a store; of them some columns, where these are named."""
     reading = _StoreRange(wanted, where)
     aborted = None if where.aborted is None else [entry[:3] for entry in where.aborted]
     while reading.next_offset < wanted.end_offset:
-        yield from decode(
+        yield from decode_rest(
             reading.buffers(),
             topic=wanted.topic,
             partition=wanted.partition,

@@ -19,6 +19,7 @@ from holdfast.landing.ledger_entry import FileRole, OutputFile
 from holdfast.spark.buckets import work_on
 from holdfast.spark.exchange import Piece, opened
 from holdfast.spark.files import FileWriter
+from holdfast.spark.inputs import LeftOut
 from holdfast.spark.job import Job, Operation, Timers
 from holdfast.spark.rows import records
 from holdfast.spark.worker import Worker, worker
@@ -92,9 +93,10 @@ class WriteTask:
         here = worker()
         writer = file_writer(here, self.job, self.number, task)
         output = RowsToFiles(here, writer)
-        for batch in records(batches):
+        left_out = LeftOut()
+        for batch in records(batches, left_out=left_out):
             output.add(batch)
-        counts = {"rows": output.rows, "kept": output.rows}
+        counts = {"rows": output.rows, "kept": output.rows, **left_out.counts()}
         yield encode_report(TaskReport(files=output.finished(), counts=counts))
 
 
@@ -114,7 +116,8 @@ class StatefulTask:
         here = worker()
         writer = file_writer(here, self.job, self.number, task)
         by_bucket: dict[int, list[Piece]] = {}
-        for piece in opened(batches):
+        left_out = LeftOut()
+        for piece in opened(batches, left_out):
             by_bucket.setdefault(piece.bucket, []).append(piece)
         if isinstance(self.operation, Timers):
             for bucket in range(task, self.pinned.buckets, self.tasks):
@@ -149,6 +152,7 @@ class StatefulTask:
         if late:
             files += here.run(writer.write(pa.concat_tables(late), role=FileRole.LATE))
         writes.wait()
+        counts |= left_out.counts()
         yield encode_report(
             TaskReport(files=files, runs=runs, counts=counts, event_time_max_ms=latest)
         )

@@ -98,7 +98,7 @@ class TopicCommit:
             await self._write(transaction, staged if isinstance(decision, Run) else (), batch)
         except BaseException as error:
             if not _is_fenced(error):
-                await self._give_up(transaction)
+                await give_up(transaction)
             raise
         self._at("end")
         await transaction.commit()
@@ -147,24 +147,30 @@ class TopicCommit:
     async def _write(
         self, transaction: Transaction, staged: Sequence[Staged], batch: Position
     ) -> None:
-        by_partition: dict[TopicPartition, list[bytearray]] = {}
-        for one in staged:
-            by_partition.setdefault(one.where, []).append(one.batch)
-        self._at("add")
-        await transaction.add_partitions(list(by_partition))
-        self._at("produce")
-        await _all_of(
-            transaction.produce(where, batches) for where, batches in by_partition.items()
-        )
+        await write_staged(transaction, staged, at=self._at)
         self._at("offsets")
         kept = CommittedOffset(batch.batch_id + 1, to_text(batch))
         await transaction.commit_offsets(self._options.group_id, {self._place: kept})
 
-    async def _give_up(self, transaction: Transaction) -> None:
-        """So that readers of committed records need not wait for a timeout; a courtesy."""
-        with contextlib.suppress(HoldfastError, TimeoutError):
-            async with asyncio.timeout(ABORT_S_MAX):
-                await transaction.abort()
+
+async def write_staged(
+    transaction: Transaction, staged: Sequence[Staged], *, at: Callable[[str], None]
+) -> None:
+    """All record batches of all tasks into one transaction, which is left open."""
+    by_partition: dict[TopicPartition, list[bytearray]] = {}
+    for one in staged:
+        by_partition.setdefault(one.where, []).append(one.batch)
+    at("add")
+    await transaction.add_partitions(list(by_partition))
+    at("produce")
+    await _all_of(transaction.produce(where, batches) for where, batches in by_partition.items())
+
+
+async def give_up(transaction: Transaction) -> None:
+    """Abort, so that readers of committed records need not wait for a timeout; a courtesy."""
+    with contextlib.suppress(HoldfastError, TimeoutError):
+        async with asyncio.timeout(ABORT_S_MAX):
+            await transaction.abort()
 
 
 async def _all_of(parts: Iterable[Coroutine[Any, Any, None]]) -> None:

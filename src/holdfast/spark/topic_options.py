@@ -19,6 +19,8 @@ NAMES = (
     *("includeHeaders", "kafka.bootstrap.servers"),
 )
 PREFIX = "holdfast-sink-"
+BATCH_SINK = "batch-"
+"""What the sink ids of batch writes begin with where the user gives none."""
 TRANSACTION_TIMEOUT_MS = 60_000
 REFUSED: Mapping[str, str] = {
     "transactional.id": "it is made of sinkId, which names this sink for as long as it lives",
@@ -103,6 +105,27 @@ def parse_topic_options(raw: Mapping[str, str]) -> TopicOptions:
         transaction_timeout_ms=timeout_ms,
         committed_batch=None if committed is None else _number("committedBatch", committed),
         checkpoint=options.get("checkpointlocation"),
+    )
+
+
+FOR_STREAMS = ("committedBatch", "checkpointLocation", "positionTopic")
+
+
+def parse_batch_options(raw: Mapping[str, str], unique: str) -> TopicOptions:
+    """The options of a batch write. Without a sinkId it gets a transactional id of its own.
+
+    With one, a write of the same sinkId that still runs is fenced, and cannot commit any more.
+    """
+    options = {name.lower(): str(value).strip() for name, value in raw.items()}
+    for name in FOR_STREAMS:
+        if name.lower() in options:
+            raise ConfigurationError(
+                f"the option {name} is for streams: a batch write has no position; remove it"
+            )
+    # Where each row names its topic there is no other; no position is kept under it.
+    place = options.get("topic") or "none"
+    return parse_topic_options(
+        {"sinkid": f"{BATCH_SINK}{unique}", **options, "positiontopic": place}
     )
 
 

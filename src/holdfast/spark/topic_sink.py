@@ -6,8 +6,9 @@ never write in a task, and has nothing to undo in an abort.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
@@ -24,7 +25,7 @@ from holdfast.client.refusals import RefusedForNow
 from holdfast.columnar.arrow import RecordBatch
 from holdfast.errors import CallError, ConfigurationError, InvariantViolation
 from holdfast.spark.topic_commit import TopicCommit, planned_offsets
-from holdfast.spark.topic_options import TopicOptions, parse_topic_options
+from holdfast.spark.topic_options import TopicOptions, parse_batch_options, parse_topic_options
 from holdfast.spark.topic_position import Position
 from holdfast.spark.topic_rows import Encoder, Staged
 from holdfast.spark.worker import worker
@@ -53,17 +54,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[RecordBatch]) -> TaskBatches:
         task, query_id = _task()
-        here = worker()
-        encoder = Encoder(
-            topic=self._options.topic,
-            codec=self._options.codec,
-            partitions_of=self._partitions_of,
-            now_ms=here.environment.now_ms,
-            first=task,
-        )
-        for rows in iterator:
-            encoder.add(rows)
-        return TaskBatches(task, query_id, encoder.finish())
+        return TaskBatches(task, query_id, encode_rows(iterator, self._options, task=task))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         tasks = [cast(TaskBatches, one) for one in messages if one is not None]
@@ -95,28 +86,55 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         """Told of each step of a commit before it is taken."""
         LOGGER.debug("topic_commit sink=%s step=%s", self._options.sink_id, step)
 
-    def _partitions_of(self, topic: str) -> int:
-        here = worker()
-        cluster = here.cluster(self._options.client)
-        asked = cluster.patiently(
-            lambda: cluster.describe(topic),
-            f"topic {topic!r}",
-            topic=topic,
-            deadline_ms=TOPIC_WAIT_MS_MAX,
-        )
-        try:
-            return len(here.run(asked).leaders)
-        except RefusedForNow as missing:
-            raise CallError(f"{missing}: create the topic first, the sink does not") from missing
+
+def encode_rows(
+    batches: Iterable[RecordBatch], options: TopicOptions, *, task: int
+) -> Sequence[Staged]:
+    """The rows of one task as record batches; nothing is written here."""
+    here = worker()
+    encoder = Encoder(
+        topic=options.topic,
+        codec=options.codec,
+        partitions_of=partial(_partitions_of, options),
+        now_ms=here.environment.now_ms,
+        first=task,
+    )
+    for rows in batches:
+        encoder.add(rows)
+    return encoder.finish()
 
 
-def topic_options(raw: Mapping[str, Any], schema: StructType, *, overwrite: bool) -> TopicOptions:
+def _partitions_of(options: TopicOptions, topic: str) -> int:
+    here = worker()
+    cluster = here.cluster(options.client)
+    asked = cluster.patiently(
+        lambda: cluster.describe(topic),
+        f"topic {topic!r}",
+        topic=topic,
+        deadline_ms=TOPIC_WAIT_MS_MAX,
+    )
+    try:
+        return len(here.run(asked).leaders)
+    except RefusedForNow as missing:
+        raise CallError(f"{missing}: create the topic first, the sink does not") from missing
+
+
+def topic_options(
+    raw: Mapping[str, Any], schema: StructType, *, overwrite: bool, is_batch: bool = False
+) -> TopicOptions:
     """Options and columns, checked."""
     if overwrite:
-        raise ConfigurationError(
-            'outputMode("complete") would replace what is in a topic: use "append" or "update"'
+        mode, other = (
+            ('mode("overwrite")', '"append"')
+            if is_batch
+            else ('outputMode("complete")', '"append" or "update"')
         )
-    options = parse_topic_options({name: str(value) for name, value in raw.items()})
+        raise ConfigurationError(f"{mode} would replace what is in a topic: use {other}")
+    given = {name: str(value) for name, value in raw.items()}
+    if is_batch:
+        options = parse_batch_options(given, worker().environment.new_uuid().hex)
+    else:
+        options = parse_topic_options(given)
     _check_columns(schema, needs_topic=options.topic is None)
     return options
 

@@ -14,14 +14,26 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.errors import ConfigurationError
+from holdfast.errors import ConfigurationError, HoldfastError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FUNCTION = "pipeline"
 OPTIONS = "OPTIONS"
+NO_SESSION = "SESSION_OR_CONTEXT_NOT_EXISTS"
 EXAMPLE = "def pipeline(frame): return frame"
+
+
+class NeedsSession(ConfigurationError):
+    """The file asks Spark for something while it is loaded, as `@udf("int")` does.
+
+    What it had defined by then is in `module`: a pipeline's OPTIONS mostly come first.
+    """
+
+    def __init__(self, message: str, module: ModuleType) -> None:
+        super().__init__(message)
+        self.module = module
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +54,24 @@ class Transform:
         from pyspark.sql import DataFrame
 
         cast(Any, cloudpickle).register_pickle_by_value(self.module)
-        found = self.function(frame)
+        try:
+            found = self.function(frame)
+        except HoldfastError:
+            raise
+        except Exception as wrong:
+            raise ConfigurationError(
+                f"{self.path.name}, line {_line(wrong, self.path)}, in {self.name}:"
+                f" {type(wrong).__name__}: {str(wrong).splitlines()[0] if str(wrong) else ''}"
+            ) from wrong
         if not isinstance(found, DataFrame):
             raise ConfigurationError(
-                f"{self}: it gave {type(found).__name__}, not a DataFrame: end it with `return`"
-                " and the frame"
+                f"{self}: it returned {type(found).__name__}, not a DataFrame: end the function"
+                " with `return frame`"
             )
         if not found.isStreaming:
             raise ConfigurationError(
-                f"{self}: the frame that it gave is not a stream: build on the frame that it gets"
+                f"{self}: it returned a DataFrame that is not a stream: derive it from the frame"
+                " that the function gets"
             )
         return found
 
@@ -99,7 +120,7 @@ def load_module(path: Path) -> ModuleType:
         return known
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ConfigurationError(f"{path} is no Python file")
+        raise ConfigurationError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     if str(path.parent) not in sys.path:
@@ -114,6 +135,12 @@ def load_module(path: Path) -> ModuleType:
         raise ConfigurationError(f"{path.name}, line {wrong.lineno}: {wrong.msg}") from wrong
     except Exception as wrong:
         del sys.modules[name]
+        if NO_SESSION in str(wrong):
+            raise NeedsSession(
+                f"{path.name}, line {_line(wrong, path)}: this needs a Spark session while the file"
+                " is loaded: move it into the function",
+                module,
+            ) from wrong
         raise ConfigurationError(
             f"{path.name}, line {_line(wrong, path)}: {type(wrong).__name__}: {wrong}"
         ) from wrong

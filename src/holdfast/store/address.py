@@ -44,20 +44,24 @@ def open_store(url: str, *, environment: Environment, keeps_trying: bool = True)
         return open_object_store(url, environment=environment, keeps_trying=keeps_trying)
     match scheme:
         case "file":
-            return DirectoryStore(_file_path(url))
+            return DirectoryStore(file_path(url))
         case "memory":
             return MemoryStore(environment=environment, url=url)
         case _:
             raise ConfigurationError(_unknown_scheme(scheme))
 
 
-def _file_path(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+def file_path(url: str) -> str:
+    """The path of a file:// address. A refusal does not repeat it: it may hold a password."""
+    try:
+        host, path = urlsplit(url)[1:3]
+    except ValueError:
+        host, path = "?", ""
+    if host not in ("", "localhost") or not path.startswith("/"):
         raise ConfigurationError(
-            f"{url!r} names a host: a file address has three slashes, as in file:///var/holdfast"
+            "the file:// address names a host: use three slashes, as in file:///var/holdfast"
         )
-    return unquote(parts.path)
+    return unquote(path)
 
 
 def _unknown_scheme(scheme: str) -> str:

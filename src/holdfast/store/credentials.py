@@ -69,7 +69,8 @@ def _in_file(variables: Mapping[str, str]) -> Credentials | None:
     except configparser.Error as error:
         # The library's message repeats the line, which may be a key.
         raise ConfigurationError(
-            f"{source} cannot be read: it is not a file of [profiles] with name = value"
+            f"{source} cannot be read: the file must have [profile] sections with lines"
+            " `name = value`"
         ) from error
     names = {f"aws_{name}": name for name in KEY_VARIABLES.values()}
     keys = dict(parser.items(profile)) if parser.has_section(profile) else {}
@@ -80,7 +81,8 @@ def _in_file(variables: Mapping[str, str]) -> Credentials | None:
         return None
     raise ConfigurationError(
         f"{source} has no aws_access_key_id and aws_secret_access_key: add them, or set them as"
-        " environment variables (roles, SSO and programs of a profile are not followed)"
+        " environment variables (Holdfast does not use role_arn, SSO or credential_process of a"
+        " profile)"
     )
 
 

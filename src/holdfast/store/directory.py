@@ -13,6 +13,7 @@ from holdfast.errors import StoreUnavailable
 from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry
 from holdfast.store.keys import check_key, check_prefix
 from holdfast.store.local_files import LocalFiles
+from holdfast.store.reserve import IsNeeded
 
 THREADS_DEFAULT = 8
 
@@ -47,6 +48,14 @@ class DirectoryStore:
     @property
     def is_remote(self) -> bool:
         return False
+
+    def keep_reserve(self, is_needed: IsNeeded) -> None:
+        """Let objects that are needed take room from the reserve, where there is no other."""
+        self._files.keep_reserve(is_needed)
+
+    async def fill_reserve(self) -> None:
+        """Have the reserve whole, where there is room for it."""
+        await self._call(self._files.fill_reserve)
 
     async def create(self, key: str, body: Buffers) -> CreateAnswer:
         check_key(key)

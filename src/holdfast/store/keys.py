@@ -14,6 +14,8 @@ PART_BYTES_MAX = 255
 """The longest file name that Linux file systems take."""
 TEMPORARY_FOLDER = ".holdfast-tmp"
 """Where a directory store without O_TMPFILE keeps what is not yet an object."""
+RESERVE_FILE = ".holdfast-reserve"
+"""Room that a directory store keeps for what a broker must write before it can serve."""
 
 # object_store percent-encodes these in a path, or a file system or shell gives them a meaning.
 FORBIDDEN_CHARACTER = re.compile(r'[\x00-\x1f\x7f\\{}^%`\[\]"<>~#|*?]')
@@ -31,11 +33,11 @@ def key_problem(key: str) -> str | None:
         if not part:
             return "a part between slashes is empty"
         if part in (".", ".."):
-            return f"the part {part!r} would be a path"
+            return f"the part {part!r} would change the path"
         if len(part.encode()) > PART_BYTES_MAX:
             return f"a part is longer than {PART_BYTES_MAX} bytes"
-    if parts[0] == TEMPORARY_FOLDER:
-        return f"the folder {TEMPORARY_FOLDER!r} is reserved"
+    if parts[0] in (TEMPORARY_FOLDER, RESERVE_FILE):
+        return f"the name {parts[0]!r} is reserved"
     return None
 
 
@@ -63,6 +65,8 @@ def _text_problem(key: str) -> str | None:
     except UnicodeEncodeError:
         return "it is not valid Unicode"
     if size > KEY_BYTES_MAX:
-        return f"it has {size} bytes; at most {KEY_BYTES_MAX} are legal"
+        return f"it has {size} bytes; at most {KEY_BYTES_MAX} are allowed"
     found = FORBIDDEN_CHARACTER.search(key)
-    return None if found is None else f"it has the character {found.group()!r}"
+    return (
+        None if found is None else f"it has the character {found.group()!r}, which is not allowed"
+    )

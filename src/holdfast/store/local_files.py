@@ -21,6 +21,7 @@ from pathlib import Path
 from holdfast.errors import CallError, ConfigurationError, ObjectNotFound, StoreUnavailable
 from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry
 from holdfast.store.keys import TEMPORARY_FOLDER, key_problem
+from holdfast.store.reserve import IsNeeded, Reserve
 
 BUFFERS_PER_WRITE_MAX = 1024
 """IOV_MAX of Linux."""
@@ -28,6 +29,7 @@ SETTLED_FOLDERS_MAX = 16_384
 OBJECT_MODE = 0o644
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 NO_ANONYMOUS_FILES = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 WRONG_CALL = frozenset({errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP})
 
 
@@ -44,6 +46,7 @@ class LocalFiles:
         self._settling = threading.Lock()
         self._temporary_numbers = iter(range(1 << 62))
         self._failed_sync: OSError | None = None
+        self._reserve: Reserve | None = None
         try:
             self._make_root()
             self._root_fd = os.open(self._root, FOLDER_FLAGS)
@@ -54,29 +57,34 @@ class LocalFiles:
                 " name a directory that this user may create and write"
             ) from error
 
+    def keep_reserve(self, is_needed: IsNeeded) -> None:
+        """Let the objects that are needed take room from the reserve, where there is no other."""
+        self._reserve = Reserve(self._root_fd, is_needed)
+
+    def fill_reserve(self) -> None:
+        """Have the reserve whole, where there is room for it."""
+        if self._reserve is not None:
+            self._reserve.fill()
+
     def create(self, key: str, body: Buffers) -> CreateAnswer:
-        """Write, sync, link, sync the folder."""
-        folder, _, name = key.rpartition("/")
+        """Write, sync, link, sync the folder; what is needed is tried again on a full disk."""
         if self._failed_sync is not None:
             # A kernel reports a failed sync once and then forgets the lost pages: a second sync
             # that succeeds would prove nothing.
             raise StoreUnavailable(
-                f"{str(self._root)!r} takes no more objects since a folder sync failed"
-                f" ({self._failed_sync}); check the disk, then restart"
+                f"the store directory {str(self._root)!r} is read-only since an fsync of a folder"
+                f" failed ({self._failed_sync}): check the disk, then restart"
             ) from self._failed_sync
         try:
-            folder_fd = self._open_folder_durably(folder)
+            return self._create(key, body)
         except OSError as error:
-            raise _as_store_error(error, "create", key) from error
+            if not self._has_made_room(error, key, body):
+                raise _as_store_error(error, "create", key) from error
+        # Where there was no room there was no link, so the first try has left nothing.
         try:
-            return self._create_in(folder_fd, name, key, body)
+            return self._create(key, body)
         except OSError as error:
-            if error.errno == errno.ENOENT:
-                # The folder was removed by someone else after we opened it.
-                self._settled.pop(folder, None)
             raise _as_store_error(error, "create", key) from error
-        finally:
-            os.close(folder_fd)
 
     def read(self, key: str, start: int, length: int | None) -> bytes:
         """The bytes of a range, fewer where the object ends."""
@@ -136,6 +144,24 @@ class LocalFiles:
         if self._root_fd >= 0:
             os.close(self._root_fd)
             self._root_fd = -1
+
+    def _has_made_room(self, error: OSError, key: str, body: Buffers) -> bool:
+        reserve = self._reserve
+        if reserve is None or error.errno not in NO_ROOM or not reserve.is_needed(key, body):
+            return False
+        return reserve.give(key)
+
+    def _create(self, key: str, body: Buffers) -> CreateAnswer:
+        folder, _, name = key.rpartition("/")
+        folder_fd = self._open_folder_durably(folder)
+        try:
+            return self._create_in(folder_fd, name, key, body)
+        except FileNotFoundError:
+            # The folder was removed by someone else after we opened it.
+            self._settled.pop(folder, None)
+            raise
+        finally:
+            os.close(folder_fd)
 
     def _create_in(self, folder_fd: int, name: str, key: str, body: Buffers) -> CreateAnswer:
         if _is_there(name, folder_fd):
@@ -201,8 +227,8 @@ class LocalFiles:
         except OSError as error:
             self._failed_sync = error
             raise StoreUnavailable(
-                f"the folder of {key!r} in {str(self._root)!r} could not be synced ({error});"
-                " the outcome of the create is unknown"
+                f"create of {key!r} in {str(self._root)!r}: the fsync of its folder failed"
+                f" ({error}), so the outcome is unknown"
             ) from error
 
     def _open_folder_durably(self, folder: str) -> int:
@@ -350,6 +376,7 @@ def _unlink_if_there(path: str, dir_fd: int) -> None:
 def _as_store_error(error: OSError, operation: str, key: str) -> StoreUnavailable | CallError:
     if error.errno in WRONG_CALL:
         return CallError(
-            f"{operation} of {key!r}: a part of the key is an object, or is too long ({error})"
+            f"{operation} of {key!r}: a folder of this key is an object already, or a name is too"
+            f" long ({error})"
         )
     return StoreUnavailable(f"{operation} of {key!r} failed on the local disk: {error}")

@@ -6,6 +6,7 @@ that creates objects any retries.
 """
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -44,6 +45,19 @@ VARIABLES = {
     "AWS_ENDPOINT_URL_S3": "endpoint",
 }
 """Of the same name later ones win; the library reads further variables by itself."""
+ENDPOINT_VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "gs": (),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+"""Where the client library finds an endpoint that the address does not name."""
+_BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._:-]*")
+_REGION = re.compile(r"[A-Za-z0-9_-]*")
+_ENDPOINT = re.compile(
+    r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?(/[A-Za-z0-9._~%/-]*)?",
+    re.IGNORECASE,
+)
+"""What else stands there is an error to the server at best; on some of it the library panics."""
 SECRET_WORDS = ("key", "secret", "token", "password", "sas", "credential")
 READ_RETRIES = 3
 
@@ -64,7 +78,14 @@ class ObjectAddress:
 
 def parse_object_address(url: str) -> ObjectAddress:
     """Take the address apart; raises ConfigurationError with the remedy."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        # The library's message repeats the address, which may hold a password.
+        scheme = url.partition(":")[0]
+        raise ConfigurationError(
+            f"the {scheme}:// address cannot be read: use {scheme}://bucket/prefix"
+        ) from None
     shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
     if "@" in parts.netloc:
         raise ConfigurationError(
@@ -74,10 +95,22 @@ def parse_object_address(url: str) -> ObjectAddress:
         raise ConfigurationError(
             f"the address {shown!r} names no bucket: use {parts.scheme}://bucket/prefix"
         )
+    if not _BUCKET.fullmatch(parts.netloc):
+        raise ConfigurationError(
+            f"the address {shown!r} has an invalid bucket name: use letters, digits, '.', '-' and"
+            f" '_', as in {parts.scheme}://my-bucket/prefix"
+        )
     prefix = unquote(parts.path).strip("/")
     if prefix and (problem := key_problem(prefix)) is not None:
         raise ConfigurationError(f"the prefix of {shown} cannot be used: {problem}")
     given = _options(parts, shown)
+    if "endpoint" in given:
+        _check_endpoint(given["endpoint"], f"the endpoint in the address {shown}")
+    if not _REGION.fullmatch(given.get("region", "")):
+        raise ConfigurationError(
+            f"the region in the address {shown} has an invalid character: write it as in"
+            " region=eu-west-1"
+        )
     numbers = {name: _number(name, given.pop(name, None), shown) for name in NUMBER_OPTIONS}
     return ObjectAddress(
         scheme=parts.scheme,
@@ -99,6 +132,10 @@ def make_client(
     has_retries: bool,
 ) -> Client:
     """A client of the library: one that creates has no retries, one that only reads has some."""
+    if "endpoint" not in address.options:
+        for name in ENDPOINT_VARIABLES[address.scheme]:
+            if variables.get(name):
+                _check_endpoint(variables[name], f"the variable {name}")
     names = CLIENT_OPTIONS[address.scheme]
     config: dict[str, Any] = {}
     if address.scheme == "s3":
@@ -143,6 +180,37 @@ def _options(parts: SplitResult, shown: str) -> dict[str, str]:
         hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
         raise ConfigurationError(f"the address {shown} has an unknown option {name!r}: {hint}")
     return given
+
+
+def _check_endpoint(endpoint: str, what: str) -> None:
+    """Refuse what is no address of a server; a password in it is not repeated."""
+    if "@" in endpoint:
+        raise ConfigurationError(
+            f"{what} carries credentials: take out the part before the '@', and set them as"
+            " environment variables instead"
+        )
+    if _ENDPOINT.fullmatch(endpoint):
+        return
+    if not endpoint.lower().startswith(("http://", "https://")):
+        host = endpoint.partition("://")[2] or endpoint
+        raise ConfigurationError(
+            f"{what} is {endpoint!r}, without http:// or https://: write http://{host} or"
+            f" https://{host}"
+        )
+    raise ConfigurationError(
+        f"{what} is {endpoint!r}, which is not the address of a server: write it as in"
+        " http://127.0.0.1:8333"
+    )
+
+
+def check_sendable(config: Mapping[str, str], source: str) -> None:
+    """Refuse credentials that no request can carry, without repeating them."""
+    for name, value in config.items():
+        if not (value.isascii() and value.isprintable()):
+            raise ConfigurationError(
+                f"the {name} from {source} has a character that is not allowed in a request, such"
+                " as a line break: remove it"
+            )
 
 
 def _number(name: str, value: str | None, shown: str) -> float | None:

@@ -11,7 +11,12 @@ from collections.abc import Mapping
 from holdfast.environment import Environment
 from holdfast.errors import ConfigurationError
 from holdfast.store.credentials import Credentials, find_credentials
-from holdfast.store.object_address import Client, ObjectAddress, make_client
+from holdfast.store.object_address import (
+    Client,
+    ObjectAddress,
+    check_sendable,
+    make_client,
+)
 
 RENEW_S_MIN = 5.0
 """Between two looks where each asks a token service."""
@@ -58,8 +63,10 @@ class Clients:
 
     def _found(self) -> Credentials:
         if "skip_signature" in self.address.options:
-            return Credentials(source="none, as skip_signature asks for")
-        return find_credentials(self.address.scheme, self._variables)
+            return Credentials(source="none, because skip_signature is set")
+        found = find_credentials(self.address.scheme, self._variables)
+        check_sendable(found.config, found.source)
+        return found
 
     def _made(self, credentials: Credentials) -> tuple[Client, Client]:
         def client(*, has_retries: bool) -> Client:

@@ -8,7 +8,9 @@ never use the library's asynchronous calls: they can abort the interpreter at it
 """
 
 import asyncio
+import contextlib
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
 
 LIST_PAGE = 1000
+CLOSE_SECONDS_MAX = 1.0
 Entries = list[ObjectEntry]
 
 P = ParamSpec("P")
@@ -115,11 +118,24 @@ class ObjectStore:
             await self._call(self._delete, tuple(keys))
 
     async def close(self) -> None:
-        """Wait for the calls under way, each bounded by its time-out; let go of the threads."""
+        """Let go of the threads, and wait a little for the calls under way.
+
+        A call that the store does not answer keeps its thread until its own time-out, however often
+        the client library tries: that may be minutes.
+        """
         if self._is_closed:
             return
         self._is_closed = True
-        await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+        def end() -> None:
+            self._threads.shutdown()
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(ended.set)
+
+        threading.Thread(target=end, daemon=True).start()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(ended.wait(), CLOSE_SECONDS_MAX)
 
     async def _call(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         if self._is_closed:
@@ -173,8 +189,8 @@ class ObjectStore:
             raise self._unavailable("read", key, error) from error
         if len(body) != got.meta["size"] - start:
             raise StoreUnavailable(
-                f"read of {key!r} in {self.url} gave {len(body)} bytes from {start}"
-                f" of {got.meta['size']}"
+                f"read of {key!r} in {self.url} from byte {start} returned {len(body)} bytes; the"
+                f" object has {got.meta['size']}"
             )
         return body
 

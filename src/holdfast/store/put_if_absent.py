@@ -98,8 +98,8 @@ async def put_if_absent(
             return await attempt.run(body)
     except TimeoutError as error:
         raise StoreUnavailable(
-            f"no certain answer to the create of {key!r} in {store.url} within"
-            f" {deadline_seconds:g} s and {attempt.creates} tries; its outcome is unknown"
+            f"create of {key!r} in {store.url}: no clear answer within {deadline_seconds:g} s"
+            f" ({attempt.creates} tries), so the outcome is unknown"
         ) from error
 
 
@@ -143,7 +143,7 @@ class _Attempt:
                     outcome = await self._identify()
                     if outcome is not None:
                         return outcome
-                    await self._wait("read back: said to exist, but not found")
+                    await self._wait("read back: the store said that it exists, but has no object")
 
     async def _identify(self) -> Won | Lost | None:
         """Whose object is there; None where there is none, and the create must be tried again."""
@@ -167,7 +167,7 @@ class _Attempt:
             if ours:
                 return Won(attempts=self.creates)
             if found is None:
-                await self._wait("read back: fewer bytes than the object has")
+                await self._wait("read back: the store returned too few bytes")
             # One flipped bit in the writer's id would make our own object a stranger's, and a
             # win would be given away: only two equal answers are believed.
             elif found == doubted:

@@ -9,7 +9,6 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import unquote, urlsplit
 
 from holdfast.environment import Environment
 from holdfast.errors import (
@@ -19,7 +18,7 @@ from holdfast.errors import (
     RetryError,
     StoreUnavailable,
 )
-from holdfast.store.address import open_store
+from holdfast.store.address import file_path, open_store
 from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry, Store
 from holdfast.store.keys import check_key, check_prefix
 from holdfast.store.local_files import LocalFiles
@@ -147,10 +146,11 @@ def open_read_only(
     store: Store
     if scheme == "memory":
         raise ConfigurationError(
-            f"{url}: a store in memory can be seen only by the broker that has it"
+            "only the broker itself can read a store in memory (memory://): use a store on a"
+            " directory or bucket"
         )
-    if scheme == "file" and urlsplit(url).netloc in ("", "localhost"):
-        store = DirectoryAsItIs(unquote(urlsplit(url).path))
+    if scheme == "file":
+        store = DirectoryAsItIs(file_path(url))
     elif url.strip() and not scheme:
         store = DirectoryAsItIs(str(Path(url).expanduser()))
     else:

@@ -135,7 +135,7 @@ class StoredTransactions(msgspec.Struct, frozen=True, array_like=True):
 
 
 def stored_transactions(state: TransactionsState) -> StoredTransactions:
-    return StoredTransactions(list(state.transactions.values()))
+    return StoredTransactions([found for _, found in sorted(state.transactions.items())])
 
 
 def restored_transactions(stored: StoredTransactions) -> TransactionsState:

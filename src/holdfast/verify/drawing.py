@@ -70,5 +70,5 @@ def draw_settings(draw: Draw, lanes: int) -> BrokerSettings:
         tail_bytes=(0, 600, 100_000)[int(draw() * 3)],
         cache_bytes=(0, 600, 100_000)[int(draw() * 3)],
         maintenance_interval_s=0.7,
-        retention_check_interval_s=1.5,
+        retention_check_interval_ms=1_500,
     )

@@ -138,5 +138,12 @@ class PeerWay:
         finally:
             timer.cancel()
 
+    async def accepts(self, address: Address, *, timeout_s: float) -> bool:
+        """A process that stands still has a machine that accepts connections for it."""
+        await asyncio.sleep(min(timeout_s, self._wires.network.delay()))
+        process = self._wires.process_at(address)
+        ways = {(self._process, process or ""), (process or "", self._process)}
+        return process is not None and not any(self._wires.is_cut(*way) for way in ways)
+
     async def close(self) -> None:
         """Nothing is open."""

@@ -93,15 +93,20 @@ class Producer(Client):
         self._sequence += len(values)
         self._open.append(place)
         self._sent.append(place)
+        produce = Produce(self.partition, values, self.producer_id, self._epoch, sequence)
+        return produce, self._encode(produce), place
+
+    def _encode(self, produce: Produce) -> bytes:
+        """The batch with the timestamps of this moment."""
+        values, sequence = produce.values, produce.base_sequence
         batch = encode_batch(
-            new_records(clients, values),
+            new_records(self.clients, values),
             producer_id=self.producer_id,
             producer_epoch=self._epoch,
             base_sequence=sequence,
         )
-        clients.remember(batch, self.producer_id, sequence, values)
-        produce = Produce(self.partition, values, self.producer_id, self._epoch, sequence)
-        return produce, batch, place
+        self.clients.remember(batch, self.producer_id, sequence, values)
+        return batch
 
     async def _deliver(self, produce: Produce, batch: bytes, place: int) -> None:
         tries = 0
@@ -117,6 +122,8 @@ class Producer(Client):
                     await self._wait_for_move()
                     if self._has_failed:
                         return
+                if self.producer_id % 2:  # half of them act as kafkajs does
+                    batch = self._encode(produce)
         finally:
             self._retrying -= tries > 0
             self._open.remove(place)

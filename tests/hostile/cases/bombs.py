@@ -20,20 +20,23 @@ from holdfast.protocol.messages.list_offsets import ListOffsetsResponse
 from holdfast.protocol.messages.produce import ProduceResponse
 
 GROWN_BYTES = 192 << 20
+SNAPPY_GROWN_BYTES = 20 << 20
+"""More than the broker opens (16 MiB). Snappy packs zeros to a twentieth, so that much more would
+be refused for the size of the batch."""
 NEWEST = 1_700_000_500_000
 MAX_TIMESTAMP = -3
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 REFUSED = ("INVALID_RECORD", "CORRUPT_MESSAGE", "MESSAGE_TOO_LARGE", "KAFKA_STORAGE_ERROR")
 
 
-def _zeros(codec: int) -> bytes:
+def zeros(codec: int) -> bytes:
     part = bytes(1 << 20)
     match codec:
         case 1:
             # Members one after the other are one stream; one is compressed, all are sent.
             return gzip.compress(part, 9) * (GROWN_BYTES >> 20)
         case 2:
-            block = bytes(cramjam.snappy.compress_raw(bytes(16 << 20)))
+            block = bytes(cramjam.snappy.compress_raw(bytes(SNAPPY_GROWN_BYTES)))
             head = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
             return head + (struct.pack(">i", len(block)) + block)
         case 3:
@@ -42,7 +45,7 @@ def _zeros(codec: int) -> bytes:
             return bytes(cramjam.zstd.compress(bytes(GROWN_BYTES), level=1))
 
 
-def _declares(codec: int) -> bytes:
+def declared_bytes(codec: int) -> bytes:
     """A few bytes that say they are 4 GiB."""
     match codec:
         case 1:
@@ -86,11 +89,11 @@ def _looked_into(name: str, codec: int, body) -> Case:
 
 CASES = [
     *(
-        _looked_into(f"a {name} bomb, asked for by time", codec, _zeros)
+        _looked_into(f"a {name} bomb, asked for by time", codec, zeros)
         for codec, name in NAMES.items()
     ),
     *(
-        _looked_into(f"a {name} stream that says 4 GiB, asked for by time", codec, _declares)
+        _looked_into(f"a {name} stream that says 4 GiB, asked for by time", codec, declared_bytes)
         for codec, name in NAMES.items()
     ),
     *(
@@ -107,6 +110,6 @@ CASES = [
             *REFUSED,
         )
         for codec, name in NAMES.items()
-        for how, body in (("bomb", _zeros), ("stream that says 4 GiB", _declares))
+        for how, body in (("bomb", zeros), ("stream that says 4 GiB", declared_bytes))
     ),
 ]

@@ -195,7 +195,7 @@ CASES = [
     sequence("a first sequence that is not zero", (10, 1), codes=(EARLY,)),
     sequence("a sequence that overlaps", (0, 5), (2, 5), codes=(OUT_OF_ORDER,)),
     sequence("a sequence that goes back", (0, 5), (5, 5), (3, 2), codes=(OUT_OF_ORDER,)),
-    sequence("the same sequence with other bytes", (0, 5), (0, 4), codes=(OUT_OF_ORDER,)),
+    sequence("a part of a known sequence range", (0, 5), (0, 4), codes=(OUT_OF_ORDER,)),
     sequence(
         "an older producer epoch",
         *((0, 1), (0, 1)),

@@ -90,7 +90,7 @@ def _others_are_served_meanwhile(peer: Peer, target: Target) -> None:
         fetch(times=0, max_wait_ms=3_600_000, min_bytes=1),
     ):
         peer.send(request(waiting, FETCH))
-    with Peer(target.port, seconds_max=5) as another:
+    with Peer(target.port) as another:
         still_there(another)
 
 

@@ -15,6 +15,7 @@ from tests.unit.lane.world import simulate as simulate_lanes
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
+from holdfast.broker.reply_memory import ReplyAccount
 from holdfast.broker.settings import BrokerSettings
 from holdfast.cluster.topics import decide_create
 from holdfast.identifiers import BrokerId
@@ -188,6 +189,7 @@ async def fetch_all(broker: Broker, asks: Sequence[Ask], **more: Any) -> FetchRe
     more.setdefault("min_bytes", 1)
     more.setdefault("session_epoch", -1)
     version = more.pop("version", 11)
+    replies: ReplyAccount = more.pop("replies", None) or ReplyAccount()
     request = FetchRequest(
         topics=[
             FetchTopic(
@@ -208,7 +210,7 @@ async def fetch_all(broker: Broker, asks: Sequence[Ask], **more: Any) -> FetchRe
         ],
         **more,
     )
-    return await answer(broker, request, RequestContext(api_version=version))
+    return await answer(broker, request, RequestContext(api_version=version, replies=replies))
 
 
 async def fetch(broker: Broker, offset: int = 0, **more: Any) -> PartitionData:

@@ -35,7 +35,9 @@ class Wires:
     def __init__(self) -> None:
         self.listening: dict[Address, Broker] = {}
         self.silent: set[Address] = set()
-        """They keep what they are asked, and answer nothing, as a process that is stopped."""
+        """They keep what they are asked and answer nothing: the network drops everything."""
+        self.standing: set[Address] = set()
+        """As silent, but connections to them are accepted: their processes are stopped."""
         self.before: list[Hook] = []
         """Told of each message before it arrives."""
         self.after: list[Hook] = []
@@ -62,7 +64,7 @@ class Direct:
         other = self._wires.listening.get(address)
         if other is None:
             raise NobodyListens(f"nobody listens at {address}")
-        if self._own in self._wires.silent or address in self._wires.silent:
+        if not {self._own, address}.isdisjoint(self._wires.silent | self._wires.standing):
             await asyncio.sleep(timeout_s)
             raise BrokerUnavailable(f"{address} did not answer")
         context = RequestContext(api_version=version, client_id=PEER_CLIENT_ID, client_host="peer")
@@ -74,6 +76,12 @@ class Direct:
                 return answered
         except TimeoutError:
             raise BrokerUnavailable(f"{address} did not answer") from None
+
+    async def accepts(self, address: Address, *, timeout_s: float) -> bool:
+        del timeout_s
+        await asyncio.sleep(0.001)
+        is_cut = not {self._own, address}.isdisjoint(self._wires.silent)
+        return address in self._wires.listening and not is_cut
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -137,6 +145,15 @@ class Several(Cluster):
     async def stall(self, broker: Broker) -> None:
         """It hears nothing more and looks after nothing, but what it has begun goes on."""
         self.hang_up(broker)
+        await self._looked_after.pop(broker).stop()
+        if broker.membership is not None:
+            await broker.membership.stop()
+
+    async def stand_still(self, broker: Broker) -> None:
+        """As SIGSTOP: it does nothing more, but its machine accepts connections for it."""
+        if isinstance(broker.network, Direct):
+            broker.network.is_dead = True
+        self.wires.standing.add(self.address(broker))
         await self._looked_after.pop(broker).stop()
         if broker.membership is not None:
             await broker.membership.stop()

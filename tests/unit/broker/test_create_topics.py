@@ -132,7 +132,7 @@ def test_every_version_creates(version: int):
         (wanted("x", num_partitions=-2), "INVALID_PARTITIONS"),
         (wanted("x", num_partitions=10_001), "POLICY_VIOLATION"),
         (wanted("x", replication_factor=0), "INVALID_REPLICATION_FACTOR"),
-        (wanted("x", replication_factor=3), "INVALID_REPLICATION_FACTOR"),
+        (wanted("x", replication_factor=-2), "INVALID_REPLICATION_FACTOR"),
         (wanted("x", configs=[CreatableTopicConfig(name="no.such", value="1")]), "INVALID_CONFIG"),
         (
             wanted("x", configs=[CreatableTopicConfig(name="retention.ms", value="1_000")]),
@@ -153,6 +153,15 @@ def test_every_version_creates(version: int):
                 num_partitions=-1,
                 replication_factor=-1,
                 assignments=assigned([BROKER_ID], [BROKER_ID, 8]),
+            ),
+            "INVALID_REPLICA_ASSIGNMENT",
+        ),
+        (
+            wanted(
+                "x",
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=assigned([BROKER_ID, BROKER_ID]),
             ),
             "INVALID_REPLICA_ASSIGNMENT",
         ),

@@ -61,15 +61,16 @@ def test_a_topic_shows_its_own_values_and_the_defaults(version: int):
 def test_synonyms_types_and_texts_are_there_for_those_who_ask():
     async def test(store: GatedStore) -> None:
         broker = await started(store)
-        await create(broker, "a", retention_ms="1000")
+        await create(broker, "a", retention_bytes="1000", retention_ms="2000")
         request = asked(TOPIC, "a", include_synonyms=True, include_documentation=True)
         shown = by_name((await ask(broker, request, 4)).results[0])
-        synonyms = shown["retention.ms"].synonyms
-        assert [(s.value, s.source) for s in synonyms] == [
-            ("1000", TOPIC_SOURCE),
-            ("604800000", DEFAULT_SOURCE),
+        synonyms = shown["retention.bytes"].synonyms
+        assert [(s.name, s.value, s.source) for s in synonyms] == [
+            ("retention.bytes", "1000", TOPIC_SOURCE),
+            ("log.retention.bytes", "-1", DEFAULT_SOURCE),
         ]
-        assert [s.source for s in shown["segment.ms"].synonyms] == [DEFAULT_SOURCE]
+        assert [s.source for s in shown["retention.ms"].synonyms] == [TOPIC_SOURCE]
+        assert shown["segment.ms"].synonyms == []
         assert (shown["retention.ms"].config_type, shown["cleanup.policy"].config_type) == (5, 7)
         assert all(config.documentation for config in shown.values())
         plain = by_name((await ask(broker, asked(TOPIC, "a"), 4)).results[0])

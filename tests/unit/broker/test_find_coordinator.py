@@ -1,4 +1,4 @@
-"""FindCoordinator: groups are here; transactions and share groups are not served."""
+"""FindCoordinator: groups are here; transactions and share groups are not supported."""
 
 import pytest
 from tests.unit.broker.administered import BROKER_ID, GatedStore, ask, names, run, started
@@ -37,7 +37,7 @@ def test_many_groups_are_found_in_one_request(version: int):
 @pytest.mark.parametrize(
     ("key_type", "error", "message"),
     [
-        (SHARE, "INVALID_REQUEST", "share groups are not served"),
+        (SHARE, "INVALID_REQUEST", "share groups are not supported"),
         (9, "INVALID_REQUEST", "there is no key type 9"),
     ],
 )

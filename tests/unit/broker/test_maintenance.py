@@ -22,7 +22,7 @@ from holdfast.errors import CorruptObject, StoreUnavailable
 from holdfast.log.rewriter import RewriteSettings
 
 DAY_MS = 86_400_000
-QUICK = {"maintenance_interval_s": 1.0, "retention_check_interval_s": 10.0}
+QUICK = {"maintenance_interval_s": 1.0, "retention_check_interval_ms": 10_000}
 
 
 async def maintained(world: Cluster, **settings: object) -> tuple[Broker, Maintenance]:

@@ -18,11 +18,11 @@ from holdfast.protocol.messages.fetch import (
 from holdfast.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 
-async def two(world: Several) -> tuple[Broker, Broker]:
+async def two(world: Several, partitions: int = 1) -> tuple[Broker, Broker]:
     """A leader in one rack, and another broker in another."""
     near, far = [await world.join(i, lanes=1, rack=f"rack-{i}") for i in (1, 2)]
     request = CreateTopicsRequest(
-        topics=[CreatableTopic(name="t", num_partitions=1, replication_factor=1)],
+        topics=[CreatableTopic(name="t", num_partitions=partitions, replication_factor=1)],
         timeout_ms=10_000,
     )
     await answer(near, request, RequestContext(api_version=7))
@@ -33,16 +33,25 @@ async def two(world: Several) -> tuple[Broker, Broker]:
 async def fetch(
     broker: Broker, offset: int = 0, *, rack: str = "", wait_ms: int = 0
 ) -> PartitionData:
-    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
+    return (await fetch_all(broker, 1, offset, rack=rack, wait_ms=wait_ms))[0]
+
+
+async def fetch_all(
+    broker: Broker, partitions: int, offset: int = 0, *, rack: str = "", wait_ms: int = 0
+) -> list[PartitionData]:
+    wanted = [
+        FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=1 << 20)
+        for number in range(partitions)
+    ]
     request = FetchRequest(
         max_wait_ms=wait_ms,
         min_bytes=1,
         session_epoch=-1,
         rack_id=rack,
-        topics=[FetchTopic(topic="t", partitions=[wanted])],
+        topics=[FetchTopic(topic="t", partitions=wanted)],
     )
     response = await answer(broker, request, RequestContext(api_version=12))
-    return response.responses[0].partitions[0]
+    return response.responses[0].partitions
 
 
 def test_a_reader_is_sent_to_the_broker_of_its_rack_which_has_all_that_is_durable():
@@ -84,6 +93,22 @@ def test_a_fetch_that_waits_at_another_broker_gets_what_its_leader_takes_meanwhi
         await produce(leader, [b"1"])
         await pass_time(1)
         assert values_in(await waiting) == [b"1"]
+
+    simulate(test)
+
+
+def test_a_lane_is_looked_at_once_for_all_partitions_of_a_fetch():
+    async def test(world: Several) -> None:
+        leader, other = await two(world, partitions=4)
+        rack = other.settings.rack or ""
+        await produce(leader, [b"0"])
+        await fetch_all(other, 4, rack=rack)
+        (lane,) = leader.lanes.values()
+        for partitions in (1, 4):
+            before = other.replicas.of(lane.lane).looks
+            found = await fetch_all(other, partitions, rack=rack)
+            assert values_in(found[0]) == [b"0"]
+            assert other.replicas.of(lane.lane).looks == before + 1
 
     simulate(test)
 

@@ -29,6 +29,8 @@ from holdfast.protocol.messages.join_transaction import JoinTransactionRequest
 from holdfast.protocol.messages.produce import ProduceRequest
 from holdfast.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(1, 9)
 FAULTS = 6
 PRODUCERS = 3

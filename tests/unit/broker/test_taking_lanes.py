@@ -1,7 +1,9 @@
 """A broker that takes a lane knows the topics at least as well as the owner before did."""
 
+import asyncio
+
 import pytest
-from tests.unit.broker.cluster import pass_time, produce, topic
+from tests.unit.broker.cluster import VALID_MS, pass_time, produce, topic
 from tests.unit.broker.several import Several, simulate
 from tests.unit.lane.world import HookedStore
 
@@ -9,11 +11,14 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
 from holdfast.broker.served_lanes import ServedLanes
+from holdfast.client.address import Address
 from holdfast.errors import StoreUnavailable
 from holdfast.identifiers import CONTROL_LANE, LaneId
 from holdfast.lane.keys import entry_prefix, floor_prefix
 from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.message import Message
 from holdfast.protocol.messages.delete_topics import DeleteTopicsRequest
+from holdfast.protocol.messages.lane_hand_over import LaneHandOverRequest
 
 CONTROL_KEYS = (entry_prefix(CONTROL_LANE), floor_prefix(CONTROL_LANE))
 
@@ -85,3 +90,26 @@ def test_who_does_not_look_gives_the_offsets_of_a_deleted_topic_out_again(seed: 
         assert (await produce(second, partition=partition)).base_offset == 0
 
     simulate(test, seed)
+
+
+def test_an_owner_that_falls_silent_while_it_is_asked_for_a_lane_is_not_waited_for():
+    """An answer to a hand-over is waited for up to 30 s."""
+
+    async def test(world: Several) -> None:
+        first = await world.join(1)
+
+        async def fall_silent(asker: Address, asked: Address, message: Message) -> None:
+            del asker
+            if isinstance(message, LaneHandOverRequest) and asked not in world.wires.silent:
+                world.silence(first)
+                await world.stall(first)
+                world.wires.listening[asked] = first
+
+        world.wires.before.append(fall_silent)
+        async with asyncio.timeout(VALID_MS / 1000 * 1.1 + 8):
+            second = await world.join(2)
+            while len(second.lanes) < 4:
+                await pass_time(0.1)
+        assert sorted(second.lanes) == [LaneId(lane) for lane in (1, 2, 3, 4)]
+
+    simulate(test)

@@ -107,8 +107,17 @@ def test_a_group_is_reset_when_nobody_is_in_it(holdfast_broker: HoldfastBroker, 
     for to, expected in (("earliest", 0), ("latest", RECORDS), ("3", 3), ("99", RECORDS)):
         ok(group(holdfast_broker, "reset", name, "--to", to, "--yes"))
         assert committed(holdfast_broker, name) == {0: expected, 1: expected}
-    ok(group(holdfast_broker, "reset", name, "--to", "+0", "--yes"))
+    told = ok(group(holdfast_broker, "reset", name, "--to", "+0", "--yes", "--json"))
     assert committed(holdfast_broker, name) == {0: 0, 1: 0}
+    moved = {"topic": topic, "before": RECORDS, "after": 0}
+    assert json.loads(told) == {
+        "action": "reset",
+        "group": name,
+        "offsets": [{**moved, "partition": partition} for partition in (0, 1)],
+    }
+    code, told, complaint = group(holdfast_broker, "reset", name, "--to", "latest", "--json")
+    assert (code, told) == (2, "")
+    assert "add --yes" in complaint
 
 
 def committed(broker: HoldfastBroker, name: str) -> dict[int, int]:

@@ -107,7 +107,7 @@ def test_the_tables_are_plain_text_in_a_pipe(built: Path):
     result = inspect(built, "--entries", "1", "--verify")
     assert result.exit_code == 0
     assert "\x1b" not in result.stdout
-    for word in ("LANES", "HAND-OFFS", "LANE OBJECTS", "TOPICS", "orders", "unharmed"):
+    for word in ("LANES", "HAND-OFFS", "LANE OBJECTS", "TOPICS", "orders", "no damage found"):
         assert word in result.stdout
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.cli.stores import build_store
+from tests.unit.broker.transactional import TransactionalProducer
+from tests.unit.cli.stores import StoreBuilder, build_store
 
 from holdfast.cli.findings import Findings, Weight
 from holdfast.cli.verification import Verification
@@ -237,3 +238,23 @@ def test_what_nothing_names_is_left_over_and_not_harm(built: Path, tmp_path: Pat
     assert {finding.key for finding in findings.of(Weight.LEFT_OVER)} == {orphan, "stranger"}
     # A claim's bytes at another number are harm: claims below the floor are read too.
     assert {finding.key for finding in findings.of(Weight.HARM)} == {below}
+
+
+def test_a_store_with_open_transactions_over_many_partitions_is_unharmed(tmp_path: Path):
+    async def build() -> None:
+        builder = StoreBuilder(tmp_path / "store")
+        broker = await builder.start()
+        await builder.topic("t", 24)
+        for number in range(8):
+            producer = TransactionalProducer(broker, f"billing-{number}")
+            assert await producer.init() == 0
+            for partition in range(24):
+                told = await producer.send(partition * (number + 1) % 24, b"value")
+                assert told.error_code == 0
+        for lane in broker.lanes.values():
+            await lane.snapshot_now()
+        await builder.stop(release=True)
+
+    asyncio.run(build())
+    assert keys(tmp_path / "store", "snapshots/")
+    assert verify(tmp_path / "store").found == []

@@ -122,14 +122,74 @@ def test_a_dry_run_says_where_each_partition_begins_and_by_what(
     assert rows == [
         [topic, "0", "4", "chain", "0..10", "6"],
         [topic, "1", "7", "committed", "0..10", "3"],
-        [topic, "2", "0", "auto.offset.reset", "0..10", "10"],
+        [topic, "2", "0", "startingOffsets", "0..10", "10"],
     ]
-    for part in (holdfast_broker.bootstrap, f"{topic}-group", "it can be written", "jsonl (value)"):
+    for part in (holdfast_broker.bootstrap, f"{topic}-group", "lake, writable", "jsonl (value)"):
         assert part in said
-    assert said.endswith("all is well, and nothing was started\n")
+    assert said.endswith("all checks passed; nothing was started\n")
     assert sorted(path.name for path in (tmp_path / "lake").iterdir()) == before
     group = asked(holdfast_broker, lambda cluster: describe_group(cluster, f"{topic}-group"))
     assert group.members == []
+
+
+def test_a_dry_run_can_be_read_by_a_program(
+    holdfast_broker: HoldfastBroker, topic: str, tmp_path: Path
+):
+    written(tmp_path, holdfast_broker.bootstrap, topic)
+    code, said, complaint = sink("sink.toml", "--dry-run", "--json", cwd=tmp_path)
+    assert code == 0, complaint
+    (found,) = [json.loads(line) for line in said.splitlines()]
+    assert (found["event"], found["problems"], found["topics"]) == ("dry_run", [], topic)
+    assert found["partitions"][2] == {
+        "topic": topic,
+        "partition": 2,
+        "begins": 0,
+        "by": "startingOffsets",
+        "log_start": 0,
+        "log_end": RECORDS,
+        "lag": RECORDS,
+    }
+
+
+def test_a_run_can_be_read_by_a_program(
+    holdfast_broker: HoldfastBroker, topic: str, tmp_path: Path
+):
+    written(tmp_path, holdfast_broker.bootstrap, topic)
+    code, said, complaint = sink("sink.toml", "--once", "--json", cwd=tmp_path)
+    assert code == 0, complaint
+    events = [json.loads(line) for line in said.splitlines()]
+    assert {event["event"] for event in events[:-1]} == {"status"}
+    last = events[-1]
+    assert (last["event"], last["ended"], last["problems"]) == ("summary", "complete", [])
+    assert last["records_landed"] == PARTITIONS * RECORDS
+    assert last["output"] == str(tmp_path / "lake")
+    assert "hint: " in complaint, "what is for people is on the other stream"
+
+
+def test_the_command_that_looks_at_the_result_can_be_pasted_into_a_shell(
+    holdfast_broker: HoldfastBroker, topic: str, tmp_path: Path
+):
+    written(tmp_path, holdfast_broker.bootstrap, topic)
+    option = ("--option", "output.to=lake?a=1&region='x y'")
+    code, said, complaint = sink("sink.toml", "--once", *option, cwd=tmp_path)
+    assert code == 0, complaint
+    (line,) = [line for line in said.splitlines() if line.startswith("look ")]
+    pasted = subprocess.run(
+        ["bash", "-c", line.removeprefix("look").strip().replace("holdfast", str(HOLDFAST), 1)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert pasted.returncode == 0, pasted.stderr
+    assert f"{PARTITIONS} objects" in pasted.stdout
+
+
+def test_an_error_of_a_run_in_json_is_a_line_on_the_other_stream(tmp_path: Path):
+    written(tmp_path, f"127.0.0.1:{free_port()}", "orders")
+    code, said, complaint = sink("sink.toml", "--dry-run", "--json", cwd=tmp_path)
+    assert (code, said) == (4, "")
+    assert "holdfast: no broker can be reached" in complaint
 
 
 def test_a_reset_to_the_latest_begins_at_the_end(
@@ -139,7 +199,7 @@ def test_a_reset_to_the_latest_begins_at_the_end(
     option = ("--option", "source.auto.offset.reset=latest")
     code, said, complaint = sink("sink.toml", "--dry-run", *option, cwd=tmp_path)
     assert code == 0, complaint
-    assert "a new one" in said
+    assert "a new group" in said
     rows = [line.split() for line in said.splitlines() if line.startswith(f"{topic} ")]
     assert {(row[2], row[5]) for row in rows} == {("10", "0")}
 
@@ -151,8 +211,8 @@ def test_a_chain_that_is_longer_than_the_log_is_for_a_person_to_look_at(
     written(tmp_path, holdfast_broker.bootstrap, topic)
     code, said, complaint = sink("sink.toml", "--dry-run", cwd=tmp_path)
     assert code == 3
-    assert f"{topic}-1: offset 50 is next by the chain, and the log ends at 10" in complaint
-    assert "all is well" not in said
+    assert f"{topic}-1: by its chain the sink would continue at offset 50, but the log" in complaint
+    assert "all checks passed" not in said
 
 
 def test_an_error_is_one_line_with_a_remedy(
@@ -198,8 +258,8 @@ def test_the_first_signal_ends_it_after_its_work(tmp_path: Path, number: signal.
         running.send_signal(number)
         said, complaint = running.communicate(timeout=60)
     assert running.returncode == 0, complaint
-    assert "stopping: what is open is landed and committed first" in complaint
-    assert "it was told to stop" in said
+    assert "stopping: open batches are written and committed first" in complaint
+    assert "stopped by a signal" in said
     assert "1,080 records in 2 objects" in said
     assert f"holdfast landed {tmp_path / 'lake'}" in said
 
@@ -235,7 +295,7 @@ def test_health_is_served_while_it_runs(tmp_path: Path):
             with urllib.request.urlopen(f"{address}/health", timeout=10) as answer:
                 return json.load(answer)["healthy"]
 
-        wait_until(is_healthy, seconds_max=10, what="health")
+        wait_until(is_healthy, seconds_max=60, what="health")
         running.terminate()
         running.communicate(timeout=60)
     assert running.returncode == 0

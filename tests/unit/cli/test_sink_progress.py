@@ -10,6 +10,7 @@ from holdfast.cli.sink_progress import (
     plain_line,
     records_between,
     summary,
+    summary_fields,
 )
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.live_text import LINE_UP
@@ -114,7 +115,34 @@ def test_a_log_says_at_once_that_a_problem_came_and_that_it_went():
     for second, problem in [(1, "403, for 0 s"), (2, "403, for 1 s"), (3, None)]:
         clock.seconds = second
         shown.report(status(store_problem=problem))
-    assert log.getvalue().splitlines()[1:] == ["problem: store: 403, for 0 s", "well again: store"]
+    assert log.getvalue().splitlines()[1:] == ["problem: store: 403, for 0 s", "solved: store"]
+
+
+def test_events_have_the_figures_of_the_lines_and_a_terminal_has_none_of_them():
+    terminal = Terminal()
+    events: list[tuple[str, dict[str, object]]] = []
+    clock = VirtualClock()
+    shown = SinkProgress(
+        terminal,
+        memory_bytes=MEMORY,
+        environment=SeededEnvironment(seed=0, clock=clock),
+        emit=lambda name, fields: events.append((name, dict(fields))),
+    )
+    for second in range(11):
+        clock.seconds = second
+        problem = "403" if second == 5 else None
+        shown.report(
+            status(partitions={ORDERS: partition(position=100 + second)}, store_problem=problem)
+        )
+    assert terminal.getvalue() == ""
+    assert [name for name, _ in events] == ["status", "problem", "solved", "status"]
+    assert events[1][1] == {"of": "store", "text": "store: 403"}
+    last = events[-1][1]
+    assert (last["state"], last["partitions"], last["lag"]) == ("stable", 1, 50)
+    assert (last["records_per_second"], last["memory_bytes"]) == (1.0, MEMORY)
+    assert (last["records_landed"], last["objects_landed"]) == (1_080, 2)
+    found = summary_fields(status(), 10.0)
+    assert (found["records_landed"], found["seconds"], found["problems"]) == (1_080, 10.0, [])
 
 
 def test_a_terminal_is_drawn_over_and_what_is_told_stays_above():
@@ -146,7 +174,7 @@ def test_the_summary_says_what_landed_and_what_did_not():
     rough = dict(
         summary(status(batches_abandoned=2, objects_found=1, broker_problem="nobody"), 0.0)
     )
-    assert rough["of others"] == "1 object followed"
+    assert rough["found"] == "1 object that other members had landed"
     assert rough["abandoned"].startswith("2 batches")
     assert rough["problem"] == "broker: nobody"
     assert rough["rate"] == "0 records/s"

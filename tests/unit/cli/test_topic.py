@@ -48,6 +48,23 @@ def test_a_topic_is_created_listed_described_and_deleted(holdfast_broker: Holdfa
     assert "cli.whole" not in ok(topic(holdfast_broker, "list"))
 
 
+def test_a_program_is_told_what_was_created_and_deleted(holdfast_broker: HoldfastBroker):
+    created = json.loads(
+        ok(topic(holdfast_broker, "create", "cli.json", "--partitions", "2", "--json"))
+    )
+    described = json.loads(ok(topic(holdfast_broker, "describe", "cli.json", "--json")))
+    facts = {"topic": "cli.json", "topic_id": described["topic_id"], "partitions": 2}
+    assert created == {"action": "created", **facts}
+    asked = topic(holdfast_broker, "delete", "cli.json", "--json")
+    assert (asked.returncode, asked.stdout) == (2, "")
+    assert "add --yes" in asked.stderr
+    deleted = json.loads(ok(topic(holdfast_broker, "delete", "cli.json", "--yes", "--json")))
+    assert deleted == {"action": "deleted", **facts}
+    again = topic(holdfast_broker, "delete", "cli.json", "--yes", "--json")
+    assert (again.returncode, again.stdout) == (1, "")
+    assert again.stderr.startswith("holdfast: there is no topic 'cli.json': ")
+
+
 def test_tables_are_plain_text_in_a_pipe(holdfast_broker: HoldfastBroker):
     ok(topic(holdfast_broker, "create", "cli.tables", "--partitions", "2"))
     lines = ok(topic(holdfast_broker, "list", "--offsets")).splitlines()
@@ -73,7 +90,7 @@ def test_a_topic_that_is_there_is_not_created_again(holdfast_broker: HoldfastBro
     done = topic(holdfast_broker, "create", "cli.twice")
     assert done.returncode == 1
     assert done.stderr == (
-        "holdfast: topic 'cli.twice' is there already: see `holdfast topic describe cli.twice`\n"
+        "holdfast: topic 'cli.twice' exists already: see `holdfast topic describe cli.twice`\n"
     )
 
 
@@ -121,7 +138,7 @@ def test_a_broker_that_is_not_there_is_named_within_seconds_with_the_remedy():
     address = f"127.0.0.1:{free_port()}"
     begun = time.monotonic()
     done = topic(address, "list")
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30, "as long as a client waits for a broker that is there"
     assert done.returncode == 1
     assert f"no broker can be reached at {address}" in done.stderr
     assert f"holdfast serve --store DIRECTORY --listen {address}" in done.stderr
@@ -142,6 +159,6 @@ def test_it_works_on_apache_kafka_too(kafka_broker: KafkaBroker):
     assert described["configs"] == {"retention.ms": "1000"}
     assert [(p["earliest"], p["latest"]) for p in described["partitions"]] == [(0, 0), (0, 0)]
     done = topic(kafka_broker.bootstrap, "create", "cli.kafka")
-    assert "is there already" in done.stderr
+    assert "exists already" in done.stderr
     ok(topic(kafka_broker.bootstrap, "delete", "cli.kafka", "--yes"))
     assert topic(kafka_broker.bootstrap, "describe", "cli.kafka").returncode == 1

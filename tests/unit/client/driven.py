@@ -112,9 +112,11 @@ class Driven:
         self.waiting = token
         match request:
             case ConsumerGroupHeartbeatRequest():
-                world.coordinator.consumer_heartbeat(request, caller, token, world.now)
+                world.coordinator.consumer_heartbeat(
+                    request, caller, token, world.matched_topics(), world.now
+                )
             case JoinGroupRequest():
-                world.coordinator.join(request, caller, token, world.now)
+                world.coordinator.join(request, caller, token, world.matched_topics(), world.now)
             case SyncGroupRequest():
                 world.coordinator.sync(request, token, world.now)
             case HeartbeatRequest():

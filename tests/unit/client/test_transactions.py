@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -19,6 +20,8 @@ from holdfast.protocol.consumer_protocol import TopicPartition as Where
 from holdfast.records.record import Record, encode_batch
 
 NUMBERS = itertools.count()
+NOW_MS = int(time.time() * 1_000)
+"""Old records would be taken by retention in the middle of a test."""
 TIMEOUT_MS = 30_000
 
 
@@ -46,7 +49,7 @@ def run(
 
 
 def batch(*values: bytes) -> bytearray:
-    return bytearray(encode_batch([Record(0, 1_000, None, value) for value in values]))
+    return bytearray(encode_batch([Record(0, NOW_MS, None, value) for value in values]))
 
 
 async def begun(cluster: Cluster, name: str) -> Transaction:

@@ -58,7 +58,7 @@ def test_an_older_incarnation_is_listened_to_again_where_the_younger_one_is_sile
 def test_a_broker_whose_port_is_closed_need_not_be_waited_for():
     peers = Peers()
     peers.heard(ONE, 100.0)
-    peers.is_gone(BrokerId(1))
+    peers.is_gone(BrokerId(1), 100.0)
     assert not peers.alive(100.0)
     assert peers.leader_of(LANE, 100.0) is None
 
@@ -112,3 +112,30 @@ def test_a_promise_that_is_older_than_what_was_heard_since_does_not_count():
     peers.heard(dataclasses.replace(ONE, lanes={}), 100.4)
     peers.heard(dataclasses.replace(TWO, given={LANE: Leader(BrokerId(1), 4)}), 100.4)
     assert peers.promised_leader_of(LANE, 100.4) is None
+
+
+def test_a_broker_that_only_others_hear_is_alive_for_as_long_as_they_hear_it():
+    near, far = Peers(), Peers()
+    near.heard(ONE, 100.0)
+    (passed_on,) = near.to_pass_on(101.0)
+    assert far.heard_of(passed_on, 50.0, 50.0)
+    assert far.alive(51.5) == {BrokerId(1): ONE}
+    assert far.alive(49.0 + far.silence_s) == {}
+    assert near.to_pass_on(100.0 + near.silence_s) == []
+
+
+def test_what_was_heard_of_a_broker_is_not_passed_on_again():
+    near, far = Peers(), Peers()
+    near.heard(ONE, 100.0)
+    for peer in near.to_pass_on(100.0):
+        assert far.heard_of(peer, 50.0, 50.0)
+    assert far.to_pass_on(50.0) == []
+
+
+def test_older_talk_does_not_bring_back_a_broker_whose_port_is_closed():
+    near, far = Peers(), Peers()
+    near.heard(ONE, 100.0)
+    far.is_gone(BrokerId(1), 50.0)
+    assert not far.heard_of(near.to_pass_on(100.5)[0], 50.2, 50.2)
+    assert far.alive(50.2) == {}
+    assert far.heard_of(near.to_pass_on(100.5)[0], 50.8, 50.8)

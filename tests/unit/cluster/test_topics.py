@@ -85,9 +85,14 @@ def test_more_partitions_than_one_request_may_make_are_refused(partitions: int):
     assert error(create(cluster(), partitions=partitions)) == "POLICY_VIOLATION"
 
 
-@pytest.mark.parametrize("factor", [0, 2, 3, -2])
-def test_replication_is_the_stores(factor: int):
+@pytest.mark.parametrize("factor", [0, -2, -32768])
+def test_factors_that_mean_nothing_are_refused(factor: int):
     assert error(create(cluster(), factor=factor)) == "INVALID_REPLICATION_FACTOR"
+
+
+@pytest.mark.parametrize("factor", [-1, 1, 2, 3, 32767])
+def test_any_replication_factor_is_met_by_the_store(factor: int):
+    assert isinstance(create(cluster(), factor=factor), TopicCreated)
 
 
 def topic(**configs: str) -> Topic:

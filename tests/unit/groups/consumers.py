@@ -33,7 +33,8 @@ class ConsumerWorld(World):
     ) -> ConsumerGroupHeartbeatResponse:
         token = Token(next(self._numbers))
         caller = Caller("client", "/127.0.0.1", version)
-        self.coordinator.consumer_heartbeat(request, caller, token, self.now)
+        topics = self.matched_topics(request.subscribed_topic_regex)
+        self.coordinator.consumer_heartbeat(request, caller, token, topics, self.now)
         response = self.answers[token]
         assert isinstance(response, ConsumerGroupHeartbeatResponse)
         return response

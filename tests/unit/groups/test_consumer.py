@@ -373,7 +373,7 @@ def test_heartbeats_that_change_nothing_leave_no_facts(world: ConsumerWorld):
     settle(a, b)
     count = len(world.facts)
     for _ in range(20):
-        world.topics = Topics(world.topics.by_name)
+        world.topics = Topics(dict(world.topics.by_name))
         settle(a, b)
         a.quiet_beat()
     assert len(world.facts) == count

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import msgspec
 
+from holdfast.expressions import Expression, expression_problem
 from holdfast.groups.caller import Caller
 from holdfast.groups.commits import Asked, Judged
 from holdfast.groups.committers import Committer
@@ -91,6 +92,21 @@ class World:
             {name: TopicShape(topic_id(name), count) for name, count in topics.items()}
         )
 
+    def matched_topics(self, expression: str | None = None) -> Topics:
+        """The topics with what the group's expressions match, as the broker hands them in."""
+        wanted = self.coordinator.expressions(GROUP)
+        if expression and expression_problem(expression) is None:
+            wanted.add(expression)
+        before = self.coordinator.known_topics(GROUP)
+        return Topics(
+            self.topics.by_name,
+            {each: self._matching(each, before) for each in wanted},
+        )
+
+    def _matching(self, text: str, before: Topics) -> frozenset[str]:
+        slices = Expression(text).slices(self.topics.unmatched_names(text, before))
+        return self.topics.matched(text, before, [name for found in slices for name in found])
+
     def decide(self, fact: GroupFact) -> None:
         self.facts.append(fact)
         self.state.apply(fact)
@@ -150,7 +166,7 @@ class World:
             ],
         )
         caller = Caller("client", "/127.0.0.1", version)
-        self.coordinator.join(request, caller, token, self.now)
+        self.coordinator.join(request, caller, token, self.matched_topics(), self.now)
         return token
 
     def joined(self, token: Token) -> JoinGroupResponse:

@@ -158,7 +158,7 @@ def test_an_empty_micro_batch_is_judged_to_nothing():
 
 def test_columns_of_different_lengths_are_refused():
     high, low = halves([1, 2])
-    with pytest.raises(CallError, match="2 high halves, 2 low, 1 event times"):
+    with pytest.raises(CallError, match="2 high and 2 low halves of hashes and 1 event times"):
         dedup(Bucket(), (high, low), np.zeros(1, np.int64), settings=FOR_EVER, watermark_ms=None)
 
 

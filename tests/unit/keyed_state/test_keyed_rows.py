@@ -180,7 +180,7 @@ def test_a_missing_column_and_a_missing_row_are_refused():
     keys = np.array([1], np.uint64)
     with pytest.raises(CallError, match="no column 'id'"):
         fire_timers(KeyedBucket(), (keys, keys), pa.table({"x": [1]}), settings=settings, now_ms=0)
-    with pytest.raises(CallError, match="2 rows of columns for 1 hashes"):
+    with pytest.raises(CallError, match="2 rows and 1 hashes"):
         fire_timers(
             KeyedBucket(), (keys, keys), pa.table({"id": [1, 2]}), settings=settings, now_ms=0
         )

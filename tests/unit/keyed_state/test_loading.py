@@ -101,7 +101,7 @@ def test_the_same_attempt_may_write_the_same_run_again_and_never_another():
     store = a_store()
     info = save_run(site(store, attempt="a1"), run_of(1), hash_seed=1)
     assert save_run(site(store, attempt="a1"), run_of(1), hash_seed=1) == info
-    with pytest.raises(InvariantViolation, match="used twice"):
+    with pytest.raises(InvariantViolation, match="two attempts used one name"):
         save_run(site(store, attempt="a1"), run_of(2), hash_seed=1)
 
 

@@ -58,7 +58,7 @@ def test_another_kind_of_operator_is_refused():
     pinned = nothing_pinned(RULE.operator(), buckets=1, hash_seed=1)
     message = refusal(pinned, Operator(kind="timer", parameters={}), sink_id="orders")
     assert message is not None
-    assert "was made by 'dedup', and the pipeline now has 'timer'" in message
+    assert "was made by 'dedup', but the pipeline now has 'timer'" in message
 
 
 @pytest.mark.parametrize("buckets", [0, -1, 65_537])
@@ -88,7 +88,7 @@ def test_buckets_are_even_and_within_their_number():
 
 @pytest.mark.parametrize("part", ["", "..", "a/b", "a b", "x" * 121])
 def test_a_sink_id_or_attempt_that_would_be_a_path_is_refused(part: str):
-    with pytest.raises(CallError, match="cannot be part of a key"):
+    with pytest.raises(CallError, match="cannot be part of an object key"):
         run_name(part, 0, 0, "a")
-    with pytest.raises(CallError, match="cannot be part of a key"):
+    with pytest.raises(CallError, match="cannot be part of an object key"):
         run_name("orders", 0, 0, part)

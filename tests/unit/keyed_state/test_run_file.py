@@ -61,7 +61,7 @@ def test_every_truncation_is_detected():
 
 def test_bytes_after_the_end_are_detected():
     info, data = encoded()
-    with pytest.raises(CorruptObject, match="bytes of"):
+    with pytest.raises(CorruptObject, match="bytes; the ledger says"):
         decode_hash_run(data + b"\0", info=info, hash_seed=SEED)
 
 
@@ -71,14 +71,14 @@ def test_bytes_after_the_end_are_detected():
 def test_a_run_of_another_sink_bucket_or_attempt_is_named(other: dict[str, object]):
     info, _ = encoded()
     foreign, data = encoded(**other)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(CorruptObject, match=f"the object is the run '{foreign.name}'"):
+    with pytest.raises(CorruptObject, match=f"it is another state run, '{foreign.name}'"):
         decode_hash_run(data, info=info, hash_seed=SEED)
 
 
 def test_another_body_under_the_pinned_name_is_detected():
     info, _ = encoded()
     _, data = encoded(start=1)
-    with pytest.raises(CorruptObject, match="the ledger pinned"):
+    with pytest.raises(CorruptObject, match="the ledger says"):
         decode_hash_run(data, info=info, hash_seed=SEED)
 
 
@@ -89,7 +89,7 @@ def test_a_run_that_was_hashed_with_another_seed_is_refused():
 
 
 def test_a_run_with_no_entries_is_not_written():
-    with pytest.raises(CallError, match="no entries"):
+    with pytest.raises(CallError, match="at least one entry"):
         encode_hash_run(a_run(rows=0), name="state/x", hash_seed=SEED)
 
 

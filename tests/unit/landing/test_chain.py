@@ -85,7 +85,7 @@ def test_a_start_past_the_end_of_the_chain_is_refused_with_both_numbers():
         await land(chain_on(store), 0, 5)
         outcome = await land(chain_on(store), 9, 12)
         assert isinstance(outcome, Refused)
-        assert "5 to 8 would be a hole" in outcome.reason
+        assert "5 to 8 would be missing" in outcome.reason
         assert outcome.next_offset == 5
 
     run(main())
@@ -106,7 +106,7 @@ def test_a_start_before_the_origin_is_refused():
         await land(chain_on(store), 5, 9)
         outcome = await land(chain_on(store), 2, 9)
         assert isinstance(outcome, Refused)
-        assert "began at 5" in outcome.reason
+        assert "begins at offset 5" in outcome.reason
 
     run(main())
 
@@ -202,7 +202,7 @@ def test_reading_back_stops_at_a_hole():
 
 
 def test_a_range_that_ends_before_it_begins_is_a_wrong_call():
-    with pytest.raises(CallError, match="no range"):
+    with pytest.raises(CallError, match="are not a range"):
         run(chain_on(new_store()).land([], start_offset=5, end_offset=4))
 
 
@@ -252,7 +252,7 @@ def test_a_file_without_a_range_is_not_placed():
         chain = chain_on(new_store())
         encoded = JsonLines().writer().finish({})
         for first, last, count in ((-1, 3, 0), (3, 2, 0), (3, 4, -1)):
-            with pytest.raises(CallError, match="no object of"):
+            with pytest.raises(CallError, match="an object cannot have"):
                 await chain.place(encoded, first_offset=first, last_offset=last, records=count)
 
     run(main())

@@ -284,7 +284,7 @@ def test_settings_that_cannot_be_are_refused():
         JsonLines(compression="lz4", level=3)
     with pytest.raises(ConfigurationError, match="zstd, gzip, lz4 or none"):
         Raw(compression="snappy")
-    with pytest.raises(ConfigurationError, match="bound"):
+    with pytest.raises(ConfigurationError, match="cannot be limited"):
         Raw(record_bytes_max=0)
     with pytest.raises(ConfigurationError, match="parquet"):
         format_named("orc")

@@ -94,7 +94,7 @@ def test_offsets_are_compared_as_json_and_not_as_text():
     [
         (batch(1, 10, 20), Refusal.OLD_CHECKPOINT, "restored from an old copy"),
         (batch(2, 20, 35), Refusal.TWO_DRIVERS, "Stop one of them"),
-        (batch(4, 40, 50), Refusal.LEDGER_BEHIND, "Restore the ledger"),
+        (batch(4, 40, 50), Refusal.LEDGER_BEHIND, "Restore the whole ledger"),
         (batch(0, 0, 50, "new"), Refusal.CHECKPOINT_DELETED, "Set startingOffsets"),
         (batch(0, None, 50, "new"), Refusal.CHECKPOINT_DELETED, "another sink id"),
         (batch(7, 70, 80, "other"), Refusal.ANOTHER_QUERY, "its own sink id"),
@@ -143,7 +143,7 @@ def test_a_batch_that_still_fits_but_ran_on_an_older_entry_must_run_again():
 def test_a_file_named_for_another_entry_cannot_be_committed():
     async def main() -> None:
         ledger = await opened(new_store())
-        with pytest.raises(CallError, match="not named"):
+        with pytest.raises(CallError, match="its name is not one for this entry"):
             await ledger.commit(batch(0, 0, 10), effects(1), n=0)
 
     run(main())
@@ -202,7 +202,7 @@ def test_an_entry_from_another_history_is_noticed():
         key = entry_key("s", 1)
         await store.delete([key])
         await store.create(key, (await other.read(key),))
-        with pytest.raises(CorruptObject, match="names another entry before it"):
+        with pytest.raises(CorruptObject, match="does not follow the entry before it"):
             await committed_files(store, "s", environment=ENVIRONMENT)
 
     run(main())

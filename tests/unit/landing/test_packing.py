@@ -56,9 +56,9 @@ def test_what_another_has_landed_is_cut_off_in_the_middle_of_a_batch():
 def test_offsets_that_do_not_go_up_are_refused():
     it = packer()
     it.add(batch_of([1, 2]))
-    with pytest.raises(CallError, match="must go up"):
+    with pytest.raises(CallError, match="must increase"):
         it.add(batch_of([2, 3]))
-    with pytest.raises(CallError, match="must go up"):
+    with pytest.raises(CallError, match="must increase"):
         packer().add(batch_of([5, 4]))
 
 

@@ -224,6 +224,34 @@ def test_the_command_prints_what_is_there_and_succeeds_where_it_is_whole(tmp_pat
     assert "orphan   data/lake/" in result.output
 
 
+async def compacted(path: Path) -> None:
+    """Six files that one has replaced, and two that no entry names."""
+    store = open_store(str(path), environment=ENVIRONMENT)
+    old = [await write(store, n, f"old{n}") for n in range(6)]
+    for n, file in enumerate(old):
+        await commit(store, n, file)
+    ledger = await Ledger.open(store, "lake", environment=ENVIRONMENT)
+    new = await write(store, 6, "new")
+    await ledger.rewrite(removed=[file.path for file in old], files=[new], n=6)
+    for attempt in ("lost", "killed"):
+        await write(store, 0, attempt)
+    await store.close()
+
+
+def test_orphans_are_counted_and_listed_and_replaced_files_are_not_taken_for_them(tmp_path: Path):
+    run(compacted(tmp_path))
+    lines = CliRunner().invoke(command, [str(tmp_path)]).output.splitlines()
+    (row,) = [line.split() for line in lines if line.startswith("lake ")]
+    assert row[-2:] == ["2", "6"], "orphans and replaced files"
+    assert sum(line.startswith("orphan   ") for line in lines) == 2
+    swept = CliRunner().invoke(command, [str(tmp_path), "--sweep"]).output.splitlines()
+    assert "swept    lake: 8 files, 34 B" in swept
+    left = CliRunner().invoke(command, [str(tmp_path)]).output.splitlines()
+    (row,) = [line.split() for line in left if line.startswith("lake ")]
+    assert row[-2:] == ["0", "0"]
+    assert not any(line.startswith(("orphan ", "replaced ")) for line in [*swept, *left])
+
+
 def test_the_command_fails_and_names_the_hole(tmp_path: Path):
     run(in_directory(tmp_path))
     (tmp_path / CHAIN_KEYS[1]).unlink()

@@ -190,7 +190,7 @@ def test_a_claimer_that_loses_every_race_says_so():
                 await world.claim(world.memory, 9)
 
         slow.before.append(somebody_is_faster)
-        with pytest.raises(Fenced, match="races"):
+        with pytest.raises(Fenced, match="another broker keeps"):
             await world.claim(slow, 1)
 
     simulate(test)

@@ -136,7 +136,7 @@ def test_a_frame_that_is_missing_in_the_middle_hides_all_that_come_after(tmp_pat
         (tmp_path / part_name(OURS, 1)).unlink()
         found = await read_back(tmp_path)
         assert values_of(found) == [b"one"]
-        assert "does not continue" in found.problems[0]
+        assert "is missing: this and all later frames" in found.problems[0]
 
     asyncio.run(scenario())
 
@@ -168,7 +168,7 @@ def test_the_spools_of_other_claims_and_other_files_are_told_apart(tmp_path: Pat
         await disk.close()
         found = await read_back(tmp_path)
         assert values_of(found) == [b"ours"]
-        assert "a frame of lane 3, claim 8" in found.problems[0]
+        assert "this frame belongs to lane 3, claim 8" in found.problems[0]
 
     asyncio.run(scenario())
 

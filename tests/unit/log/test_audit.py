@@ -59,12 +59,18 @@ def test_stretches_that_tile_are_no_problem(
 @pytest.mark.parametrize(
     ("segments", "runs", "start", "end", "said"),
     [
-        ([], [], 3, 5, "offsets 3..4 are in no object"),
-        ([segment(2, 4)], [], 0, 5, "offsets 0..1 are in no object"),
-        ([segment(0, 4)], [(6, 8)], 0, 9, "offsets 5..5 are in no object"),
-        ([segment(0, 4)], [(4, 8)], 0, 9, "offsets 4..4 are in segment 0-4 and in lane object 0"),
-        ([segment(0, 4)], [], 0, 9, "offsets 5..8 are in no object"),
-        ([segment(0, 9)], [], 0, 9, "segment 0-9 ends at 9, past the high watermark 9"),
+        ([], [], 3, 5, "offsets 3..4 are missing: no object holds them"),
+        ([segment(2, 4)], [], 0, 5, "offsets 0..1 are missing: no object holds them"),
+        ([segment(0, 4)], [(6, 8)], 0, 9, "offsets 5..5 are missing: no object holds them"),
+        (
+            [segment(0, 4)],
+            [(4, 8)],
+            0,
+            9,
+            "offsets 4..4 are stored twice: in segment 0-4 and in lane object 0",
+        ),
+        ([segment(0, 4)], [], 0, 9, "offsets 5..8 are missing: no object holds them"),
+        ([segment(0, 9)], [], 0, 9, "segment 0-9 ends at offset 9, past the high watermark 9"),
     ],
 )
 def test_a_hole_or_an_overlap_is_said_once(
@@ -75,7 +81,7 @@ def test_a_hole_or_an_overlap_is_said_once(
 
 
 def test_a_log_start_past_the_high_watermark_is_a_problem():
-    assert any("log start 9" in p for p in tile_problems(log_of([], [], 9, 5)))
+    assert any("log start offset 9" in p for p in tile_problems(log_of([], [], 9, 5)))
 
 
 def test_a_payload_as_its_facts_say_is_no_problem():
@@ -87,21 +93,21 @@ def test_a_payload_as_its_facts_say_is_no_problem():
 def test_a_payload_with_bytes_that_no_fact_names_is_a_problem():
     data = batch(0, 2)
     (problem,) = payload_problems([appended(data)], data + b"more", LEADER_EPOCH)
-    assert "the facts account for" in problem
+    assert "its facts list" in problem
 
 
 def test_a_batch_of_another_leader_epoch_is_a_problem_where_the_epoch_is_known():
     data = batch(0, 2)
     assert list(payload_problems([appended(data)], data, None)) == []
     (problem,) = payload_problems([appended(data)], data, LEADER_EPOCH + 1)
-    assert "leader epoch 4" in problem
+    assert "leader epoch is 4" in problem
 
 
 def test_a_batch_at_another_offset_than_its_fact_is_a_problem():
     data = batch(5, 2)
     fact = Appended(PARTITION, 0, 1, len(data), 1_000, 0)
     problems = list(payload_problems([fact], data, LEADER_EPOCH))
-    assert any("offset 5 where 0 is next" in problem for problem in problems)
+    assert any("base offset is 5; 0 is expected" in problem for problem in problems)
 
 
 def test_a_segment_is_held_to_the_fact_that_names_it():
@@ -112,8 +118,8 @@ def test_a_segment_is_held_to_the_fact_that_names_it():
     assert list(segment_problems(log, built.ref, data, key="key")) == []
     other = SegmentRef(0, 5, built.ref.size_bytes, 1_000, built.ref.name, built.ref.data_start)
     problems = list(segment_problems(log, other, data, key="key"))
-    assert any("another partition or stretch" in problem for problem in problems)
-    assert any("end before offset 5" in problem for problem in problems)
+    assert any("its header says offsets" in problem for problem in problems)
+    assert any("its last offset is 4; its lane says 5" in problem for problem in problems)
 
 
 def test_the_leader_epoch_of_an_offset_is_that_of_the_last_start_before_it():

@@ -70,11 +70,12 @@ def test_a_part_of_a_remembered_batch_or_more_than_it_is_no_retry():
         assert refusal(log, batch) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
 
-def test_other_bytes_under_a_known_sequence_are_refused():
+def test_a_known_sequence_range_is_a_retry_whatever_its_bytes():
     log = PartitionLog(PARTITION)
     decide(log, header(0, value=b"one"))
-    assert refusal(log, header(0, value=b"two")) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
-    assert isinstance(decide(log, header(0, value=b"one")), Duplicate)
+    again = decide(log, header(0, value=b"two"))
+    assert isinstance(again, Duplicate) and again.original.base_offset == 0
+    assert log.log_end_offset == 1
 
 
 def test_sequences_wrap_to_zero():

@@ -203,3 +203,22 @@ def test_a_reader_of_old_data_is_read_ahead_of():
             assert cut.next_offset == offset + 1
 
     simulate(test)
+
+
+def test_one_batch_of_a_large_run_loads_that_run_alone_and_does_not_keep_it():
+    async def test(world: World) -> None:
+        lane = await world.own(tail_bytes=0)
+        for _ in range(3):
+            for _ in range(10):
+                append(lane, P0, [b"x" * 10_000])
+            await flush(lane)
+        log = lane.log_of(P0)
+        seen = len(world.store.calls)
+        cut = await lane.reader.read(log, 0, 0)
+        assert cut.next_offset == 1
+        assert len({key for _, key in world.store.calls[seen:]}) == 1
+        assert [type(buffer) for buffer in cut.buffers] == [bytes]
+        most = await lane.reader.read(log, 0, 90_000)  # all but a little: it is not copied
+        assert [type(buffer) for buffer in most.buffers] == [memoryview]
+
+    simulate(test)

@@ -364,7 +364,7 @@ def test_a_run_that_is_not_what_the_log_says_is_refused():
         payload = lane.tail.get(LANE, 1)
         other = lane.tail.get(LANE, 2)
         assert payload is not None and other is not None
-        with pytest.raises(CorruptObject, match="starts with offset 3"):
+        with pytest.raises(CorruptObject, match="starts at offset 3"):
             slice_run(other, run, log, live_bytes=1 << 20)
         with pytest.raises(CorruptObject, match="bytes"):
             slice_run(
@@ -374,7 +374,7 @@ def test_a_run_that_is_not_what_the_log_says_is_refused():
                 live_bytes=1 << 20,
             )
         log.epochs[0] = log.epochs[0]._replace(leader_epoch=7)
-        with pytest.raises(CorruptObject, match="leader epoch 0, not 7"):
+        with pytest.raises(CorruptObject, match="leader epoch is 0; 7 is expected"):
             slice_run(payload, run, log, live_bytes=1 << 20)
 
     simulate(test)

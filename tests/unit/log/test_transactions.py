@@ -386,7 +386,7 @@ def test_the_audit_compares_markers_and_transactional_batches_with_their_facts()
     assert "control batch" in problem
     other = msgspec.structs.replace(decision.fact, ends=TransactionEnd(False, 0, 0))
     (problem,) = audited(other, decision.record_batch)
-    assert "the marker is" in problem
+    assert "the transaction marker is" in problem
 
 
 def test_the_audit_names_transactions_that_cannot_be():
@@ -396,6 +396,6 @@ def test_the_audit_names_transactions_that_cannot_be():
         [(7, OpenTransaction(0, 9, 0))], [AbortedTransaction(1, 3, 2, 3)]
     )
     problems = " ".join(transaction_problems(log))
-    assert "is not known" in problems
+    assert "is not among the producers" in problems
     assert "past the log end" in problems
-    assert "cannot follow" in problems
+    assert "is out of place" in problems

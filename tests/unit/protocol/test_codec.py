@@ -47,6 +47,17 @@ def test_a_message_survives_encoding_and_decoding(message, version, instances):
         original = source.of(message, version)
         raw = b"".join(original.encode(version))
         assert message.decode(raw, version, exact=True) == original
+        assert b"".join(in_slices(original, version)) == raw
+
+
+def in_slices(message, version: int):
+    """What a message that is encoded in slices comes to."""
+    slices = message.encode_in_slices(version)
+    while True:
+        try:
+            next(slices)
+        except StopIteration as done:
+            return done.value
 
 
 @pytest.mark.parametrize(("message", "version"), CASES)

@@ -7,7 +7,7 @@ from fastcrc.crc32 import iscsi
 from kio.schema.errors import ErrorCode
 
 from holdfast.records.batch import HEADER_BYTES, BatchHeader
-from holdfast.records.check import Refusal, RefusalKind, check_inside, check_produced
+from holdfast.records.check import Refusal, RefusalKind, check_produced
 from holdfast.records.compression import Codec
 from holdfast.records.record import Record, encode_batch
 
@@ -190,20 +190,3 @@ def test_a_transactional_batch_without_a_producer_is_refused():
 def test_the_kinds_are_kafkas_names_and_codes():
     for kind in RefusalKind:
         assert ErrorCode(kind.value).name == kind.name.lower()
-
-
-@pytest.mark.parametrize("codec", list(Codec))
-def test_a_look_inside_finds_sound_records_sound_and_a_missing_key(codec: Codec):
-    batch = small_batch(codec=codec)
-    assert check_inside(batch, uncompressed_bytes_max=1_000) is None
-    refusal = check_inside(batch, uncompressed_bytes_max=1_000, keys_required=True)
-    assert refusal is not None
-    assert "record 1 has no key" in refusal.message
-
-
-@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
-def test_a_look_inside_refuses_a_bomb(codec: Codec):
-    batch = encode_batch([Record(0, 0, None, bytes(1_000_000))], codec=codec)
-    refusal = check_inside(batch, uncompressed_bytes_max=10_000)
-    assert refusal is not None
-    assert "10000" in refusal.message

@@ -2,12 +2,14 @@
 
 import asyncio
 import struct
+import time
 
 import pytest
 
 from holdfast.errors import ConfigurationError
 from holdfast.protocol.connection import CLOSE
 from holdfast.protocol.messages.api_versions import ApiVersionsResponse
+from holdfast.server.turns import SLICE_SECONDS_MAX
 
 MIB = 1024 * 1024
 
@@ -285,5 +287,40 @@ def test_the_session_of_a_peer_lasts_as_long_as_its_connection(on_loop):
         assert (await client.ask(1))[1] == struct.pack(">i", 1)
         assert (await client.ask(2))[1] == struct.pack(">i", 2)
         assert (await other.ask(1))[1] == struct.pack(">i", 1)
+
+    on_loop(test)
+
+
+def test_slow_requests_of_many_connections_are_not_dispatched_in_one_turn_of_the_loop(on_loop):
+    """Each connection had its slice in each turn of the loop, so a neighbour waited for all."""
+
+    async def test(edge):
+        turns = [0]
+        dispatched_in = []
+
+        def tick():
+            turns[0] += 1
+            asyncio.get_running_loop().call_soon(tick)
+
+        def slow(request, peer):
+            until = time.perf_counter() + 2 * SLICE_SECONDS_MAX
+            while time.perf_counter() < until:
+                pass
+            dispatched_in.append((turns[0], peer.port))
+            return [request.body]
+
+        edge.dispatcher.script = slow
+        clients = [await edge.client() for _ in range(8)]
+        for client in clients:  # from here on they are known to be slow
+            await client.ask(0)
+        del dispatched_in[:]
+        asyncio.get_running_loop().call_soon(tick)
+        for client in clients:
+            client.send(client.frame(1) + client.frame(2))
+        for client in clients:
+            assert [(await client.reply())[0], (await client.reply())[0]] == [1, 2]
+        assert len({turn for turn, _ in dispatched_in}) == len(dispatched_in) == 16
+        order = [port for _, port in dispatched_in]
+        assert sorted(order[:8]) == sorted(order[8:])
 
     on_loop(test)

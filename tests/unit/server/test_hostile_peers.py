@@ -3,11 +3,13 @@
 import logging
 import random
 import struct
+import time
 
 import pytest
 
 from holdfast.protocol.frames import ANNOUNCED_BUFFER_BYTES
 from holdfast.protocol.messages.produce import ProduceRequest
+from holdfast.server.turns import SLICE_SECONDS_MAX
 
 TLS_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(range(64))
 HOSTILE = {
@@ -211,3 +213,22 @@ def test_an_idle_connection_is_closed_and_a_waiting_one_is_not(on_loop):
         assert await waiting.reply() == (1, b"hello")
 
     on_loop(test, idle_seconds_max=0.05)
+
+
+def test_slow_frames_before_a_violation_in_the_same_segment_are_answered(on_loop):
+    """They wait for their turn, and the violation waits for them."""
+
+    async def test(edge):
+        def slow(request, peer):
+            until = time.perf_counter() + 2 * SLICE_SECONDS_MAX
+            while time.perf_counter() < until:
+                pass
+            return [request.body]
+
+        edge.dispatcher.script = slow
+        client = await edge.client()
+        client.send(b"".join(client.frame(n) for n in range(3)) + HOSTILE["a negative size"])
+        assert [(await client.reply())[0] for _ in range(3)] == [0, 1, 2]
+        assert await client.closed() == b""
+
+    on_loop(test)

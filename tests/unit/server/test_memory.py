@@ -70,3 +70,27 @@ def test_one_that_waits_for_room_goes_on_when_there_is_some():
     assert waiter.is_waiting
     memory.give_back(100)
     assert not waiter.is_waiting
+
+
+def test_large_frames_leave_a_share_to_small_requests():
+    memory = RequestMemory(400)
+    for _ in range(9):
+        unfinished = Owner(memory, [])
+        if not memory.try_reserve(unfinished, 60):
+            memory.wait_for(unfinished, 60)
+    assert memory.has_waiting
+    assert memory.used_bytes >= 300
+    small = Owner(memory, [])
+    assert not memory.is_full
+    for _ in range(4):
+        assert memory.try_reserve(small, 25, is_large=False)
+    assert memory.used_bytes <= 400 + 60  # one frame may be above the bound
+
+
+def test_small_requests_are_bounded_too():
+    memory = RequestMemory(400)
+    first, second = Owner(memory, []), Owner(memory, [])
+    assert memory.try_reserve(first, 400, is_large=False)
+    memory.take_whole(first, 400)
+    assert memory.is_full
+    assert not memory.try_reserve(second, 10, is_large=False)

@@ -3,8 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.peers.junk import junk_batch
 from tests.unit.sink.log import WHERE, fetched, fetched_values, recipe, value_of
 
+from holdfast.client.fetch import Fetched
 from holdfast.columnar.schema import SCHEMA_WITH_HEADERS
 from holdfast.errors import CallError, StopError
 from holdfast.landing.facts import Facts
@@ -115,7 +117,7 @@ def test_where_bad_records_are_to_fail_the_first_is_named():
         read_committed=True,
         fails_on_bad_records=True,
     )
-    with pytest.raises(StopError, match="orders-3: the record at offset 1 cannot be landed"):
+    with pytest.raises(StopError, match="orders-3: the record at offset 1 cannot be written"):
         Encoder(WHERE, 0, strict).absorb(fetched_values(0, [b"{}", b"no"]))
 
 
@@ -147,3 +149,41 @@ def test_whatever_the_answers_and_the_bounds_batches_tile_the_log_and_hold_each_
         value_of(n) for n in range(position)
     ]
     assert all(batch.records <= records_max for batch in batches)
+
+
+def fetched_with_junk() -> Fetched:
+    """Offsets 0 to 9, junk at 10 to 12, then 13 to 16."""
+    good, rest = fetched(0, 10), fetched(13, 17)
+    junk = junk_batch(records=3, base_offset=10)
+    return good._replace(batches=memoryview(bytes(good.batches) + junk + bytes(rest.batches)))
+
+
+def test_a_record_batch_that_cannot_be_read_is_one_dead_letter_and_its_offsets_are_covered():
+    encoder = Encoder(WHERE, 0, recipe())
+    encoder.absorb(fetched_with_junk())
+    sealed = encoder.seal()
+    assert sealed is not None
+    assert values_in(sealed) == [value_of(n) for n in (*range(10), *range(13, 17))]
+    assert ranges([sealed]) == [(0, 16)]
+    ((bad,),) = [batch.to_pylist() for batch in sealed.bad]
+    assert (bad["offset"], bad["value"]) == (10, junk_batch(records=3, base_offset=10))
+    assert bad["headers"][1] == {"key": "holdfast.last_offset", "value": b"12"}
+    assert sealed.unreadable[0].startswith("the record batch at offsets 10 to 12 cannot be read: ")
+
+
+def test_a_batch_that_closes_at_an_unreadable_one_covers_it_whole():
+    encoder = Encoder(WHERE, 0, recipe(records_max=11))
+    sealed = encoder.absorb(fetched_with_junk())
+    assert ranges(sealed) == [(0, 12)]
+    rest = encoder.seal()
+    assert rest is not None
+    assert ranges([rest]) == [(13, 16)]
+    assert not rest.bad
+
+
+def test_where_bad_records_are_to_fail_an_unreadable_batch_is_named_with_its_offsets():
+    strict = Recipe(
+        format=JsonLines(), bounds=BatchBounds(), read_committed=True, fails_on_bad_records=True
+    )
+    with pytest.raises(StopError, match="orders-3: the record batch at offsets 10 to 12 cannot be"):
+        Encoder(WHERE, 0, strict).absorb(fetched_with_junk())

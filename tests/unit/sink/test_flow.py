@@ -1,5 +1,6 @@
 """One partition on its way into the store: what lands, what is dropped, what may be committed."""
 
+import pytest
 from tests.unit.landing.records import batch_of
 from tests.unit.sink.log import (
     ENVIRONMENT,
@@ -17,7 +18,9 @@ from tests.unit.sink.log import (
 from holdfast.errors import StopError
 from holdfast.landing.blocking import run
 from holdfast.landing.chain import Chain
+from holdfast.landing.formats.interface import Format
 from holdfast.landing.formats.jsonl import JsonLines
+from holdfast.landing.formats.parquet import Parquet
 from holdfast.store.interface import Store
 
 
@@ -62,6 +65,28 @@ def test_a_flow_that_ends_before_its_batch_landed_abandons_it():
         assert desk.counters.batches_abandoned == 1
         assert await desk.chain().next_offset() is None
         assert desk.budget.held == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("format", [JsonLines(), Parquet()], ids=lambda f: type(f).__name__)
+def test_an_answer_counts_with_what_it_becomes_so_encoding_never_passes_the_budget(format: Format):
+    values: list[bytes | None] = [
+        ENVIRONMENT.random().randbytes(500).hex().encode() for _ in range(64)
+    ]
+
+    async def main() -> None:
+        desk = Desk(new_store(), format=format)
+        flow = await ready(desk.flow())
+        flow.offer(fetched_values(0, values))
+        counted = desk.budget.held
+        await until(lambda: flow.status().open_records == len(values))
+        assert 0 < desk.budget.held <= counted == desk.budget.peak
+        flow.seal()
+        await until(lambda: flow.landed == len(values))
+        assert desk.budget.peak == counted
+        await flow.end()
+        assert desk.errors == []
 
     run(main())
 

@@ -61,7 +61,7 @@ def health(of: SinkStatus | None) -> tuple[HTTPStatus, dict[str, object]]:
     server = HealthServer("127.0.0.1:0", memory_bytes=MEMORY)
     if of is not None:
         server.report(of)
-    code, kind, body = server.answer("GET", "/health")
+    code, kind, body = server.health_page()
     assert kind == "application/json"
     return code, json.loads(body)
 
@@ -75,7 +75,7 @@ def test_a_sink_that_lands_is_healthy():
 @pytest.mark.parametrize(
     ("of", "problem"),
     [
-        (None, "it has not begun yet"),
+        (None, "the sink is still starting"),
         (status(store_problem="403 since 12:00"), "store: 403 since 12:00"),
         (status(broker_problem="nobody answers"), "broker: nobody answers"),
         (

@@ -76,7 +76,8 @@ def test_where_the_log_goes_on_there_is_no_problem():
 def test_records_that_are_gone_are_a_problem_unless_they_shall_be_covered():
     problem = beginning(log_start=7).problem
     assert problem is not None
-    assert problem.startswith("orders-3: offsets 5 to 6 have not landed")
+    assert problem.startswith("orders-3: offsets 5 to 6 were deleted from the log before")
+    assert "failOnDataLoss = false" in problem
     covered = beginning(log_start=7, on_data_loss="cover")
     assert (covered.problem, covered.gone, covered.lag) == (None, 2, 2)
 

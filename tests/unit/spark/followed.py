@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 from tests.unit.spark.ledgered import Sink
 
-from holdfast.landing.ledger import Ledger
 from holdfast.spark.tables import DeltaTable, IcebergTable
 from holdfast.spark.tables.follower import Change, Table, TableFollower
 
@@ -70,11 +69,11 @@ class Crashing(TableFollower):
         self._step = step
         self._action = action
 
-    def bind(self, ledger: Ledger) -> Table:
-        return _CrashingTable(self._inner.bind(ledger), self._step, self._action)
+    def bind(self, store_url: str, sink_id: str) -> Table:
+        return _CrashingTable(self._inner.bind(store_url, sink_id), self._step, self._action)
 
-    def check(self, store_url: str) -> None:
-        self._inner.check(store_url)
+    def look(self, store_url: str, sink_id: str) -> Table | None:
+        return self._inner.look(store_url, sink_id)
 
 
 class _CrashingTable:
@@ -105,3 +104,6 @@ class _CrashingTable:
         if not done and self._step == "after the table was made":
             self._action()
         return done
+
+    def partition_columns(self) -> list[str] | None:
+        return self._inner.partition_columns()

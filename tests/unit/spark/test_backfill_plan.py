@@ -10,6 +10,7 @@ from tests.unit.spark.stores import TOPIC, change, made
 from holdfast.errors import ConfigurationError
 from holdfast.landing.ledger_entry import NO_HASH, Entry, EntryKind
 from holdfast.landing.ledger_rules import AlreadyCommitted, Commit, decide
+from holdfast.quantities import time_ms
 from holdfast.spark.backfill_plan import (
     Asked,
     Plan,
@@ -17,7 +18,6 @@ from holdfast.spark.backfill_plan import (
     known_plan,
     new_plan,
     next_slice,
-    parse_time_ms,
     span,
 )
 from holdfast.spark.inputs import DataLoss, TopicPartition
@@ -94,7 +94,7 @@ def test_a_range_is_cut_to_what_the_log_has(
 def test_an_offset_that_is_gone_is_named(tmp_path: Path):
     store = made(tmp_path, lambda b: b.fill(5), lambda b: b.delete_records(0, 40))
     source = StoreInput(store)
-    with pytest.raises(DataLoss, match=r"t-0: offsets 5 to 39 are gone.*leave --from-offset out"):
+    with pytest.raises(DataLoss, match=r"t-0: offsets 5 to 39 are no.*remove --from-offset"):
         new_plan(Asked(topic=TOPIC, from_offset=5), source, partitions(source))
     assert numbers(new_plan(ALL, source, partitions(source))) == [(40, 100)]
 
@@ -135,7 +135,7 @@ def test_a_ledger_of_something_else_is_refused(source: StoreInput):
     with pytest.raises(ConfigurationError, match="from_offset was None and is now 5"):
         known_plan(entry, Asked(topic=TOPIC, from_offset=5))
     streamed = msgspec.structs.replace(entry, metadata={})
-    with pytest.raises(ConfigurationError, match="--sink-id of its own"):
+    with pytest.raises(ConfigurationError, match="choose another --sink-id"):
         known_plan(streamed, ALL)
     assert known_plan(None, ALL) is None
 
@@ -164,9 +164,9 @@ def test_ranges_that_contradict_themselves_are_refused(wrong: dict[str, int]):
     ],
 )
 def test_times_are_written_as_dates_or_milliseconds(text: str, expected: int):
-    assert parse_time_ms(text) == expected
+    assert time_ms(text) == expected
 
 
 def test_what_is_no_time_is_refused():
     with pytest.raises(ConfigurationError, match="2026-11-01"):
-        parse_time_ms("yesterday")
+        time_ms("yesterday")

@@ -1,5 +1,6 @@
 """Compaction: what is merged and what is not, and that each row counts once at every instant."""
 
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -213,6 +214,23 @@ def test_a_dry_run_tells_and_changes_nothing(sink: Sink):
     result = CliRunner().invoke(command, [sink.url, "--sink-id", "orders", "--dry-run"])
     assert result.exit_code == 0, result.output
     assert "would merge 4 files" in result.output
+
+
+def test_a_compaction_tells_its_numbers_in_json(sink: Sink):
+    def told(*words: str) -> dict[str, object]:
+        result = CliRunner().invoke(command, [sink.url, "--sink-id", "orders", "--json", *words])
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    for i in range(4):
+        sink.commit(rows(f"r{i}"))
+    planned = told("--dry-run")
+    assert (planned["dry_run"], planned["files_before"], planned["merged"]) == (True, 4, 4)
+    compact(SparkInThisProcess(), sink.url, "orders")
+    # With nothing left to merge it needs no Spark.
+    done = told()
+    assert (done["dry_run"], done["files_before"], done["files_after"]) == (False, 1, 1)
+    assert (done["merged"], done["entries"]) == (0, [])
 
 
 def test_a_sink_that_is_not_there_is_refused_and_no_folder_is_made(tmp_path: Path, sink: Sink):

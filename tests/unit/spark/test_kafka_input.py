@@ -28,6 +28,8 @@ from holdfast.spark.kafka_options import client_options
 from holdfast.spark.where import parse_where
 
 SECONDS_MAX = 30
+KEPT = {"retention.ms": "-1"}
+"""Timestamps are of 1970, and retention would take the records in the middle of a test."""
 _numbers = itertools.count()
 
 
@@ -47,7 +49,8 @@ class Peer(NamedTuple):
         return name
 
     def create(self, name: str, partitions: int = 1) -> None:
-        self.admin.create_topics([NewTopic(name, partitions, 1)])[name].result(SECONDS_MAX)
+        topic = NewTopic(name, partitions, 1, config=KEPT)
+        self.admin.create_topics([topic])[name].result(SECONDS_MAX)
 
     def delete(self, name: str) -> None:
         self.admin.delete_topics([name])[name].result(SECONDS_MAX)

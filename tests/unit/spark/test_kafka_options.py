@@ -72,8 +72,9 @@ def test_tls_takes_files_in_pem():
         ({"security.protocol": "SSL", "ssl.truststore.location": "/a.jks"}, "export it to PEM"),
         ({"ssl.ca.location": "/ca.pem"}, "set it to SSL"),
         ({"fetch.max.byte": "1"}, r"did you mean kafka\.fetch\.max\.bytes"),
-        ({"fetch.max.bytes": "0"}, "a number from 1"),
-        ({"request.timeout.ms": "soon"}, "a number from 1"),
+        ({"fetch.max.bytes": "0"}, "is 0: it can be 1 to 2147483647"),
+        ({"request.timeout.ms": "soon"}, "'soon' is not a duration"),
+        ({"fetch.max.bytes": "much"}, "'much' is not a size"),
         ({"ssl.endpoint.identification.algorithm": "ldap"}, "there are https"),
     ],
 )

@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast.errors import ConfigurationError
+from holdfast.quantities import duration_ms
 from holdfast.spark.options import (
     Assign,
     AtOffsets,
@@ -14,7 +15,6 @@ from holdfast.spark.options import (
     SourceOptions,
     Subscribe,
     SubscribePattern,
-    parse_duration_ms,
     parse_options,
 )
 from holdfast.spark.where import ALL_ROWS, parse_where
@@ -207,4 +207,4 @@ def test_a_pattern_must_be_a_regular_expression():
     [("15m", 900_000), ("10s", 10_000), ("250", 250), ("500 ms", 500), ("2h", 7_200_000)],
 )
 def test_durations_are_written_as_spark_writes_them(text: str, expected_ms: int):
-    assert parse_duration_ms(text) == expected_ms
+    assert duration_ms(text, bare_is_ms=True) == expected_ms

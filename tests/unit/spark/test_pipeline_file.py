@@ -314,10 +314,10 @@ def pipeline(frame):
     ("text", "parts"),
     [
         ("[source\n", ["orders.toml is not TOML", "line 1"]),
-        (OUTPUT, ["there is no table [source]"]),
-        (SOURCE, ["there is no table [output]"]),
+        (OUTPUT, ["the table [source] is missing"]),
+        (SOURCE, ["the table [output] is missing"]),
         (SOURCE + OUTPUT + "[sources]\n", ["unknown table 'sources'", "did you mean [source]?"]),
-        ('trigger = "once"\n' + SOURCE + OUTPUT, ["'trigger'", "belongs below [output]"]),
+        ('trigger = "once"\n' + SOURCE + OUTPUT, ["'trigger'", "put it below [output]"]),
         (SOURCE + "startingOffset = 'latest'\n" + OUTPUT, ["line 5", "'startingOffsets'?"]),
         (SOURCE + "kafka.group.id = 'x'\n" + OUTPUT, ["line 5", "no consumer group"]),
         (SOURCE.replace("subscribe", "topic") + OUTPUT, ["line 4", "subscribe"]),

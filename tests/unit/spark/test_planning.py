@@ -443,7 +443,7 @@ def test_what_where_leaves_out_may_be_gone_and_what_it_may_want_may_not(source: 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"subscribe": "orders"}, "no 'orders'; topics that are there: 't'"),
+        ({"subscribe": "orders"}, "no 'orders'; existing topics: 't'"),
         ({"startingOffsets": '{"t":{"0":1}}'}, "t-1 has no number"),
         ({"startingOffsets": '{"t":{"0":1,"1":5,"2":5}}'}, "t-2 is not among"),
         ({"startingOffsets": '{"t":{"0":11,"1":5}}'}, "ends at 10"),

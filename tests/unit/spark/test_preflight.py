@@ -4,6 +4,8 @@ import asyncio
 import json
 from pathlib import Path
 
+import deltalake
+import pyarrow as pa
 import pytest
 from tests.peers.process import free_port
 from tests.unit.spark.stores import TOPIC, change, made
@@ -112,10 +114,14 @@ def state_of(wanted: PipelineFile) -> bytes:
 @pytest.mark.parametrize(
     ("before", "now", "words"),
     [
-        (DEDUP, AGGREGATE, r"was made by 'dedup', and the pipeline now has 'aggregate'"),
-        (AGGREGATE, AGGREGATE.replace("count", "max(offset)"), "made by another 'aggregate'"),
-        (DEDUP, "", "pins state, and the job now keeps none"),
-        ("", DEDUP, "1 micro-batches were committed without state"),
+        (DEDUP, AGGREGATE, r"was made by 'dedup', but the pipeline now has 'aggregate'"),
+        (
+            AGGREGATE,
+            AGGREGATE.replace("count", "max(offset)"),
+            "made by 'aggregate' with other settings",
+        ),
+        (DEDUP, "", "earlier runs had a stateful step, and this pipeline has none"),
+        ("", DEDUP, "1 micro-batches were committed without a stateful step"),
     ],
 )
 def test_a_step_that_is_not_the_one_that_made_the_state_is_refused_before_a_spark_starts(
@@ -135,6 +141,16 @@ def test_a_catalog_that_nobody_described_is_told_before_a_spark_starts(tmp_path:
     wanted = pipeline(tmp_path, more='[iceberg]\ntable = "a.b"\ncatalog = "nowhere"\n')
     with pytest.raises(ConfigurationError, match="the catalog 'nowhere' cannot be loaded"):
         check_pipeline(wanted)
+
+
+def test_a_table_with_other_partition_columns_is_told_before_a_spark_starts(tmp_path: Path):
+    made(tmp_path / "log")
+    table = str(tmp_path / "lake" / "data" / "s")
+    columns = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("value", pa.binary())])
+    deltalake.DeltaTable.create(table, columns, partition_by=["topic", "partition"])
+    check_pipeline(pipeline(tmp_path, more='partition_by = ["partition", "topic"]\n[delta]\n'))
+    with pytest.raises(ConfigurationError, match=r"data/s is partitioned by topic, partition, and"):
+        check_pipeline(pipeline(tmp_path, more='partition_by = "topic"\n[delta]\n'))
 
 
 def test_a_topic_that_was_created_again_is_no_continuation(tmp_path: Path):

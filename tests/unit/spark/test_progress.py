@@ -1,24 +1,33 @@
-"""What a person is told of a run: lines, the summary, the lag, and why a query failed."""
+"""What is told of a run: lines, events, the summary, the lag, and why a query failed."""
 
 import io
+import json
+import threading
+from collections.abc import Sequence
 
 import pytest
+from tests.peers.process import wait_until
 
 from holdfast.errors import ConfigurationError, HoldfastError, RetryError, StopError
 from holdfast.live_text import CLEAR_LINE
 from holdfast.spark import offsets
-from holdfast.spark.inputs import DataLoss, TopicPartition
+from holdfast.spark.inputs import DataLoss, Offsets, TopicInfo, TopicPartition
+from holdfast.spark.lag import NewestOffsets, lag_behind, lag_of
 from holdfast.spark.offsets import SourceOffset
+from holdfast.spark.options import parse_options
 from holdfast.spark.progress import (
     BatchDone,
+    IdleTime,
+    JsonReport,
     LiveLine,
     PlainLines,
     Totals,
     batch_line,
-    lag_of,
+    idle_line,
     reporter_for,
     running_line,
     summary,
+    summary_fields,
 )
 from holdfast.spark.query_failure import QueryFailed, failure_of
 
@@ -70,9 +79,71 @@ def test_a_line_has_rate_lag_time_state_and_duplicates():
         assert part in line
     assert "committed before" in batch_line(done(was_known=True), totals)
     running = running_line(1, 3.2, totals)
-    for part in ("batch 1 runs, 3 s", "2,000 rows/s", "lag 1,234", "state 900", "90 duplicates"):
+    for part in ("batch 1 is running, 3 s", "2,000 rows/s", "lag 1,234", "state 900", "90 dup"):
         assert part in running
-    assert running_line(0, 3.2, Totals()) == "batch 0 runs, 3 s"
+    assert running_line(0, 3.2, Totals()) == "batch 0 is running, 3 s"
+
+
+def test_an_idle_run_says_since_when_and_how_far_it_is_behind():
+    totals = Totals(lag=0)
+    totals.add(done())
+    idle = idle_line(IdleTime(since_ms=1_800_000_000_000, seconds=42.4), totals)
+    assert idle.startswith("idle since 2027-01-1")
+    assert idle.endswith(" (42 s), lag 0 records, total 1,000")
+    totals.lag = 12
+    waiting = idle_line(IdleTime(since_ms=0, seconds=3), totals)
+    assert waiting.startswith("waiting since ")
+    assert waiting.endswith(" (3 s), lag 12 records, total 1,000")
+    totals.lag = None
+    assert idle_line(IdleTime(since_ms=0, seconds=3), totals).endswith("lag unknown, total 1,000")
+
+
+def test_the_lag_is_seen_on_a_terminal_of_80_columns():
+    totals = Totals(lag=123_456_789)
+    counts = {"rows": 1_000_000, "duplicates": 100_000}
+    totals.add(BatchDone(batch_id=99_999, seconds=100.5, counts=counts, files=1))
+    assert totals.last is not None
+    for line in (
+        batch_line(totals.last, totals),
+        idle_line(IdleTime(since_ms=0, seconds=99_999), totals),
+    ):
+        assert "lag 123,456,789 records" in line[:79]
+
+
+def test_a_log_has_a_line_each_minute_of_an_idle_run_and_a_terminal_changes_all_the_time():
+    log, terminal = io.StringIO(), io.StringIO()
+    plain, live = PlainLines(log), LiveLine(terminal)
+    for reporter in (plain, live):
+        for seconds in range(1, 131):
+            reporter.idle(IdleTime(since_ms=0, seconds=seconds), Totals())
+        reporter.batch(done(), Totals())
+        reporter.idle(IdleTime(since_ms=140_000, seconds=59), Totals())
+    lines = log.getvalue().splitlines()
+    assert ["(60 s)" in lines[0], "(120 s)" in lines[1], "batch 0" in lines[2]] == [True] * 3
+    assert len(lines) == 3
+    assert terminal.getvalue().count("idle since") == 131
+
+
+def test_events_have_the_figures_of_the_lines_and_what_is_told_is_no_event():
+    events: list[tuple[str, dict[str, object]]] = []
+    told = io.StringIO()
+    reporter = JsonReport(lambda name, fields: events.append((name, dict(fields))), told)
+    totals = Totals(lag=7)
+    totals.add(done())
+    reporter.tell("Spark's log: x")
+    reporter.show("batch 0 is running")
+    reporter.batch(done(), totals)
+    reporter.idle(IdleTime(since_ms=5, seconds=30), totals)
+    reporter.idle(IdleTime(since_ms=5, seconds=60.5), totals)
+    assert told.getvalue() == "Spark's log: x\n"
+    (batch_name, batch), (idle_name, idle) = events
+    assert (batch_name, idle_name) == ("batch", "idle")
+    assert batch["counts"] == {**COUNTS, "state_rows": 900, "state_bytes": 2 * 1024 * 1024}
+    assert (batch["batch_id"], batch["rows_per_second"], batch["lag"]) == (0, 2_000, 7)
+    assert (batch["total_rows"], batch["files"], batch["committed_before"]) == (1_000, 2, False)
+    assert idle == {"idle_since_ms": 5, "seconds": 60.5, "total_rows": 1_000, "lag": 7}
+    found = summary_fields(totals)
+    assert (found["batches"], found["files"], found["lag"]) == (1, 2, 7)
 
 
 def test_a_terminal_has_one_line_that_changes_and_a_pipe_has_lines():
@@ -96,6 +167,51 @@ def test_the_lag_is_what_is_between_the_end_and_the_newest_offsets():
     assert lag_of({"sources": [{"endOffset": end, "latestOffset": latest}]}) == 10
     assert lag_of({"sources": [{"endOffset": end, "latestOffset": None}]}) is None
     assert lag_of({"sources": [{"endOffset": {"a": 1}, "latestOffset": {"a": 2}}]}) is None
+    assert lag_behind([json.dumps(end)], {ZERO: 7, ONE: 9}) == 2
+    assert lag_behind([], {ZERO: 7}) is None, "nothing was read yet"
+    assert lag_behind(['{"a": 1}'], {ZERO: 7}) is None
+
+
+class SlowSource:
+    """An input that answers when it is let, and not always."""
+
+    def __init__(self) -> None:
+        self.may_answer = threading.Event()
+        self.is_gone = False
+
+    def topics(self) -> dict[str, TopicInfo]:
+        assert self.may_answer.wait(60)
+        if self.is_gone:
+            raise RetryError("the store does not answer")
+        return {"t": TopicInfo("t", None, 2), "u": TopicInfo("u", None, 1)}
+
+    def latest(self, partitions: Sequence[TopicPartition]) -> Offsets:
+        return {where: 10 + where.partition for where in partitions}
+
+
+def test_a_source_that_does_not_answer_delays_nothing_and_leaves_the_lag_unknown():
+    source = SlowSource()
+    options = parse_options({"store": "x", "subscribe": "t"}, streaming=True)
+    newest = NewestOffsets(source, options)  # pyright: ignore[reportArgumentType]
+    assert newest.ask()
+    assert newest.take() is None
+    assert not newest.ask(), "the first look is still under way"
+    source.may_answer.set()
+    found: list[Offsets] = []
+
+    def is_there() -> bool:
+        answer = newest.take()
+        found.extend([] if answer is None else [answer])
+        return bool(found)
+
+    wait_until(is_there, seconds_max=60, what="the answer")
+    assert found == [{ZERO: 10, ONE: 11}]
+    assert newest.take() is None, "it is taken once"
+    source.is_gone = True
+    wait_until(newest.ask, seconds_max=60, what="the end of the first look")
+    wait_until(newest.ask, seconds_max=60, what="the end of the second look")
+    assert newest.take() is None
+    newest.close()
 
 
 @pytest.mark.parametrize(

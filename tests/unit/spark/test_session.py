@@ -4,10 +4,15 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from holdfast.spark.session import is_local, package_zip
+from holdfast.errors import ConfigurationError
+from holdfast.spark import pipeline
+from holdfast.spark.executors import package_zip
+from holdfast.spark.session import is_local
 
 
 @pytest.mark.parametrize(
@@ -35,6 +40,12 @@ def test_the_zip_can_be_imported_and_is_the_same_each_time(tmp_path: Path):
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
     )
     assert str(first) in run.stdout
+
+
+def test_a_pipeline_in_a_session_of_spark_connect_is_refused_with_the_remedy():
+    stream: Any = SimpleNamespace(sparkSession=SimpleNamespace())  # it has no sparkContext
+    with pytest.raises(ConfigurationError, match=r"Spark Connect has none: .*holdfast run"):
+        pipeline(stream)
 
 
 def test_the_package_does_not_load_pyspark_by_itself():

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from holdfast.landing.followers import marks
 from holdfast.landing.ledger import Ledger
 from holdfast.landing.sweep import sweep
 from holdfast.spark.compact import compact
+from holdfast.spark.job import Output
 from holdfast.spark.tables import IcebergTable, catch_up
 from holdfast.spark.tables.follower import TableRefused, TableUnavailable
 from holdfast.spark.worker import worker
@@ -242,6 +244,89 @@ def test_partition_columns_come_back_with_their_types(world: World):
         {"id": "b", "day": datetime.date(2026, 11, 17), "shard": 3},
         {"id": "c", "day": None, "shard": 4},
     ]
+
+
+def partition_columns(world: World) -> list[str]:
+    if world.kind == "delta":
+        return list(world.delta().metadata().partition_columns)
+    return [field.name for field in world.iceberg().spec().fields]
+
+
+def commit_by_day_and_country(world: World, name: str) -> Ledger:
+    fields = [pa.field("day", pa.date32()), pa.field("country", pa.string())]
+    n = world.sink.ledger().next_number
+    values = {"day": "2026-11-16", "country": name}
+    return world.sink.publish([world.sink.write(n, rows(name), values, fields=fields)], n)
+
+
+def test_partition_columns_keep_the_order_that_was_asked_for_over_micro_batches(world: World):
+    follower = world.follower()
+    for name in ("NO", "CH", "AT"):
+        follower.catch_up(commit_by_day_and_country(world, name))
+    assert partition_columns(world) == ["day", "country"]
+    compact(SparkInThisProcess(), world.sink.url, "orders")
+    follower.catch_up(commit_by_day_and_country(world, "AT"))
+    compact(SparkInThisProcess(), world.sink.url, "orders")
+    world.follower().catch_up(world.sink.ledger())
+    assert all("/day=2026-11-16/country=" in file.path for file in world.sink.files())
+    found = Counter(row["country"] for row in world.table().to_pylist())
+    assert found == world.ids() == world.sink.ids() == Counter({"NO": 1, "CH": 1, "AT": 2})
+
+
+def test_files_of_many_partitions_are_replaced_whatever_its_threads_do(world: World):
+    """pyiceberg 0.12 judges all manifests with one object in many threads, and may miss some."""
+    follower = world.follower()
+    names = [f"{chr(65 + i // 5)}{i % 5}" for i in range(20)]
+    for name in [*names, *names[:10]]:
+        follower.catch_up(commit_by_day_and_country(world, name))
+    compact(SparkInThisProcess(), world.sink.url, "orders")
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        world.follower().catch_up(world.sink.ledger())
+    finally:
+        sys.setswitchinterval(before)
+    assert world.ids() == world.sink.ids() == Counter([*names, *names[:10]])
+
+
+def test_a_table_with_the_same_partition_columns_in_another_order_goes_on(world: World):
+    """As the first micro-batch of earlier releases made it: in the order of the alphabet."""
+    sorted_fields = [pa.field("country", pa.string()), pa.field("day", pa.date32())]
+    file = world.sink.write(
+        0, rows("NO"), {"country": "NO", "day": "2026-11-16"}, fields=sorted_fields
+    )
+    world.follower().catch_up(world.sink.publish([file], 0))
+    assert partition_columns(world) == ["country", "day"]
+    world.follower().catch_up(commit_by_day_and_country(world, "CH"))
+    found = [(row["day"], row["country"]) for row in world.table().to_pylist()]
+    day = datetime.date(2026, 11, 16)
+    assert sorted(found) == [(day, "CH"), (day, "NO")]
+
+
+def test_a_table_with_other_partition_columns_is_found_by_a_look_before_the_run(world: World):
+    def check(*columns: str) -> None:
+        world.follower().check(Output(store=world.sink.url, sink_id="orders", partition_by=columns))
+
+    check("any", "column")
+    assert not world.sink.folder.exists(), "a look creates nothing"
+    world.follower().catch_up(commit_by_day_and_country(world, "NO"))
+    before = world.commits()
+    check("day", "country")
+    check("country", "day")
+    for columns, told in (((), "no column"), (("day",), "day"), (("day", "hour"), "day, hour")):
+        words = f"partitioned by day, country, and partition_by is {told}: set partition_by"
+        with pytest.raises(ConfigurationError, match=words):
+            check(*columns)
+    assert world.commits() == before
+
+
+def test_a_look_into_a_database_without_a_catalog_makes_none(tmp_path: Path):
+    database = tmp_path / "catalog.db"
+    properties = {"type": "sql", "uri": f"sqlite:///{database}"}
+    follower = IcebergTable("lake.orders", catalog="tests", properties=properties)
+    follower.check(Output(store=str(tmp_path / "lake"), sink_id="orders"))
+    with contextlib.closing(sqlite3.connect(database)) as opened:
+        assert opened.execute("SELECT * FROM sqlite_master").fetchall() == []
 
 
 def test_partition_values_that_look_like_paths_stay_what_they_are(world: World):

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from holdfast.spark.topic_position import Position
 from holdfast.spark.topic_rows import Staged
 
 NUMBERS = itertools.count()
+NOW_MS = int(time.time() * 1_000)
+"""Old records would be taken by retention in the middle of a test."""
 STEPS = ("look", "begin", "look again", "add", "produce", "offsets", "end", "ended")
 
 
@@ -56,7 +59,7 @@ class Sink:
             Staged(TopicPartition(topic, partition), 1, bytearray(encode_batch([record])))
             for task in range(2)
             for partition in range(2)
-            for record in [Record(0, 1_000, None, f"{batch_id}-{task}-{partition}".encode())]
+            for record in [Record(0, NOW_MS, None, f"{batch_id}-{task}-{partition}".encode())]
         ]
 
     def seen(self) -> list[list[bytes]]:

@@ -70,7 +70,7 @@ def test_without_any_of_them_the_library_looks_by_itself(tmp_path: Path):
     ("profile", "text", "said"),
     [
         ("nobody", PROFILES, "profile 'nobody'"),
-        ("role", PROFILES, "roles, SSO and programs"),
+        ("role", PROFILES, "does not use role_arn, SSO or credential_process"),
         ("default", "canary = canary", "cannot be read"),
         ("default", "[default]\naws_secret_access_key = canary\n", "has no aws_access_key_id"),
         ("default", None, "cannot be read"),

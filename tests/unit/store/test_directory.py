@@ -183,7 +183,7 @@ def test_after_a_failed_sync_of_a_folder_no_create_is_answered_any_more(tmp_path
     strace = strace_or_skip("-o", "/dev/null", "-e", "inject=fsync:error=EIO:when=2")
     answers = child("each", str(tmp_path), "5000", "5000", before=strace).stdout.splitlines()
     assert answers[0].startswith("StoreUnavailable") and "unknown" in answers[0]
-    assert answers[1].startswith("StoreUnavailable") and "takes no more objects" in answers[1]
+    assert answers[1].startswith("StoreUnavailable") and "is read-only since an fsync" in answers[1]
     assert not (tmp_path / "f" / "1").exists()
 
 

@@ -2,6 +2,7 @@
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.broker.operations import GROUP_OPERATIONS
 from holdfast.groups.consumer import ConsumerGroup
 from holdfast.groups.facts import ConsumerMember
 from holdfast.groups.reconciliation import Partitions, by_topic
@@ -23,9 +24,12 @@ def handle(
     broker: Broker, request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
     del context
-    return ConsumerGroupDescribeResponse(
-        groups=[_described(broker, group_id) for group_id in request.group_ids]
-    )
+    groups = [_described(broker, group_id) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = GROUP_OPERATIONS
+    return ConsumerGroupDescribeResponse(groups=groups)
 
 
 def _described(broker: Broker, group_id: str) -> DescribedGroup:

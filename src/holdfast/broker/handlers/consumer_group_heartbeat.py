@@ -1,13 +1,14 @@
 """ConsumerGroupHeartbeat (68), versions 0 to 1: join, stay in and leave a consumer group (KIP-848).
 
 The answer leaves when what was decided is durable: a coordinator that takes over knows each epoch
-and each partition that a member was told of. Deviations: regular expressions are a subset of RE2
-(no named character classes, no `\\b`); a static member that joins again under its own member id,
-because the answer to its join was lost, need not leave first.
+and each partition that a member was told of. Regular expressions are RE2's, as Kafka's are, with
+bounds on length and compiled size. Deviation: a static member that joins again under its own member
+id, because the answer to its join was lost, need not leave first.
 """
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.expressions import expression_problem
 from holdfast.groups.caller import Caller
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.consumer_group_heartbeat import (
@@ -25,6 +26,15 @@ async def handle(
     caller = Caller(context.client_id or "", f"/{context.client_host}", context.api_version)
     return await groups.ask(
         request.group_id,
-        lambda token: groups.coordinator.consumer_heartbeat(request, caller, token, groups.now()),
+        lambda token, topics: groups.coordinator.consumer_heartbeat(
+            request, caller, token, topics, groups.now()
+        ),
         lambda error: ConsumerGroupHeartbeatResponse(error_code=error),
+        expression=_expression(request),
     )
+
+
+def _expression(request: ConsumerGroupHeartbeatRequest) -> str | None:
+    """What has to be matched before the heartbeat can be decided; a bad one is refused then."""
+    text = request.subscribed_topic_regex
+    return text if text and expression_problem(text) is None else None

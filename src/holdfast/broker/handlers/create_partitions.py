@@ -1,7 +1,8 @@
 """CreatePartitions (37), versions 0 to 3.
 
 New partitions can be used once the object that adds them is in the store.
-Deviations: an assignment may name this broker only; an empty list of them counts as none.
+Deviations: an assignment is checked and then left aside, as brokers share out the lanes themselves;
+an empty list of them counts as none.
 """
 
 from collections import Counter
@@ -64,19 +65,19 @@ def _decide(
     if added_before > 0 and added_before + new > PARTITIONS_MAX:
         return TopicRefused(
             "POLICY_VIOLATION",
-            f"topic {topic.name}: {added_before} + {new} new partitions in one request are more"
-            f" than {PARTITIONS_MAX}",
+            f"topic {topic.name}: the request adds {added_before + new} partitions so far; at most"
+            f" {PARTITIONS_MAX} are possible in one request",
         )
     if topic.assignments and len(topic.assignments) != new:
         return TopicRefused(
             "INVALID_REPLICA_ASSIGNMENT",
-            f"topic {topic.name}: {new} partitions would be added, but"
-            f" {len(topic.assignments)} were assigned",
+            f"topic {topic.name}: the request adds {new} partitions, but assigns"
+            f" {len(topic.assignments)}",
         )
-    for assignment in topic.assignments or ():
-        problem = assignment_problem(broker, assignment.broker_ids)
-        if problem is not None:
-            return TopicRefused("INVALID_REPLICA_ASSIGNMENT", f"topic {topic.name}: {problem}")
+    replicas = [assignment.broker_ids for assignment in topic.assignments or ()]
+    problem = assignment_problem(broker, replicas)
+    if problem is not None:
+        return TopicRefused("INVALID_REPLICA_ASSIGNMENT", f"topic {topic.name}: {problem}")
     return fact
 
 

@@ -1,8 +1,9 @@
 """CreateTopics (19), versions 2 to 7.
 
 A topic is answered for once the object that creates it is in the store.
-Deviations: the store replicates, so the replication factor is 1 (or -1), and a manual assignment
-may name this broker only; a topic id is not returned for validate_only.
+Deviations: the store replicates, so any replication factor is accepted, on one broker too, and the
+answer tells 1; a manual assignment is checked and then left aside, as brokers share out the lanes
+themselves; a topic id is not returned for validate_only.
 """
 
 import dataclasses
@@ -126,27 +127,30 @@ def _shape(broker: Broker, topic: CreatableTopic) -> _Shape | TopicRefused:
             f"topic {topic.name}: {count} partitions were assigned; their numbers must be 0 to"
             f" {count - 1}, each once",
         )
-    for assignment in topic.assignments:
-        problem = assignment_problem(broker, assignment.broker_ids)
-        if problem is not None:
-            return TopicRefused(
-                "INVALID_REPLICA_ASSIGNMENT",
-                f"topic {topic.name}, partition {assignment.partition_index}: {problem}",
-            )
+    replicas = [assignment.broker_ids for assignment in topic.assignments]
+    problem = assignment_problem(broker, replicas)
+    if problem is not None:
+        return TopicRefused("INVALID_REPLICA_ASSIGNMENT", f"topic {topic.name}: {problem}")
     return _Shape(count, REPLICATION_FACTOR)
 
 
-def assignment_problem(broker: Broker, broker_ids: list[int]) -> str | None:
-    """What is wrong with the replicas that a client chose for one partition."""
-    this = broker.settings.broker_id
-    if broker_ids == [this]:
-        return None
-    if broker.membership is not None:
-        return (
-            f"assigned to brokers {broker_ids[:10]}; the brokers of a cluster share out partitions"
-            " themselves: leave the assignment out, and see holdfast cluster move"
-        )
-    return f"assigned to brokers {broker_ids[:10]}; the only assignment there is is [{this}]"
+def assignment_problem(broker: Broker, replicas: list[list[int]]) -> str | None:
+    """What is wrong with the brokers that a client chose for partitions; as in Kafka."""
+    for broker_ids in replicas:
+        shown = f"a partition is assigned to brokers {broker_ids[:10]}"
+        if not broker_ids:
+            return f"{shown}; name at least one broker"
+        if len(set(broker_ids)) != len(broker_ids):
+            return f"{shown}; name each broker once"
+        if len(broker_ids) != len(replicas[0]):
+            return (
+                f"{shown}, and another one to {len(replicas[0])} brokers; all partitions need the"
+                " same number"
+            )
+        unknown = [each for each in broker_ids if each not in broker.state.brokers]
+        if unknown:
+            return f"{shown}; broker {unknown[0]} is not registered"
+    return None
 
 
 def _refused(name: str, refused: TopicRefused) -> CreatableTopicResult:

@@ -27,6 +27,9 @@ from holdfast.protocol.messages.delete_records import (
 
 FENCED = "NOT_LEADER_OR_FOLLOWER"
 HIGH_WATERMARK = -1
+OWN_WRITE_MS = 5_000
+"""In Kafka the timeout is for other replicas: the leader's own write is always waited for. Ours is
+the put into the store."""
 NO_LOW_WATERMARK = -1
 
 
@@ -39,7 +42,8 @@ async def handle(
     broker: Broker, request: DeleteRecordsRequest, context: RequestContext
 ) -> DeleteRecordsResponse:
     del context
-    deadline = broker.environment.monotonic() + request.timeout_ms / 1000
+    wait_ms = max(request.timeout_ms, OWN_WRITE_MS)
+    deadline = broker.environment.monotonic() + wait_ms / 1000
     failed = await _prove(broker, _lanes(broker, request), deadline)
     decided = [
         (topic.name, p.partition_index, _decide(broker, topic.name, p.partition_index, p.offset))
@@ -100,7 +104,9 @@ async def _prove(
 def _decide(broker: Broker, name: str, partition: int, offset: int) -> _Moved | TopicRefused:
     topic = broker.state.topic_named(name)
     if topic is None or topic.lane_of(partition) is None:
-        return TopicRefused("UNKNOWN_TOPIC_OR_PARTITION", f"there is no {name[:249]}-{partition}")
+        return TopicRefused(
+            "UNKNOWN_TOPIC_OR_PARTITION", f"there is no partition {name[:249]}-{partition}"
+        )
     led = broker.led(topic, partition)
     if led is None:
         return TopicRefused(FENCED, f"{name}-{partition}: this broker does not lead it")
@@ -108,11 +114,16 @@ def _decide(broker: Broker, name: str, partition: int, offset: int) -> _Moved | 
     if refused is not None:
         return refused
     if led.lane.is_offline(led.partition):
-        return TopicRefused(FENCED, f"{name}-{partition}: waits for the disk of another broker")
+        return TopicRefused(
+            FENCED,
+            f"{name}-{partition}: it is offline: its newest records are on the disk of another"
+            " broker; start that broker",
+        )
     policy = list_items(effective(topic.configs, "cleanup.policy"))
     if "compact" in policy and "delete" not in policy:
         return TopicRefused(
-            "POLICY_VIOLATION", f"{name}-{partition}: cleanup.policy={','.join(policy)}"
+            "POLICY_VIOLATION",
+            f"{name}-{partition}: records cannot be deleted with cleanup.policy={','.join(policy)}",
         )
     high_watermark = led.lane.log_of(led.partition).high_watermark
     if offset == HIGH_WATERMARK:

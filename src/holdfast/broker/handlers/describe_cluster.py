@@ -6,6 +6,7 @@ shown as fenced, to those who ask for fenced ones.
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from holdfast.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -13,9 +14,6 @@ from holdfast.protocol.messages.describe_cluster import (
 )
 
 BROKERS, CONTROLLERS = 1, 2
-CLUSTER_OPERATIONS = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
-"""Create, alter, describe, cluster action, describe and alter configs, idempotent write."""
-NOT_ASKED = -2147483648
 
 
 def handle(

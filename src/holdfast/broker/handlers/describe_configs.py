@@ -2,8 +2,8 @@
 
 Topics show all of Kafka's topic configurations. A broker shows the settings that it was started
 with, read-only. What is shown of topics is durable.
-Deviations: there are no defaults for all topics of a broker, so the last synonym of a topic's
-configuration is its own name with Kafka's default; an empty list of keys asks for all.
+Deviations: there are no defaults for all topics of a broker; the synonyms name Kafka's settings for
+them, with Kafka's values. An empty list of keys asks for all.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ from holdfast.broker.handlers.alter_configs import BROKER, TOPIC
 from holdfast.broker.properties import PROPERTIES
 from holdfast.broker.settings import LANES_DEFAULT, BrokerSettings
 from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, control_durable, hear_of_changes
-from holdfast.cluster.configs import ConfigSource, ConfigType, shown_configs
+from holdfast.cluster.configs import BROKER_NAMES, ConfigSource, ConfigType, shown_configs
 from holdfast.cluster.topics import TopicRefused
 from holdfast.identifiers import topic_name_problem
 from holdfast.protocol.messages.describe_configs import (
@@ -36,6 +36,8 @@ class _Row(NamedTuple):
     type: ConfigType
     value: str | None
     default: str | None
+    default_name: str | None
+    """Which setting of a broker gives the default, if one does."""
     source: ConfigSource
     documentation: str
     read_only: bool
@@ -91,6 +93,7 @@ def _topic_rows(broker: Broker, name: str) -> list[_Row] | TopicRefused:
             definition.type,
             value,
             definition.default,
+            BROKER_NAMES.get(definition.name),
             source,
             definition.documentation,
             read_only=False,
@@ -119,6 +122,7 @@ def _broker_rows(broker: Broker, name: str) -> list[_Row] | TopicRefused:
             shown.type,
             shown.value,
             default.value,
+            shown.name,
             ConfigSource.DEFAULT if shown.value == default.value else ConfigSource.STATIC_BROKER,
             shown.documentation,
             read_only=True,
@@ -146,17 +150,20 @@ def _shown_settings(settings: BrokerSettings, lanes: int) -> list[_ShownSetting]
     return [
         number("broker.id", settings.broker_id, "The id of this broker."),
         number("node.id", settings.broker_id, "The same as broker.id."),
-        _ShownSetting("broker.rack", ConfigType.STRING, settings.rack, "Where this broker is."),
+        _ShownSetting("broker.rack", ConfigType.STRING, settings.rack, "The rack of this broker."),
         _ShownSetting(
-            "holdfast.advertised.address", ConfigType.STRING, address, "Where clients reach it."
+            "holdfast.advertised.address",
+            ConfigType.STRING,
+            address,
+            "The address at which clients reach this broker.",
         ),
         _ShownSetting(
             "auto.create.topics.enable",
             ConfigType.BOOLEAN,
             creates,
-            "Whether asking for a missing topic creates it.",
+            "Create a topic when a client first uses it.",
         ),
-        number("num.partitions", settings.num_partitions, "Of a topic that does not say."),
+        number("num.partitions", settings.num_partitions, "Partitions of a new topic."),
         number("default.replication.factor", 1, "Always 1: the store replicates."),
         number("fetch.max.bytes", settings.fetch_bytes_max, "The most that one fetch returns."),
         number(
@@ -165,28 +172,27 @@ def _shown_settings(settings: BrokerSettings, lanes: int) -> list[_ShownSetting]
             "How many fetch sessions are kept.",
         ),
         number(
-            "log.retention.check.interval.ms",
-            settings.retention_check_interval_s * 1000,
-            "How often retention is applied.",
-        ),
-        number(
             "producer.id.expiration.ms",
             settings.producer_id_expiration_ms,
-            "After how long a silent producer is forgotten.",
+            "How long the broker remembers a producer that sends nothing.",
         ),
         number("holdfast.lanes", lanes, "Data lanes; fixed when the store was first used."),
         number(
             "holdfast.linger.ms",
             settings.group.linger_ms,
-            "How long records wait for company before they are put.",
+            "How long records are gathered into one object before it is written.",
         ),
         number(
             "holdfast.claim.valid.ms",
             settings.group.claim_valid_ms,
-            "How long a claim is trusted without looking at the store.",
+            "How long a broker may answer reads before it checks that it still owns the lane.",
         ),
         number("holdfast.tail.bytes", settings.tail_bytes, "Memory for the newest records."),
-        number("holdfast.cache.bytes", settings.cache_bytes, "Memory for records read back."),
+        number(
+            "holdfast.cache.bytes",
+            settings.cache_bytes,
+            "Memory for records that were read back from the store.",
+        ),
         *(
             _ShownSetting(
                 item.name,
@@ -230,6 +236,14 @@ def _result(
 
 
 def _synonyms(row: _Row) -> list[DescribeConfigsSynonym]:
-    own = DescribeConfigsSynonym(name=row.name, value=row.value, source=row.source)
-    default = DescribeConfigsSynonym(name=row.name, value=row.default, source=ConfigSource.DEFAULT)
-    return [default] if row.source is ConfigSource.DEFAULT else [own, default]
+    """Where a value could come from, first what counts."""
+    found: list[DescribeConfigsSynonym] = []
+    if row.source is not ConfigSource.DEFAULT:
+        found.append(DescribeConfigsSynonym(name=row.name, value=row.value, source=row.source))
+    if row.default_name is not None:
+        found.append(
+            DescribeConfigsSynonym(
+                name=row.default_name, value=row.default, source=ConfigSource.DEFAULT
+            )
+        )
+    return found

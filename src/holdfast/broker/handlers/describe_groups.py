@@ -6,6 +6,7 @@ refused, since this coordinator took over.
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.broker.operations import GROUP_OPERATIONS
 from holdfast.groups.classic import ClassicGroup, Phase
 from holdfast.groups.generation import metadata_of
 from holdfast.protocol.api import ErrorCode
@@ -23,9 +24,12 @@ NOT_FOUND_SINCE = 6
 def handle(
     broker: Broker, request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(
-        groups=[_described(broker, group_id, context.api_version) for group_id in request.groups]
-    )
+    groups = [_described(broker, group_id, context.api_version) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _described(broker: Broker, group_id: str, version: int) -> DescribedGroup:

@@ -7,6 +7,7 @@ cursor says where the next one begins. The replicas of a partition are those of 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
 from holdfast.broker.directory import Placed
+from holdfast.broker.operations import TOPIC_OPERATIONS
 from holdfast.cluster.state import Topic
 from holdfast.identifiers import topic_name_problem
 from holdfast.protocol.messages.describe_topic_partitions import (
@@ -18,8 +19,6 @@ from holdfast.protocol.messages.describe_topic_partitions import (
 )
 
 PARTITIONS_PER_PAGE_MAX = 2_000
-TOPIC_OPERATIONS = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
-"""Read, write, create, delete, alter, describe, describe and alter configs."""
 
 
 def handle(

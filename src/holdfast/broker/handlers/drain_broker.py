@@ -18,7 +18,7 @@ def handle(
     if request.broker_id != me:
         return DrainBrokerResponse(
             error_code=ErrorCode.INVALID_REQUEST,
-            error_message=f"this is broker {me}, not {request.broker_id}",
+            error_message=f"this is broker {me}, not broker {request.broker_id}",
         )
     broker.is_draining = request.is_draining
     if broker.membership is not None:

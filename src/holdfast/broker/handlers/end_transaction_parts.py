@@ -103,7 +103,7 @@ def _end_partition(
     )
     if refused is not None:
         # The partition knows a newer epoch: this transaction has ended there already.
-        log.warning("marker_refused %s error=%s", refused.message, refused.error)
+        log.warning("marker_refused error=%s: %s", refused.error, refused.message)
     return result, lane
 
 

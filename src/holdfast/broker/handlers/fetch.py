@@ -3,7 +3,8 @@
 Deviations: only whole record batches are sent, never a part of one. While the store cannot be
 reached, records that are known to be durable are still served, with a high watermark and a log
 start of -1 (unknown) instead of ones that a newer owner may have passed. The last stable offset
-is told to every reader, also to one of uncommitted records.
+is told to every reader, also to one of uncommitted records. While memory for replies is scarce, a
+response is smaller than was asked for, down to one record batch (broker/reply_memory.py).
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from holdfast.broker.fetch_sessions import (
 from holdfast.broker.leader_hints import Hint, brokers_of, hint_for
 from holdfast.broker.leadership import PROOF_WAIT_S, Proofs, epoch_problem, offline_problem
 from holdfast.broker.replicas import Replica
+from holdfast.broker.reply_memory import Reservation
 from holdfast.cluster.configs import may_be_followed
 from holdfast.cluster.state import Topic
 from holdfast.errors import CorruptObject, HoldfastError, ObjectNotFound, RetryError
@@ -57,6 +59,7 @@ class _Budget:
 
     left: int
     proofs: Proofs
+    reserved: Reservation
     read_committed: bool
     rack: str = ""
     """Of the client, where it says so (client.rack)."""
@@ -64,6 +67,10 @@ class _Budget:
     """Some of the partitions are led by another broker: nobody here is told of new records."""
     taken: int = 0
     has_error: bool = False
+    looked: dict[LaneId, ErrorCode | None] = dataclasses.field(
+        default_factory=dict[LaneId, ErrorCode | None]
+    )
+    """Lanes of other brokers that this request has looked at, once for all their partitions."""
     is_store_away: bool = False
     """One partition found out already: the others are served from memory, without waiting."""
 
@@ -75,19 +82,24 @@ async def handle(broker: Broker, request: FetchRequest, context: RequestContext)
     deadline = broker.environment.monotonic() + max(0, request.max_wait_ms) / 1000
     arrived = asyncio.Event()
     watched: list[Led] | None = None
+    reserved = Reservation(context.replies)
     try:
         while True:
             if broker.waiting_room.is_needed:
                 await broker.waiting_room.arrival(_lane_ids(broker, opened.wanted, context))
             proofs = Proofs(lambda: _lanes(broker, opened.wanted, context))
             bytes_max = min(request.max_bytes, broker.settings.fetch_bytes_max)
-            budget = _Budget(
-                bytes_max, proofs, request.isolation_level == READ_COMMITTED, request.rack_id
-            )
+            is_committed = request.isolation_level == READ_COMMITTED
+            budget = _Budget(bytes_max, proofs, reserved, is_committed, request.rack_id)
+            if _is_near(broker, budget):
+                await _look_at_all(broker, opened.wanted, context, budget)
             answers = [await _read(broker, wanted, context, budget) for wanted in opened.wanted]
             wait_s = deadline - broker.environment.monotonic()
-            if budget.has_error or budget.taken >= request.min_bytes or wait_s <= 0:
+            is_enough = budget.taken >= request.min_bytes or (budget.taken and reserved.is_shrunk)
+            if budget.has_error or is_enough or wait_s <= 0:
                 break
+            answers.clear()
+            reserved.give_back()
             if watched is None:
                 watched = _watch(broker, opened.wanted, context, arrived)
                 continue  # what arrived between the read and the watch
@@ -97,9 +109,13 @@ async def handle(broker: Broker, request: FetchRequest, context: RequestContext)
             except TimeoutError:
                 pass
             arrived.clear()
+    except BaseException:
+        reserved.give_back()
+        raise
     finally:
         for led in watched or ():
             led.lane.unwatch(led.partition, arrived)
+    reserved.hand_over()
     pairs = list(zip(opened.wanted, answers, strict=True))
     if opened.session is not None:
         pairs = _changed(opened.session, pairs, all_of_them=not opened.is_incremental)
@@ -173,7 +189,8 @@ async def _read(
             return _refuse(wanted, _unknown(broker, wanted, context), budget)
         budget.follows = True
         place: DataLane | Replica = replica
-        unproven = await _looked(replica)
+        await _look(budget, [replica])
+        unproven = budget.looked[replica.lane]
     else:
         place = led.lane
         unproven = await budget.proofs.prove(led.lane, wanted.partition.current_leader_epoch)
@@ -200,8 +217,32 @@ def _replica(
     lane = topic.lane_of(wanted.partition.partition) if topic is not None else None
     if topic is None or lane is None or not may_be_followed(topic.configs):
         return None
-    is_near = bool(budget.rack) and budget.rack == broker.settings.rack
-    return broker.replicas.of(lane) if is_near and broker.membership is not None else None
+    return broker.replicas.of(lane) if _is_near(broker, budget) else None
+
+
+def _is_near(broker: Broker, budget: _Budget) -> bool:
+    is_same = bool(budget.rack) and budget.rack == broker.settings.rack
+    return is_same and broker.membership is not None
+
+
+async def _look_at_all(
+    broker: Broker, wanted: list[Wanted], context: RequestContext, budget: _Budget
+) -> None:
+    """Look at the lanes of other brokers side by side: one after the other, each may take long."""
+    replicas: list[Replica] = []
+    for item in wanted:
+        topic = _topic(broker, item.topic, context)
+        if broker.led(topic, item.partition.partition) is None:
+            replica = _replica(broker, topic, item, budget)
+            if replica is not None:
+                replicas.append(replica)
+    await _look(budget, replicas)
+
+
+async def _look(budget: _Budget, replicas: list[Replica]) -> None:
+    new = {each.lane: each for each in replicas if each.lane not in budget.looked}
+    told = await asyncio.gather(*(_looked(each) for each in new.values()))
+    budget.looked |= dict(zip(new, told, strict=True))
 
 
 async def _looked(replica: Replica) -> ErrorCode | None:
@@ -262,8 +303,15 @@ async def _answer(
         aborted_transactions=[] if budget.read_committed else None,
         records=[],
     )
-    if offset < end_offset and (budget.left > 0 or budget.taken == 0):
-        return await _with_records(place, log, wanted, answer, budget, end_offset)
+    if offset >= end_offset or (budget.left <= 0 and budget.taken > 0):
+        return answer
+    wanted_bytes = max(0, min(wanted.partition.partition_max_bytes, budget.left))
+    bytes_max = budget.reserved.allow(wanted_bytes)
+    if bytes_max is None:
+        return answer
+    taken = budget.taken
+    answer = await _with_records(place, log, wanted, answer, budget, bytes_max, end_offset)
+    budget.reserved.settle(budget.taken - taken)
     return answer
 
 
@@ -273,9 +321,9 @@ async def _with_records(
     wanted: Wanted,
     answer: PartitionData,
     budget: _Budget,
+    bytes_max: int,
     end_offset: int,
 ) -> PartitionData:
-    bytes_max = min(wanted.partition.partition_max_bytes, budget.left)
     offset = wanted.partition.fetch_offset
     # Taken before the read: a log start that moves meanwhile forgets entries.
     aborted = log.transactions.aborted_within(offset, end_offset) if budget.read_committed else None

@@ -52,7 +52,7 @@ def _refusal(key_type: int) -> TopicRefused | None:
         case KeyType.GROUP | KeyType.TRANSACTION:
             return None
         case KeyType.SHARE:
-            return TopicRefused("INVALID_REQUEST", "share groups are not served")
+            return TopicRefused("INVALID_REQUEST", "share groups are not supported")
         case _:
             return TopicRefused("INVALID_REQUEST", f"there is no key type {key_type}")
 
@@ -76,6 +76,6 @@ def _coordinator(broker: Broker, key: str, refused: TopicRefused | None) -> Coor
             host="",
             port=NO_NODE,
             error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            error_message=f"no broker leads the lane of {key[:249]} now; try again",
+            error_message=f"no broker coordinates {key[:249]!r} now; try again",
         )
     return Coordinator(key=key, node_id=report.broker_id, host=report.host, port=report.port)

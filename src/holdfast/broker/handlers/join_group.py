@@ -20,6 +20,6 @@ async def handle(
     caller = Caller(context.client_id or "", f"/{context.client_host}", context.api_version)
     return await groups.ask(
         request.group_id,
-        lambda token: groups.coordinator.join(request, caller, token, groups.now()),
+        lambda token, topics: groups.coordinator.join(request, caller, token, topics, groups.now()),
         lambda error: JoinGroupResponse(error_code=error, member_id=request.member_id),
     )

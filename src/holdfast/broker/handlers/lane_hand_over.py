@@ -21,6 +21,6 @@ async def handle(
         return LaneHandOverResponse()
     return LaneHandOverResponse(
         error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        error_message=f"this broker does not serve lane {request.lane} in leader epoch"
-        f" {request.leader_epoch}",
+        error_message=f"this broker did not release lane {request.lane}: it does not lead the lane"
+        f" in leader epoch {request.leader_epoch}, or the store does not answer",
     )

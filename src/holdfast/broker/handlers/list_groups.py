@@ -1,10 +1,13 @@
 """ListGroups (16), versions 0 to 5."""
 
+import asyncio
+
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.groups import CLASSIC, CONSUMER
 from holdfast.groups.classic import ClassicGroup
 from holdfast.groups.consumer import ConsumerGroup
+from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import PROTOCOL_TYPE
 from holdfast.protocol.messages.list_groups import (
     ListedGroup,
@@ -12,27 +15,50 @@ from holdfast.protocol.messages.list_groups import (
     ListGroupsResponse,
 )
 
+SLICE_GROUPS = 1_000
+"""How many groups are looked at before other requests have their turn."""
 
-def handle(
+
+async def handle(
     broker: Broker, request: ListGroupsRequest, context: RequestContext
 ) -> ListGroupsResponse:
     del context
+    found = await broker.group_lists.list_groups(lambda: _all_groups(broker))
+    if isinstance(found, ErrorCode):
+        return ListGroupsResponse(error_code=found)
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
-    found: list[ListedGroup] = []
-    for groups in broker.groups.values():
-        problem = groups.problem()
-        if problem is not None:
-            return ListGroupsResponse(error_code=problem)
-        listed = [_classic(group) for group in groups.coordinator.classic_groups()]
-        listed += [_consumer(group) for group in groups.coordinator.consumer_groups()]
-        found += [
+    if not states and not types:
+        return ListGroupsResponse(groups=found)
+    chosen: list[ListedGroup] = []
+    for start in range(0, len(found), SLICE_GROUPS):
+        chosen += [
             group
-            for group in listed
+            for group in found[start : start + SLICE_GROUPS]
             if (not states or group.group_state.lower() in states)
             and (not types or group.group_type in types)
         ]
-    return ListGroupsResponse(groups=found)
+        if len(found) > SLICE_GROUPS:
+            await asyncio.sleep(0)
+    return ListGroupsResponse(groups=chosen)
+
+
+async def _all_groups(broker: Broker) -> list[ListedGroup] | ErrorCode:
+    found: list[ListedGroup] = []
+    for groups in list(broker.groups.values()):
+        problem = groups.problem()
+        if problem is not None:
+            return problem
+        here = [*groups.coordinator.classic_groups(), *groups.coordinator.consumer_groups()]
+        for start in range(0, len(here), SLICE_GROUPS):
+            found += map(_listed, here[start : start + SLICE_GROUPS])
+            if len(here) > SLICE_GROUPS:
+                await asyncio.sleep(0)
+    return found
+
+
+def _listed(group: ClassicGroup | ConsumerGroup) -> ListedGroup:
+    return _classic(group) if isinstance(group, ClassicGroup) else _consumer(group)
 
 
 def _classic(group: ClassicGroup) -> ListedGroup:

@@ -9,6 +9,7 @@ from uuid import UUID
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.directory import Placed
+from holdfast.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from holdfast.broker.topic_creation import auto_create
 from holdfast.cluster.state import Topic
 from holdfast.identifiers import topic_name_problem
@@ -37,6 +38,10 @@ async def handle(
         if request.allow_auto_topic_creation and broker.settings.auto_create_topics_enable:
             await auto_create(broker, [topic.name for topic in wanted if topic.name])
         topics = [_find(broker, topic) for topic in wanted]
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    with_operations = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -47,6 +52,7 @@ async def handle(
         cluster_id=broker.state.cluster_id,
         controller_id=broker.controller_id(),
         topics=topics,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if with_operations else NOT_ASKED,
     )
 
 

@@ -2,7 +2,7 @@
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
-from holdfast.broker.reports import decoded, encoded
+from holdfast.broker.reports import decoded, encode_heard, encoded
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.peer_ping import PeerPingRequest, PeerPingResponse
 
@@ -15,5 +15,9 @@ def handle(broker: Broker, request: PeerPingRequest, context: RequestContext) ->
     if membership is None or (known and theirs and known != theirs):
         return PeerPingResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, report=mine)
     if request.report.broker_id >= 0:  # or an administrator asks
-        membership.heard(decoded(request.report))
-    return PeerPingResponse(report=mine)
+        membership.neighbours.heard(decoded(request.report))
+    return PeerPingResponse(
+        report=mine,
+        data_lanes=broker.state.lanes,
+        heard=encode_heard(membership.neighbours.to_pass_on()),
+    )

@@ -35,12 +35,12 @@ def _problem(broker: Broker, request: PlaceLaneRequest) -> TopicRefused | None:
     if not 0 <= request.lane <= broker.state.lanes:
         return TopicRefused(
             "INVALID_REQUEST",
-            f"there is no lane {request.lane}: they are 0 (control) to {broker.state.lanes}",
+            f"there is no lane {request.lane}: the lanes are 0 (control) to {broker.state.lanes}",
         )
     if request.broker_id != NO_WISH and request.broker_id not in broker.state.brokers:
         known = ", ".join(map(str, sorted(broker.state.brokers)))
         return TopicRefused(
             "BROKER_ID_NOT_REGISTERED",
-            f"there is no broker {request.broker_id}; registered are {known}",
+            f"there is no broker {request.broker_id}; the brokers are {known}",
         )
     return None

@@ -1,11 +1,10 @@
 """Produce (0), versions 3 to 13.
 
 Deviations: acks=1 and acks=all are the same, an answer after the records are in the store, or, with
-holdfast.ack=disk, on the disk. A retry whose sequence is known but whose bytes differ is refused
-instead of being taken for a duplicate. The answer to a retry names no log start (-1) unless the
-claim is known to be the newest. A batch that comes before one of its producer's that is missing is
-told to try again for a while (gaps.py); Kafka calls it out of order at once, or, of a producer that
-it does not know, takes it.
+holdfast.ack=disk, on the disk. The answer to a retry names no log start (-1) unless the claim is
+known to be the newest. A batch that comes before one of its producer's that is missing is told to
+try again for a while (gaps.py); Kafka calls it out of order at once, or, of a producer that it does
+not know, takes it.
 
 The decision is made at once, in the order of arrival; only the answer waits.
 """
@@ -13,7 +12,7 @@ The decision is made at once, in the order of arrival; only the answer waits.
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext, error_code
@@ -34,6 +33,7 @@ from holdfast.errors import Fenced
 from holdfast.identifiers import LaneId
 from holdfast.log.append import (
     Accepted,
+    AppendRules,
     Duplicate,
     Early,
     Refused,
@@ -43,6 +43,7 @@ from holdfast.log.append import (
 from holdfast.log.data_lane import DataLane
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -52,15 +53,18 @@ from holdfast.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from holdfast.records.check import Refusal, check_inside, check_produced
-from holdfast.records.record import UNCOMPRESSED_BYTES_MAX
+from holdfast.records.check import RecordError, Refusal, check_produced
+from holdfast.records.inside import check_inside, name_records_out_of_time
 from holdfast.records.stamp import stamp, stamp_log_append_time
 
 log = logging.getLogger("holdfast.broker")
 
+OPENED_BYTES_MAX = 16 * 1024 * 1024
+"""How far a batch may unpack where the broker opens it: a bomb holds up everybody else."""
 LEADERS_SINCE = 10
 ZSTD_SINCE = 7
 NO_LOG_START = -1
+UNTIMELY = (ErrorCode.INVALID_TIMESTAMP.name,)
 JUDGED_BY_PRODUCER_STATE = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -241,7 +245,12 @@ async def _when_settled(
             # A newer owner may have taken what we call out of order: then it is not ours to refuse.
             unproven = await prove_claim(entry.lane)
             if unproven is not None:
-                _fail(entry.refused, unproven, "this broker's claim could not be proved")
+                _fail(
+                    entry.refused,
+                    unproven,
+                    f"lane {entry.lane.lane}: this broker cannot confirm that it still leads it;"
+                    " try again",
+                )
     return _with_leaders(broker, response, context)
 
 
@@ -275,14 +284,23 @@ def _settle(entry: _Waiting, durable: asyncio.Future[None]) -> None:
     answers = entry.accepted
     if not durable.done():
         where = "disk" if entry.by_disk else "store"
-        _fail(answers, ErrorCode.REQUEST_TIMED_OUT, f"the {where} has not confirmed it in time")
+        _fail(
+            answers,
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"lane {entry.lane.lane}: the {where} did not confirm the write in time",
+        )
     elif isinstance(error := durable.exception(), Fenced):
         _fail(answers, ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error))
     elif error is not None:
         _fail(answers, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     elif entry.by_disk and not entry.lane.appender.is_valid():
-        # This process stood still since: a successor may go on without what is on this disk.
-        _fail(answers, ErrorCode.REQUEST_TIMED_OUT, "this broker's claim is not proved any more")
+        # This process was paused: a successor may continue without what is on this disk.
+        _fail(
+            answers,
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"lane {entry.lane.lane}: this broker can no longer confirm that it leads it; try"
+            " again",
+        )
 
 
 def _fail(answers: list[PartitionProduceResponse], error: ErrorCode, message: str) -> None:
@@ -320,23 +338,33 @@ def _produce_partition(
     deciding: _Deciding,
 ) -> PartitionProduceResponse:
     if request.acks not in (-1, 0, 1):
-        message = f"acks={request.acks}; 0, 1 and all (-1) are possible"
+        message = f"acks={request.acks} is not possible; use 0, 1 or all (-1)"
         return _refuse(data.index, ErrorCode.INVALID_REQUIRED_ACKS, message)
     led = broker.led(topic, data.index)
     if led is None:
         error = broker.not_led(topic, data.index)
         unknown = error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        message = f"topic {topic.name} has {topic.partitions} partitions" if unknown else None
+        message = (
+            f"topic {topic.name} has {topic.partitions} partitions, and no partition {data.index}"
+            if unknown
+            else None
+        )
         return _refuse(data.index, error, message)
     appender = led.lane.appender
     if not appender.is_open:
         return _refuse(data.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, str(appender.failure or ""))
     if led.lane.is_offline(led.partition):
-        message = "the end of this partition is on the disk of a broker that is not here"
+        message = (
+            f"{topic.name}-{data.index} is offline: its newest records are on the disk of another"
+            " broker; start that broker"
+        )
         return _refuse(data.index, ErrorCode.LEADER_NOT_AVAILABLE, message)
     flush = broker.settings_of(topic).flush
     if appender.is_overloaded or (flush is not None and appender.is_spool_full(flush)):
-        message = f"lane {led.lane.lane}: too many bytes wait for the store; try again"
+        message = (
+            f"{topic.name}-{data.index}: too many bytes wait for the store (lane"
+            f" {led.lane.lane}); try again"
+        )
         return _refuse(data.index, ErrorCode.NOT_ENOUGH_REPLICAS, message)
     answer = _append(broker, led, data, context, request.transactional_id, deciding.verdicts)
     by_disk = led.lane.is_by_disk(led.partition)
@@ -370,12 +398,15 @@ def _append(
         refusal = checked if isinstance(checked, Refusal) else None
         name = refusal.error.name if refusal else "INVALID_RECORD"
         return _refuse(data.index, ErrorCode[name], refusal.message if refusal else None)
-    if settings.keys_required:
-        keyless = check_inside(
-            records, uncompressed_bytes_max=UNCOMPRESSED_BYTES_MAX, keys_required=True
+    if settings.keys_required or settings.validate_records:
+        wrong = check_inside(
+            records,
+            keys_required=settings.keys_required,
+            uncompressed_bytes_max=OPENED_BYTES_MAX,
         )
-        if keyless is not None:
-            return _refuse(data.index, ErrorCode[keyless.error.name], keyless.message)
+        if wrong is not None:
+            error = ErrorCode[wrong.error.name]
+            return _refuse(data.index, error, wrong.message, wrong.record_errors)
     header = checked[0]
     partition_log = led.lane.log_of(led.partition)
     now_ms = broker.environment.now_ms()
@@ -394,9 +425,11 @@ def _append(
     match decision:
         case Refused(error, message):
             if error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name:
-                # Clients begin a new epoch then, some without a word: let it be found.
-                log.info("out_of_order leader_epoch=%d %s", led.lane.leader_epoch, message)
-            return _refuse(data.index, ErrorCode(error_code(error)), message)
+                # Clients then begin a new producer epoch, some silently: leave a trace.
+                epoch, name = led.lane.leader_epoch, led.topic.name
+                log.info("out_of_order topic=%s leader_epoch=%d: %s", name, epoch, message)
+            late = _untimely(records, settings.append, now_ms) if error in UNTIMELY else ()
+            return _refuse(data.index, ErrorCode(error_code(error)), message, late)
         case Duplicate(original):
             base_offset, appended_ms = original.base_offset, original.appended_ms
             if not led.lane.appender.is_valid():
@@ -416,10 +449,28 @@ def _append(
     )
 
 
-def _refuse(index: int, error: ErrorCode, message: str | None = None) -> PartitionProduceResponse:
+def _untimely(records: memoryview, rules: AppendRules, now_ms: int) -> Sequence[RecordError]:
+    return name_records_out_of_time(
+        records,
+        oldest=now_ms - rules.timestamp_before_max_ms,
+        newest=now_ms + rules.timestamp_after_max_ms,
+        uncompressed_bytes_max=OPENED_BYTES_MAX,
+    )
+
+
+def _refuse(
+    index: int,
+    error: ErrorCode,
+    message: str | None = None,
+    record_errors: Sequence[RecordError] = (),
+) -> PartitionProduceResponse:
     return PartitionProduceResponse(
         index=index,
         error_code=error,
         base_offset=-1,
+        record_errors=[
+            BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=why)
+            for at, why in record_errors
+        ],
         error_message=message,
     )

@@ -18,6 +18,6 @@ async def handle(
         return SyncGroupResponse(error_code=groups)
     return await groups.ask(
         request.group_id,
-        lambda token: groups.coordinator.sync(request, token, groups.now()),
+        lambda token, _: groups.coordinator.sync(request, token, groups.now()),
         lambda error: SyncGroupResponse(error_code=error),
     )

@@ -79,10 +79,13 @@ def checked_level(codec: Codec, level: int | None) -> int:
     if level is None:
         return {Codec.ZSTD: ZSTD_LEVEL, Codec.GZIP: GZIP_LEVEL}.get(codec, 0)
     if levels is None:
-        raise ConfigurationError(f"no level {level} for {codec.name.lower()}: it has no levels")
+        raise ConfigurationError(
+            f"{codec.name.lower()} has no compression levels: remove the level {level}"
+        )
     if level not in levels:
         raise ConfigurationError(
-            f"no {codec.name.lower()} level {level}: use {levels[0]} to {levels[-1]}, as in 3"
+            f"{codec.name.lower()} has no compression level {level}: use {levels[0]} to"
+            f" {levels[-1]}"
         )
     return level
 
@@ -279,4 +282,6 @@ def decompress(codec: Codec, body: Buffer, *, key: str) -> bytes:
             case Codec.NONE:
                 return bytes(body)
     except cramjam.DecompressionError as error:
-        raise CorruptObject(f"{key}: {len(body)} bytes of {codec.name.lower()}: {error}") from error
+        raise CorruptObject(
+            f"{key}: its {len(body)} bytes of {codec.name.lower()} cannot be decompressed: {error}"
+        ) from error

@@ -44,7 +44,9 @@ def parts_of(column: Any) -> Parts:
     data, numbers = variable_parts(array)
     offsets = numbers.astype(np.int64)
     if int(offsets[0]) < 0 or int(offsets[-1]) > len(data) or bool(np.any(np.diff(offsets) < 0)):
-        raise CorruptObject(f"a column of {array.type} with {len(array)} rows lies about its bytes")
+        raise CorruptObject(
+            f"the buffers of a column of {array.type} do not fit its {len(array)} rows"
+        )
     return Parts(data, offsets, valid_rows(array))
 
 

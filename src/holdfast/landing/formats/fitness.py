@@ -35,7 +35,7 @@ _NO_STACK = np.empty(0, np.uint8)
 def checked_record_bytes(record_bytes_max: int | None) -> int | None:
     if record_bytes_max is not None and record_bytes_max < 1:
         raise ConfigurationError(
-            f"no bound of {record_bytes_max} bytes for a record: use 1 or more"
+            f"records cannot be limited to {record_bytes_max} bytes: use 1 or more"
         )
     return record_bytes_max
 
@@ -47,7 +47,7 @@ def line_problems(column: Any, *, asks_json: bool = False) -> NDArray[np.uint8] 
     stack = np.empty(kernels.DEPTH_MAX, np.uint8) if asks_json else _NO_STACK
     found = kernels.line_problems(parts.data, parts.offsets, parts.valid, _MARK, stack, problems)
     if found < 0:
-        raise CorruptObject(f"a column of {len(column)} values lies about its bytes")
+        raise CorruptObject(f"the buffers of a column do not fit its {len(column)} values")
     return problems if found else None
 
 

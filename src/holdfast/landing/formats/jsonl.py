@@ -61,7 +61,7 @@ class JsonLines:
         record_bytes_max: int | None = None,
     ) -> None:
         if layout not in ("value", "envelope"):
-            raise ConfigurationError(f"no layout {layout!r}: use 'value' or 'envelope'")
+            raise ConfigurationError(f"there is no layout {layout!r}: use 'value' or 'envelope'")
         self._layout = layout if layout == ENVELOPE or not wrap_unfit else WRAPPED
         self._codec = Codec.named(compression)
         self._level = checked_level(self._codec, level) if level is not None else None
@@ -104,14 +104,15 @@ class JsonLines:
         return encode_with(self.writer(), batches, described)
 
     def decode(self, body: bytes, facts: Facts) -> Iterator[RecordBatch]:
-        where = f"{facts.topic}-{facts.partition} from {facts.first_offset}"
+        where = f"{facts.topic}-{facts.partition} from offset {facts.first_offset}"
         text = decompress(self._codec, memoryview(body)[: facts.body_bytes], key=where)
         if self._codec is Codec.NONE:
             text += body[len(body) - facts.after_bytes :]
         lines = text.split(LINE_FEED)
         if lines.pop() != b"" or len(lines) != facts.records:
             raise CorruptObject(
-                f"{where}: {len(lines)} lines, and it says that it has {facts.records} records"
+                f"{where}: the object has {len(lines)} lines; its facts block says"
+                f" {facts.records} records"
             )
         for start in range(0, len(lines), ROWS_PER_BATCH):
             part = lines[start : start + ROWS_PER_BATCH]

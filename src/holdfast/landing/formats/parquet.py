@@ -54,7 +54,8 @@ class Parquet:
     ) -> None:
         if rows_per_group < 1 or row_group_bytes < 1:
             raise ConfigurationError(
-                f"no row groups of {rows_per_group} rows, {row_group_bytes} bytes: use at least 1"
+                f"row groups cannot have {rows_per_group} rows and {row_group_bytes} bytes: use at"
+                " least 1 of each"
             )
         self._codec = Codec.named(compression)
         self._level = _checked_level(self._codec, level)
@@ -93,8 +94,8 @@ class Parquet:
         file = pq.ParquetFile(pa.BufferReader(body))
         if file.metadata.num_rows != facts.records:
             raise CorruptObject(
-                f"{facts.topic}-{facts.partition} from {facts.first_offset}:"
-                f" {file.metadata.num_rows} rows, and it says that it has {facts.records} records"
+                f"{facts.topic}-{facts.partition} from offset {facts.first_offset}: the object has"
+                f" {file.metadata.num_rows} rows; its facts block says {facts.records} records"
             )
         yield from file.iter_batches(batch_size=ROWS_PER_BATCH)
 
@@ -176,8 +177,8 @@ def _checked_level(codec: Codec, level: int | None) -> int | None:
     if level is None:
         return {Codec.ZSTD: LEVEL, Codec.GZIP: GZIP_LEVEL}.get(codec)
     if levels is None or level not in levels:
-        use = "leave it out" if levels is None else f"use {levels[0]} to {levels[-1]}, as in 3"
-        raise ConfigurationError(f"no {codec.name.lower()} level {level}: {use}")
+        use = "remove it" if levels is None else f"use {levels[0]} to {levels[-1]}"
+        raise ConfigurationError(f"{codec.name.lower()} has no compression level {level}: {use}")
     return level
 
 

@@ -73,7 +73,7 @@ class Raw:
         return encode_with(self.writer(), batches, described)
 
     def decode(self, body: bytes, facts: Facts) -> Iterator[RecordBatch]:
-        where = f"{facts.topic}-{facts.partition} from {facts.first_offset}"
+        where = f"{facts.topic}-{facts.partition} from offset {facts.first_offset}"
         framed = bytes_of(decompress(self._codec, memoryview(body)[: facts.body_bytes], key=where))
         position = row = 0
         while position < len(framed):
@@ -91,8 +91,8 @@ class Raw:
             position, row = end, row + rows
         if position < len(framed) or row != facts.records:
             raise CorruptObject(
-                f"{where}: {row} values and {len(framed) - position} bytes behind them, and it says"
-                f" that it has {facts.records} records"
+                f"{where}: the object has {row} values and {len(framed) - position} more bytes; its"
+                f" facts block says {facts.records} records"
             )
 
 

@@ -123,7 +123,9 @@ class LocalDisk:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, call)
         except OSError as error:
-            raise DiskFailed(f"the spool directory {str(self._folder)!r}: {error}") from error
+            raise DiskFailed(
+                f"the spool directory {str(self._folder)!r} failed: {error}"
+            ) from error
 
 
 def _sync_folder(folder: Path) -> None:

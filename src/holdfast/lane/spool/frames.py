@@ -113,7 +113,7 @@ def parse_frame(data: memoryview, *, name: str) -> Frame:
     if not facts:
         return Frame(header, None, facts, payload)
     if len(facts) < _AFTER.size:
-        raise CorruptObject(f"{name}: a frame with {len(facts)} bytes of facts")
+        raise CorruptObject(f"{name}: a frame has only {len(facts)} bytes of facts")
     (after,) = _AFTER.unpack_from(facts)
     return Frame(header, LaneNumber(after) if after else None, facts[_AFTER.size :], payload)
 
@@ -123,9 +123,9 @@ def _check_order(
 ) -> None:
     if SpoolId(header.lane, header.claim, header.writer) != spool:
         raise CorruptObject(
-            f"{name}: a frame of lane {header.lane}, claim {header.claim}, by"
-            f" {header.writer.hex()}, in the spool of lane {spool.lane}, claim {spool.claim}, by"
-            f" {spool.writer.hex()}"
+            f"{name}: this frame belongs to lane {header.lane}, claim {header.claim}, writer"
+            f" {header.writer.hex()}, but the file to lane {spool.lane}, claim {spool.claim},"
+            f" writer {spool.writer.hex()}"
         )
     if last is not None and (header.number != last.number + 1 or header.previous != last.hash):
-        raise CorruptObject(f"{name}: frame {header.number} does not continue frame {last.number}")
+        raise CorruptObject(f"{name}: frame {header.number} does not follow frame {last.number}")

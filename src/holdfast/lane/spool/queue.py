@@ -319,12 +319,12 @@ class SpoolQueue(Generic[F]):
     def _stalled(self) -> None:
         """The disk does not answer: what waits for it goes to the store, and so does the rest."""
         self._is_stalled = True
-        self._disk_failed(DiskFailed(f"no answer of the disk within {STALLED_S:g} s"))
+        self._disk_failed(DiskFailed(f"the disk did not answer within {STALLED_S:g} s"))
         self._flush_due()
 
     async def close(self) -> None:
         """Let go of the disk; the lane has ended."""
-        self.end(Fenced(f"lane {self.spool.spool.lane}: closed by this broker"))
+        self.end(Fenced(f"lane {self.spool.spool.lane}: this broker has closed it"))
         await asyncio.wait({self._task, *self._dropping}, timeout=STALLED_S)
 
     def end(self, error: HoldfastError) -> None:

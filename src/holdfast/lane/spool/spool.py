@@ -144,14 +144,20 @@ async def read_spool(disk: Disk, spool: SpoolId, parts: Sequence[str]) -> Spoole
         if read.problem is not None:
             problems.append(read.problem)
         if read.is_damaged:
-            problems.append(f"{part}: frames that were durable are behind it, and not believed")
+            problems.append(
+                f"{part}: the file is damaged before its end: durable frames after the damage are"
+                " ignored"
+            )
             is_complete = False
         if not read.frames:
             continue
         kept = _continued(frames, read.frames[0].header)
         if kept is None:
             number = read.frames[0].header.number
-            problems.append(f"{part}: frame {number} does not continue any frame before it")
+            problems.append(
+                f"{part}: the frame before frame {number} is missing: this and all later frames"
+                " are ignored"
+            )
             is_complete = False
             break
         frames[kept:] = read.frames
@@ -171,5 +177,7 @@ def _continued(frames: Sequence[Frame], first: EntryHeader) -> int | None:
 
 def part_name(spool: SpoolId, part: int) -> str:
     if len(spool.writer) != 16:
-        raise CorruptObject(f"lane {spool.lane}: a writer id of {len(spool.writer)} bytes")
+        raise CorruptObject(
+            f"lane {spool.lane}: a writer id has {len(spool.writer)} bytes; it must have 16"
+        )
     return f"{spool.lane}-{spool.claim:020d}-{spool.writer.hex()}-{part:08d}.spool"

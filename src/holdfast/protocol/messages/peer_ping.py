@@ -39,6 +39,11 @@ class PeerReportFields(Struct):
     lanes: list[PeerLane] = array(PeerLane)
 
 
+class HeardPeerFields(Struct):
+    age_ms: int = int32()
+    report: PeerReportFields = nested(PeerReportFields)
+
+
 class PeerPingRequest(Message, api_key=ApiKey.PEER_PING, versions="0", flexible="0+"):
     cluster_id: str = string()
     report: PeerReportFields = nested(PeerReportFields)
@@ -47,3 +52,7 @@ class PeerPingRequest(Message, api_key=ApiKey.PEER_PING, versions="0", flexible=
 class PeerPingResponse(Message, api_key=ApiKey.PEER_PING, versions="0", flexible="0+"):
     error_code: int = int16()
     report: PeerReportFields = nested(PeerReportFields)
+    data_lanes: int = int32(tag=0)
+    """How many the store has; 0 where the broker does not know it, or does not tell."""
+    heard: list[HeardPeerFields] = array(HeardPeerFields, tag=1)
+    """What other brokers said to this one of late."""

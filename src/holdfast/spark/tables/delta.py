@@ -14,9 +14,9 @@ from typing import Any
 
 from holdfast.columnar.arrow import pa
 from holdfast.errors import ConfigurationError
+from holdfast.extras import require
 from holdfast.landing.data_files import data_prefix
 from holdfast.landing.followers import follower_name
-from holdfast.landing.ledger import Ledger
 from holdfast.landing.ledger_entry import OutputFile
 from holdfast.landing.partition_columns import partition_value
 from holdfast.spark.tables.follower import (
@@ -44,29 +44,27 @@ class DeltaTable(TableFollower):
         self._storage_options = dict(storage_options or {})
         self._library = _deltalake()
 
-    def bind(self, ledger: Ledger) -> Table:
-        place = place_of(ledger.store.url)
+    def bind(self, store_url: str, sink_id: str) -> Table:
+        place = place_of(store_url)
         options = {**place.delta_options, **self._storage_options}
-        uri = f"{place.root}/{data_prefix(ledger.sink_id)}".rstrip("/")
-        return _Delta(self._library, uri, ledger.sink_id, options)
+        uri = f"{place.root}/{data_prefix(sink_id)}".rstrip("/")
+        return _Delta(self._library, uri, sink_id, options)
+
+    def look(self, store_url: str, sink_id: str) -> Table | None:
+        return self.bind(store_url, sink_id)
 
     def __str__(self) -> str:
         return "Delta, in the folder of the sink"
 
-    def check(self, store_url: str) -> None:
-        place_of(store_url)
-
 
 def _deltalake() -> Any:
-    install = 'pip install "holdfast[delta]"'
-    try:
-        library = importlib.import_module("deltalake")
-        transaction = importlib.import_module("deltalake.transaction")
-    except ImportError as missing:
-        raise ConfigurationError(f"Delta tables need deltalake ({missing}): {install}") from missing
+    require("a Delta table", "delta")
+    library: Any = importlib.import_module("deltalake")
+    transaction = importlib.import_module("deltalake.transaction")
     if not hasattr(transaction, "RemoveAction"):
         raise ConfigurationError(
-            f"Delta tables need a newer deltalake than {library.__version__}: {install}"
+            f"Delta tables need a newer deltalake than {library.__version__}:"
+            " pip install --upgrade 'holdfast[delta]'"
         )
     return library
 
@@ -115,7 +113,7 @@ class _Delta:
                 self._create(change)
                 return False
             schema = self._table.schema()
-            partitions: list[str] = list(self._table.metadata().partition_columns)
+            partitions = self.partition_columns() or []
             for new in change.added:
                 self._check(new, schema, partitions)
             kinds = {field.name: field.type for field in pa.schema(schema.to_arrow())}
@@ -133,6 +131,9 @@ class _Delta:
         except (self._errors.DeltaError, OSError) as error:
             raise self._unavailable(error) from error
         return True
+
+    def partition_columns(self) -> list[str] | None:
+        return None if self._table is None else list(self._table.metadata().partition_columns)
 
     def _properties(self, change: Change) -> Any:
         number = self._transaction.Transaction(app_id=change.sink_id, version=change.n)
@@ -171,7 +172,8 @@ class _Delta:
 
     def _check(self, new: NewFile, schema: Any, partitions: list[str]) -> None:
         """Raise TableRefused unless the table's columns can hold the file's."""
-        if [*new.file.partition_values] != partitions:
+        # A table may have the same columns in another order: Delta finds values by their names.
+        if {*new.file.partition_values} != {*partitions}:
             raise TableRefused(
                 f"{new.file.path} is partitioned by {[*new.file.partition_values]}, and"
                 f" {self.where} by {partitions}: put the pipeline back as it was, or give it a new"

@@ -23,6 +23,7 @@ from holdfast.landing.ledger_entry import Entry, EntryKind, FileRole, OutputFile
 from holdfast.landing.output_files import read_footer
 from holdfast.landing.parallel import each
 from holdfast.landing.partition_columns import partition_fields
+from holdfast.spark.job import Output
 from holdfast.spark.worker import worker
 
 LOGGER = logging.getLogger("holdfast.spark.tables")
@@ -91,6 +92,10 @@ class Table(Protocol):
         """
         ...
 
+    def partition_columns(self) -> list[str] | None:
+        """Of the table that the last `position` saw; None where there was no table."""
+        ...
+
 
 class TableFollower(ABC):
     """The follower that LedgerSink tells of committed entries; see spark.ledger_sink.Follower."""
@@ -100,12 +105,26 @@ class TableFollower(ABC):
         self._carried: int | None = None
 
     @abstractmethod
-    def bind(self, ledger: Ledger) -> Table:
-        """The table for the sink of a ledger."""
+    def bind(self, store_url: str, sink_id: str) -> Table:
+        """The table for a sink."""
 
     @abstractmethod
-    def check(self, store_url: str) -> None:
-        """Raise ConfigurationError where the sinks of a store cannot be followed; reads only."""
+    def look(self, store_url: str, sink_id: str) -> Table | None:
+        """The table for a sink, for a look that must not create anything; None: it is not there."""
+
+    def check(self, output: Output) -> None:
+        """Raise an error where an output cannot be followed; reads only."""
+        table = self.look(output.store, output.sink_id)
+        if table is None:
+            return
+        table.position()
+        columns = table.partition_columns()
+        if columns is not None and {*columns} != {*output.partition_by}:
+            raise ConfigurationError(
+                f"{table.where} is partitioned by {_listed(columns)}, and partition_by is"
+                f" {_listed(output.partition_by)}: set partition_by to the columns of the table,"
+                " or choose a new sink_id and a table of its own"
+            )
 
     def catch_up(self, ledger: Ledger) -> None:
         """Carry over all entries that the table does not hold; to call it again does no harm."""
@@ -140,11 +159,15 @@ class TableFollower(ABC):
 
     def _begin(self, ledger: Ledger) -> Table:
         """Say that this table follows, before it names a first file: then sweeps wait for it."""
-        table = self.bind(ledger)
+        table = self.bind(ledger.store.url, ledger.sink_id)
         known = worker().run(marks(ledger.store, ledger.sink_id, environment=ledger.environment))
         if table.name not in known:
             _mark(ledger, table, 0)
         return table
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return ", ".join(columns) or "no column"
 
 
 def catch_up(store: str, sink_id: str, *followers: TableFollower) -> int:

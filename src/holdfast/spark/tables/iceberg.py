@@ -8,13 +8,13 @@ The one door to pyiceberg.
 """
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from holdfast.columnar.arrow import pa
 from holdfast.errors import ConfigurationError
+from holdfast.extras import require
 from holdfast.landing.followers import follower_name
-from holdfast.landing.ledger import Ledger
 from holdfast.landing.ledger_entry import OutputFile
 from holdfast.landing.partition_columns import partition_value
 from holdfast.spark.tables.follower import (
@@ -32,6 +32,8 @@ POSITION = "holdfast.position."
 """And the sink id: the property of the table that outlives the snapshots."""
 RETRIES = "commit.retry.num-retries"
 NAME_MAPPING = "schema.name-mapping.default"
+CATALOG_TABLE = "iceberg_tables"
+"""Where a catalog in a database lists its tables."""
 
 
 class IcebergTable(TableFollower):
@@ -61,20 +63,24 @@ class IcebergTable(TableFollower):
         self._files_root = files_root
         _library("pyiceberg.catalog")
 
-    def bind(self, ledger: Ledger) -> Table:
-        place = place_of(ledger.store.url)
-        catalog = self._open_catalog(place)
+    def bind(self, store_url: str, sink_id: str) -> Table:
+        place = place_of(store_url)
+        return self._table_in(self._open_catalog(place), place, sink_id)
+
+    def look(self, store_url: str, sink_id: str) -> Table | None:
+        place = place_of(store_url)
+        # A catalog in a database would make its tables when it is opened.
+        catalog = self._open_catalog(place, init_catalog_tables="false")
+        return self._table_in(catalog, place, sink_id) if _has_begun(catalog) else None
+
+    def _table_in(self, catalog: Any, place: Place, sink_id: str) -> Table:
         default_root = f"file://{place.root}" if place.is_local else place.root
         root = (self._files_root or default_root).rstrip("/")
         name = follower_name("iceberg", self._catalog, self._identifier)
-        return _Iceberg(catalog, self._identifier, ledger.sink_id, root, name)
+        return _Iceberg(catalog, self._identifier, sink_id, root, name)
 
     def __str__(self) -> str:
         return f"Iceberg {self._identifier}, in the catalog {self._catalog}"
-
-    def check(self, store_url: str) -> None:
-        # A catalog in a database would make its tables when it is opened.
-        self._open_catalog(place_of(store_url), init_catalog_tables="false")
 
     def _open_catalog(self, place: Place, **more: str) -> Any:
         if place.root.startswith("az://") and self._files_root is None:
@@ -96,13 +102,17 @@ class IcebergTable(TableFollower):
             ) from error
 
 
+def _has_begun(catalog: Any) -> bool:
+    """False for a catalog in a database that nobody has used yet: it lacks its own tables."""
+    engine = getattr(catalog, "engine", None)
+    if engine is None:
+        return True
+    return bool(importlib.import_module("sqlalchemy").inspect(engine).has_table(CATALOG_TABLE))
+
+
 def _library(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as missing:
-        raise ConfigurationError(
-            f'Iceberg tables need pyiceberg ({missing}): pip install "holdfast[iceberg]"'
-        ) from missing
+    require("an Iceberg table", "iceberg")
+    return importlib.import_module(module)
 
 
 class _Iceberg:
@@ -205,7 +215,7 @@ class _Iceberg:
         transaction.set_properties(properties)
         told = {SINK_ID: self._sink_id, NUMBER: str(change.n)}
         update = transaction.update_snapshot(snapshot_properties=told)
-        with update.overwrite() if removed else update.fast_append() as producer:
+        with _overwrite(update) if removed else update.fast_append() as producer:
             for data_file in added:
                 producer.append_data_file(data_file)
             for data_file in removed:
@@ -254,8 +264,8 @@ class _Iceberg:
                     f" which {self.where} has not: add it to the table, and start again; nothing is"
                     " lost meanwhile"
                 )
-        fields = [field.name for field in self._table.spec().fields]
-        if fields != [*new.file.partition_values]:
+        fields = self.partition_columns() or []
+        if {*fields} != {*new.file.partition_values}:
             raise TableRefused(
                 f"{new.file.path} is partitioned by {[*new.file.partition_values]}, and"
                 f" {self.where} by {fields}: put the pipeline back as it was, or give it a new sink"
@@ -307,11 +317,18 @@ class _Iceberg:
         return data_file
 
     def _partition(self, new: NewFile) -> Any:
+        texts, path = new.file.partition_values, new.file.path
         values = [
-            _inner(partition_value(text, new.schema.field(name).type, path=new.file.path))
-            for name, text in new.file.partition_values.items()
+            _inner(partition_value(texts[name], new.schema.field(name).type, path=path))
+            for name in self.partition_columns() or []
         ]
         return _library("pyiceberg.typedef").Record(*values)
+
+    def partition_columns(self) -> list[str] | None:
+        """In the table's own order: a manifest finds values by their place."""
+        if self._table is None:
+            return None
+        return [field.name for field in self._table.spec().fields]
 
     def _removed(self, change: Change) -> list[Any]:
         """The table's own records of the files that go."""
@@ -348,3 +365,19 @@ def _inner(value: Any) -> Any:
     if pa.types.is_timestamp(kind):
         return value.cast(pa.timestamp("us", tz=kind.tz)).cast(pa.int64()).as_py()
     return value.as_py()
+
+
+def _overwrite(update: Any) -> Any:
+    """An overwrite that judges each manifest with an evaluator of its own.
+
+    pyiceberg 0.12 shares one evaluator between threads, and its state is that of the last manifest
+    it was given. So it may miss a file that is to be replaced, and refuse the commit.
+    """
+    producer = update.overwrite()
+    build = producer._build_manifest_evaluator
+
+    def build_for_each(spec_id: int) -> Callable[[Any], bool]:
+        return lambda manifest: build(spec_id)(manifest)
+
+    producer._build_manifest_evaluator = build_for_each
+    return producer

@@ -1,0 +1,33 @@
+"""Which partition a record goes to: Kafka's default partitioner, for one key at a time.
+
+Pure. The numbers must be those of Kafka's Java client, so that a key goes to the partition where
+its earlier records are. Plain Python, for command lines and tests: columns of keys are hashed by
+`columnar/murmur2.py`, which needs numpy.
+"""
+
+_SEED = 0x9747B28C
+_FACTOR = 0x5BD1E995
+_WORD = 0xFFFFFFFF
+_POSITIVE = 0x7FFFFFFF
+
+
+def murmur2(key: bytes) -> int:
+    """The hash that Kafka's clients use, as 32 bits without a sign."""
+    found = (_SEED ^ len(key)) & _WORD
+    whole = len(key) & ~3
+    for start in range(0, whole, 4):
+        word = (int.from_bytes(key[start : start + 4], "little") * _FACTOR) & _WORD
+        word ^= word >> 24
+        word = (word * _FACTOR) & _WORD
+        found = ((found * _FACTOR) & _WORD) ^ word
+    if whole < len(key):
+        found ^= int.from_bytes(key[whole:], "little")
+        found = (found * _FACTOR) & _WORD
+    found ^= found >> 13
+    found = (found * _FACTOR) & _WORD
+    return found ^ (found >> 15)
+
+
+def partition_of_key(key: bytes, partitions: int) -> int:
+    """The partition of a key, of as many as the topic has."""
+    return (murmur2(key) & _POSITIVE) % partitions

@@ -1,0 +1,80 @@
+"""Record batches that cannot be read, kept whole beside the output of a Spark job.
+
+Owns their place and their shape: one JSON object for each batch, under `_unreadable/`, with the
+topic, the partition, the offsets, the reason, and the batch as the log has it, in base64. The name
+and the bytes follow from the batch alone, so a task that runs again finds what it wrote before.
+"""
+
+import base64
+from uuid import UUID
+
+import msgspec
+
+from holdfast.columnar.unreadable import Unreadable
+from holdfast.environment import Environment
+from holdfast.errors import CorruptObject, StoreUnavailable
+from holdfast.store.interface import CreateAnswer, Store
+from holdfast.store.patience import patiently
+
+QUARANTINE_PREFIX = "_unreadable/"
+"""Spark and pyarrow skip folders whose names begin with `_`."""
+
+
+class QuarantinedBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """What one object says."""
+
+    topic: str
+    topic_id: UUID | None
+    partition: int
+    first_offset: int
+    last_offset: int
+    reason: str
+    batch_base64: str
+
+    @property
+    def batch(self) -> bytes:
+        return base64.b64decode(self.batch_base64)
+
+
+def quarantine_key(topic: str, partition: int, found: Unreadable) -> str:
+    """The checksum tells batches of a topic from those of an earlier one with its name."""
+    name = f"{found.base_offset:020d}-{found.header.crc:08x}.json"
+    return f"{QUARANTINE_PREFIX}{topic}/{partition}/{name}"
+
+
+async def quarantine(
+    store: Store,
+    found: Unreadable,
+    *,
+    topic: str,
+    topic_id: UUID | None,
+    partition: int,
+    environment: Environment,
+    give_up_after_s: float | None = None,
+) -> None:
+    """Keep a batch; safe to repeat."""
+    kept = QuarantinedBatch(
+        topic=topic,
+        topic_id=topic_id,
+        partition=partition,
+        first_offset=found.base_offset,
+        last_offset=found.last_offset,
+        reason=found.problem,
+        batch_base64=base64.b64encode(found.batch).decode(),
+    )
+    key, body = quarantine_key(topic, partition, found), msgspec.json.encode(kept)
+
+    async def create() -> None:
+        if await store.create(key, [body]) is CreateAnswer.CONFLICT:
+            raise StoreUnavailable(f"{key}: another writer is creating it; try again")
+
+    await patiently(create, environment=environment, give_up_after_s=give_up_after_s)
+
+
+async def read_quarantined(store: Store, key: str, *, environment: Environment) -> QuarantinedBatch:
+    """What an object under `_unreadable/` says."""
+    body = await patiently(lambda: store.read(key), environment=environment)
+    try:
+        return msgspec.json.decode(body, type=QuarantinedBatch)
+    except msgspec.DecodeError as error:
+        raise CorruptObject(f"{key}: {error}") from error

@@ -1,0 +1,84 @@
+"""How far a run is behind its source, in records.
+
+Runs on the driver. Owns the looks at the source's newest offsets, in a thread of their own. Must
+never delay the run: a source that does not answer leaves the lag unknown.
+"""
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from holdfast.errors import CorruptObject, HoldfastError
+from holdfast.spark import offsets
+from holdfast.spark.inputs import Input, Offsets
+from holdfast.spark.options import SourceOptions
+from holdfast.spark.planning import selected
+
+
+def lag_of(progress: Mapping[str, Any]) -> int | None:
+    """Records that wait, by Spark's progress of a micro-batch; None where it does not tell."""
+    lag = 0
+    for source in progress.get("sources") or ():
+        end, latest = source.get("endOffset"), source.get("latestOffset")
+        if not isinstance(end, dict) or not isinstance(latest, dict):
+            return None
+        try:
+            read = offsets.from_json(cast(object, end)).positions
+            newest = offsets.from_json(cast(object, latest)).positions
+        except CorruptObject:
+            return None
+        lag += _between(read, newest)
+    return lag
+
+
+def lag_behind(read: Sequence[str], newest: Offsets) -> int | None:
+    """Records between the offsets that a query has read to, as Spark has them, and the newest."""
+    if len(read) != 1:
+        return None
+    try:
+        return _between(offsets.from_json(json.loads(read[0])).positions, newest)
+    except (CorruptObject, ValueError):
+        return None
+
+
+def _between(read: Offsets, newest: Offsets) -> int:
+    return sum(max(0, n - read.get(where, 0)) for where, n in newest.items())
+
+
+class NewestOffsets:
+    """Asks the source where its logs end, when it is told to."""
+
+    def __init__(self, source: Input, options: SourceOptions) -> None:
+        self._source = source
+        self._options = options
+        self._answer: Offsets | None = None
+        self._wanted = threading.Event()
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._work, name="holdfast-lag", daemon=True)
+        self._thread.start()
+
+    def ask(self) -> bool:
+        """Begin a look; False where the last one is not done yet."""
+        is_free = not self._wanted.is_set()
+        self._wanted.set()
+        return is_free
+
+    def take(self) -> Offsets | None:
+        """What the last look found, once; None where it failed or is not done."""
+        found, self._answer = self._answer, None
+        return found
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._wanted.set()
+
+    def _work(self) -> None:
+        while self._wanted.wait() and not self._is_closed:
+            try:
+                partitions = selected(self._source.topics(), self._options.selection)
+                self._answer = dict(self._source.latest(partitions))
+            except HoldfastError:
+                # The query asks the same source, and tells what is wrong with it.
+                self._answer = None
+            self._wanted.clear()

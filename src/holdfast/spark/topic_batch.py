@@ -1,0 +1,77 @@
+"""The sink of `df.write.format("holdfast")`: all rows of a frame into topics, in one transaction.
+
+Tasks make record batches of their rows and hand them to the driver, which writes them and commits
+once: readers of committed records see all of the write, or nothing. Spark may run a task again,
+since tasks write nothing. Owns the order on the driver. Must never leave a transaction open that it
+can still abort. To call save() again writes again: a batch has no position to be recognised by.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from holdfast.client.transactions import begin_transaction
+from holdfast.columnar.arrow import RecordBatch
+from holdfast.errors import InvariantViolation
+from holdfast.spark.topic_commit import give_up, write_staged
+from holdfast.spark.topic_options import TopicOptions
+from holdfast.spark.topic_rows import Staged
+from holdfast.spark.topic_sink import encode_rows
+from holdfast.spark.worker import worker
+
+LOGGER = logging.getLogger("holdfast.spark.topic")
+
+
+@dataclass(frozen=True, slots=True)
+class StagedRows(WriterCommitMessage):
+    """What one task made of its rows."""
+
+    task: int
+    staged: Sequence[Staged]
+
+
+class TopicBatchWriter(DataSourceArrowWriter):
+    """One call of save()."""
+
+    def __init__(self, options: TopicOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[RecordBatch]) -> StagedRows:
+        context = TaskContext.get()
+        task = 0 if context is None else context.partitionId()
+        return StagedRows(task, encode_rows(iterator, self._options, task=task))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        tasks = [cast(StagedRows, one) for one in messages if one is not None]
+        if len(tasks) != len(messages):
+            raise InvariantViolation(f"{len(tasks)} of {len(messages)} tasks told what they made")
+        staged = [one for each in sorted(tasks, key=lambda t: t.task) for one in each.staged]
+        if staged:
+            worker().run(self._write(staged))
+        LOGGER.info("batch_written records=%d", sum(one.records for one in staged))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Tasks have written nothing, and a commit that fails has given its transaction up."""
+
+    async def _write(self, staged: Sequence[Staged]) -> None:
+        options = self._options
+        cluster = worker().cluster(options.client)
+        transaction = await begin_transaction(
+            cluster, options.transactional_id, timeout_ms=options.transaction_timeout_ms
+        )
+        try:
+            await write_staged(transaction, staged, at=self.at)
+        except BaseException:
+            await give_up(transaction)
+            raise
+        await transaction.commit()
+
+    def at(self, step: str) -> None:
+        """Told of each step before it is taken."""
+        LOGGER.debug(
+            "topic_batch transactional_id=%s step=%s", self._options.transactional_id, step
+        )

@@ -1,0 +1,117 @@
+"""A store that knows which of its calls get no good answer now, for how long, and why.
+
+Owns that note. Everything above it waits patiently for a store that does not answer; this is how a
+person learns that something waits, and for what. Reads and writes are told apart: a disk that is
+full still reads. Must never change a call or its answer.
+"""
+
+from collections.abc import Awaitable, Sequence
+from typing import NamedTuple, TypeVar
+
+from holdfast.environment import Environment
+from holdfast.errors import ObjectNotFound, StoreUnavailable
+from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry, Store
+
+T = TypeVar("T")
+
+READS = "reads"
+WRITES = "writes"
+FRESH_S = 30.0
+"""A failure that nobody repeats for so long is over: a call that is waited for is tried sooner."""
+SLOW_S = 3.0
+"""A call without an answer for so long counts as trouble."""
+
+
+class Trouble(NamedTuple):
+    """Calls of one kind that get no good answer."""
+
+    calls: str
+    seconds: float
+    error: str
+
+
+class _Kind:
+    """The calls of one kind."""
+
+    def __init__(self) -> None:
+        self.under_way: dict[int, float] = {}
+        """When each call that has no answer yet was begun."""
+        self.since: float | None = None
+        """The first failure after the last good answer."""
+        self.failed_at = 0.0
+        self.error = ""
+
+
+class StoreWatch:
+    """A store with an eye on it."""
+
+    def __init__(self, store: Store, *, environment: Environment) -> None:
+        self._store = store
+        self._environment = environment
+        self._kinds = {READS: _Kind(), WRITES: _Kind()}
+        self._calls = 0
+
+    @property
+    def url(self) -> str:
+        return self._store.url
+
+    @property
+    def is_remote(self) -> bool:
+        return self._store.is_remote
+
+    def trouble(self) -> Trouble | None:
+        """What fails now, or waits for long; the kind of calls for which it lasts longest."""
+        now = self._environment.monotonic()
+        found = [self._trouble_of(name, kind, now) for name, kind in self._kinds.items()]
+        return max((each for each in found if each is not None), key=_seconds, default=None)
+
+    def _trouble_of(self, name: str, kind: _Kind, now: float) -> Trouble | None:
+        oldest = min(kind.under_way.values(), default=now)
+        is_slow = now - oldest >= SLOW_S
+        if kind.since is not None and (is_slow or now - kind.failed_at < FRESH_S):
+            return Trouble(name, now - kind.since, kind.error)
+        return Trouble(name, now - oldest, "no answer yet") if is_slow else None
+
+    async def _watched(self, name: str, call: Awaitable[T]) -> T:
+        kind = self._kinds[name]
+        self._calls += 1
+        number = self._calls
+        kind.under_way[number] = begun = self._environment.monotonic()
+        try:
+            answer = await call
+        except ObjectNotFound:
+            kind.since = None  # that is a good answer, too
+            raise
+        except StoreUnavailable as error:
+            kind.failed_at = self._environment.monotonic()
+            kind.error = str(error)
+            kind.since = begun if kind.since is None else kind.since
+            raise
+        finally:
+            del kind.under_way[number]
+        kind.since = None
+        return answer
+
+    async def create(self, key: str, body: Buffers) -> CreateAnswer:
+        return await self._watched(WRITES, self._store.create(key, body))
+
+    async def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
+        return await self._watched(READS, self._store.read(key, start=start, length=length))
+
+    async def size(self, key: str) -> int | None:
+        return await self._watched(READS, self._store.size(key))
+
+    async def list(
+        self, prefix: str, *, after: str = "", limit: int | None = None
+    ) -> list[ObjectEntry]:
+        return await self._watched(READS, self._store.list(prefix, after=after, limit=limit))
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        await self._store.delete(keys)
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+def _seconds(trouble: Trouble) -> float:
+    return trouble.seconds

@@ -1,0 +1,1 @@
+"""Stores that earlier releases wrote, and how they were made."""
