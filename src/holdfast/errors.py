@@ -4,6 +4,14 @@ Pure. Every message carries the thing and its numbers. Expected refusals of the 
 not errors here: they are returned values.
 """
 
+from typing import Final
+
+import msgspec
+
+NOT_JSON: Final = (msgspec.MsgspecError, UnicodeError)
+"""What msgspec raises on text that is not the JSON that was asked for. A byte that is no UTF-8 is
+not one of its own errors."""
+
 
 class HoldfastError(Exception):
     """The root of all errors that Holdfast raises on purpose."""

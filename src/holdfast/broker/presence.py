@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.cluster.peers import PeerReport
 from holdfast.environment import Environment
-from holdfast.errors import HoldfastError, ObjectNotFound
+from holdfast.errors import NOT_JSON, HoldfastError, ObjectNotFound
 from holdfast.identifiers import BrokerId
 from holdfast.store.interface import Store
 
@@ -160,7 +160,7 @@ class Presence:
         """None where it was replaced meanwhile, or is no report."""
         try:
             return msgspec.json.decode(await self._store.read(key), type=PeerReport)
-        except (ObjectNotFound, msgspec.MsgspecError):
+        except (ObjectNotFound, *NOT_JSON):
             return None
 
     async def _clear(self) -> None:

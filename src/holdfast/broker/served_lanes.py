@@ -163,11 +163,14 @@ class ServedLanes:
     async def _release(self, lane: DataLane, patience_s: float) -> bool:
         if self.lanes.get(lane.lane) is not lane:  # it was lost, or is being released already
             return await lane.close(release=True, patience_s=patience_s)
-        self.going[lane.lane] = asyncio.get_running_loop().create_future()
+        left = self.going[lane.lane] = asyncio.get_running_loop().create_future()
         try:
             return await self._close(lane, release=True, patience_s=patience_s)
         finally:
-            self.going.pop(lane.lane).set_result(None)
+            # The lane may have been claimed again meanwhile, and be on its way out a second time.
+            if self.going.get(lane.lane) is left:
+                del self.going[lane.lane]
+            left.set_result(None)
 
     async def _close(self, lane: DataLane, *, release: bool, patience_s: float) -> bool:
         self._leave(lane.lane)

@@ -14,7 +14,7 @@ from holdfast.cli.findings import Findings
 from holdfast.cli.survey import kind_of, numbered
 from holdfast.cluster.state import ControlState
 from holdfast.environment import Environment
-from holdfast.errors import CorruptObject, ObjectNotFound, StopError
+from holdfast.errors import NOT_JSON, CorruptObject, ObjectNotFound, StopError
 from holdfast.identifiers import LaneId, LaneNumber, LeaderEpoch
 from holdfast.lane.cursor import Cursor
 from holdfast.lane.entry import (
@@ -40,7 +40,7 @@ from holdfast.store.interface import ObjectEntry, Store
 from holdfast.store.patience import patiently
 
 READS_AT_ONCE = 8
-UNREADABLE = (CorruptObject, msgspec.DecodeError, ValueError)
+UNREADABLE = (CorruptObject, *NOT_JSON, ValueError)
 """A checksum that is wrong; or right, over something that this version cannot read."""
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from holdfast.errors import ConfigurationError
+from holdfast.errors import NOT_JSON, ConfigurationError
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.records.record import HEADER_KEY_ERRORS, Record
 
@@ -70,7 +70,7 @@ def parse_json(line: bytes) -> Draft:
     """One object. A value that is no text is written as JSON; null is a tombstone."""
     try:
         found = msgspec.json.decode(line)
-    except msgspec.DecodeError as wrong:
+    except NOT_JSON as wrong:
         raise ConfigurationError(
             f'it is not JSON ({wrong}): write {{"key": "k", "value": "v"}}'
         ) from None

@@ -7,7 +7,7 @@ of what stands before their block and of what follows it.
 import msgspec
 from fastcrc import crc32
 
-from holdfast.errors import CorruptObject
+from holdfast.errors import NOT_JSON, CorruptObject
 from holdfast.store.interface import Buffers
 
 FORMAT_VERSION = 1
@@ -68,7 +68,7 @@ def read_facts_text(text: bytes, *, key: str) -> Facts:
     """The facts; CorruptObject where they cannot be, or a newer program wrote them."""
     try:
         facts = msgspec.json.decode(text, type=Facts)
-    except msgspec.MsgspecError as error:
+    except NOT_JSON as error:
         raise CorruptObject(f"{key}: its facts block cannot be read: {error}") from error
     if facts.version != FORMAT_VERSION:
         raise CorruptObject(

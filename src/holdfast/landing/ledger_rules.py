@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from holdfast.errors import NOT_JSON
 from holdfast.landing.ledger_entry import Entry, MicroBatch, SourceRange
 
 SHOWN_MAX = 300
@@ -88,7 +89,7 @@ def _same_offsets(left: str | None, right: str | None) -> bool:
         return left == right
     try:
         return bool(msgspec.json.decode(left) == msgspec.json.decode(right))
-    except msgspec.MsgspecError:
+    except NOT_JSON:
         return False
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from holdfast.columnar.unreadable import Unreadable
 from holdfast.environment import Environment
-from holdfast.errors import CorruptObject, StoreUnavailable
+from holdfast.errors import NOT_JSON, CorruptObject, StoreUnavailable
 from holdfast.store.interface import CreateAnswer, Store
 from holdfast.store.patience import patiently
 
@@ -76,5 +76,5 @@ async def read_quarantined(store: Store, key: str, *, environment: Environment) 
     body = await patiently(lambda: store.read(key), environment=environment)
     try:
         return msgspec.json.decode(body, type=QuarantinedBatch)
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise CorruptObject(f"{key}: {error}") from error

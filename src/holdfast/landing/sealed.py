@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from holdfast.errors import CorruptObject
+from holdfast.errors import NOT_JSON, CorruptObject
 
 VERSION = 1
 T = TypeVar("T")
@@ -42,7 +42,7 @@ def unseal(kind: str, document: type[T], body: bytes, *, key: str) -> T:
         raise CorruptObject(f"{key}: the checksum of the {kind} is wrong")
     try:
         return msgspec.json.decode(text, type=document)
-    except msgspec.MsgspecError as error:
+    except NOT_JSON as error:
         raise CorruptObject(f"{key}: the {kind} cannot be read: {error}") from error
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.errors import CallError, ConfigurationError, CorruptObject
+from holdfast.errors import NOT_JSON, CallError, ConfigurationError, CorruptObject
 from holdfast.landing.ledger_entry import Entry, MicroBatch, SourceRange
 from holdfast.spark import offsets
 from holdfast.spark.inputs import DataLoss, Input, Offsets, TopicPartition
@@ -121,7 +121,7 @@ def known_plan(first: Entry | None, asked: Asked) -> Plan | None:
         )
     try:
         plan = msgspec.json.decode(text, type=Plan)
-    except (msgspec.MsgspecError, CallError) as wrong:
+    except (*NOT_JSON, CallError) as wrong:
         raise CorruptObject(
             f"entry 0 of sink {first.sink_id}: its plan cannot be read: {wrong}"
         ) from wrong

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from holdfast.columnar.arrow import RecordBatch, pa
-from holdfast.errors import ConfigurationError, CorruptObject, HoldfastError
+from holdfast.errors import NOT_JSON, ConfigurationError, CorruptObject, HoldfastError
 from holdfast.identifiers import topic_name_problem
 from holdfast.landing.arrow import pq
 from holdfast.landing.data_files import sink_id_problem
@@ -131,7 +131,7 @@ def _chosen(text: str, *, is_chain: bool) -> Chosen:
     )
     try:
         given = msgspec.json.decode(text, type=dict[str, list[str | int | bool | None]])
-    except msgspec.MsgspecError as error:
+    except NOT_JSON as error:
         raise problem from error
     if is_chain and set(given) - {"partition"}:
         raise problem

@@ -12,8 +12,7 @@ import socket
 import threading
 from typing import Final
 
-import msgspec
-
+from holdfast.errors import NOT_JSON
 from holdfast.sink.reports import Report, read_line, status_in, summed
 from holdfast.sink.status import SinkStatus
 
@@ -82,7 +81,7 @@ class Desk:
             try:
                 while line := lines.readline(LINE_MAX):
                     self._take(member, connection, read_line(line))
-            except (OSError, msgspec.MsgspecError):
+            except (OSError, *NOT_JSON):
                 pass
             finally:
                 self._farewell(member, connection)

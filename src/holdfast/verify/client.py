@@ -140,6 +140,8 @@ class Clients:
         """(CRC, producer id, base sequence) -> the values of that batch."""
         self.is_over = False
         """No new work from here on; what is under way may end."""
+        self.uncertain: set[str] = set()
+        """Topics with a try to create them whose outcome is unknown."""
         self.doomed: set[str] = set()
         """Topics that somebody has begun to delete."""
         self.lossy: set[str] = set()

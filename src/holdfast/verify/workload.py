@@ -276,10 +276,15 @@ class Administrator(Client):
                 return
             if isinstance(answer, Refused) and answer.error == "TOPIC_ALREADY_EXISTS":
                 return
+            self.clients.uncertain.add(topic)
             await self.pause(0.02, 0.3)
 
     async def delete(self, topic: str, after_s: float) -> None:
+        """Leave a topic alone if the outcome of a try to create it is unknown: a broker that was
+        paused may carry that try out after the deletion, and create another topic of that name."""
         await asyncio.sleep(after_s)
+        if topic in self.clients.uncertain:
+            return
         self.clients.doomed.add(topic)
         broker = await self.guess(topic, Sought.CONTROLLER)
         port = self.clients.ports.port(broker)

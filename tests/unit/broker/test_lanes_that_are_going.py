@@ -191,6 +191,31 @@ def test_a_lane_is_served_while_what_its_disk_holds_goes_to_the_store():
     simulate(test)
 
 
+def test_a_lane_that_came_back_while_it_went_may_go_a_second_time():
+    """Seed 6707: the end of the first release was also taken for the end of the second."""
+
+    async def test(world: Several) -> None:
+        over = await HandOver.ready(world)
+        served = over.giver.served
+        answer_lost = Hold("create", entry_prefix(over.lane))
+        over.store.after.append(answer_lost)
+        first = asyncio.ensure_future(served.hand_over(over.lane))
+        await answer_lost.reached.wait()
+        over.store.after.clear()
+        await served.take([over.lane])
+        second_put = over.hold_puts()
+        second = asyncio.ensure_future(served.hand_over(over.lane))
+        await second_put.reached.wait()
+        answer_lost.go.set()
+        await first
+        assert over.lane in served.going
+        second_put.go.set()
+        await second
+        assert over.lane not in served.going
+
+    simulate(test)
+
+
 def test_a_lane_that_is_asked_for_twice_is_given_to_the_first():
     """Seeds 966, 1745, 2035, 2854 and 4029: it was promised to both, and forgotten twice."""
 

@@ -100,6 +100,24 @@ def test_a_broker_whose_machine_is_gone_loses_its_lanes_within_seconds():
     simulate(test)
 
 
+def test_a_report_that_cannot_be_read_does_not_hide_the_others():
+    """Seed 13671: a byte that is no UTF-8 ended the exchange, and no report was read any more."""
+
+    async def test(world: Several) -> None:
+        joined = [await world.join(i + 1) for i in range(2)]
+        await pass_time(SETTLED_S)
+        before = [broker.report().lanes for broker in joined]
+        for broker in joined:
+            world.silence(broker)
+        await pass_time(60)
+        for stranger, body in enumerate([b"", b"{", b'{"host":"\xff"}', b"[]"]):
+            await world.store.create(f"{PREFIX}{stranger + 7}/{1:020d}", [body])
+        await pass_time(WHILE_S)
+        assert [broker.report().lanes for broker in joined] == before
+
+    simulate(test)
+
+
 class Stopped(SkewedEnvironment):
     """The clock of a process that can be stopped: for itself, no time passes meanwhile."""
 

@@ -52,6 +52,7 @@ def test_a_value_that_is_no_text_is_written_as_json():
     ("line", "said"),
     [
         (b"{", "it is not JSON"),
+        (b'{"value": "\xff"}', "it is not JSON"),
         (b"[1]", "no JSON object"),
         (b'{"key": "k"}', 'no "value"'),
         (b'{"valeu": 1, "value": 2}', "unknown member 'valeu'"),
