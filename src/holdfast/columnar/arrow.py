@@ -1,6 +1,7 @@
-"""The door to pyarrow, which has no types: the names used here, and arrays from plain buffers.
+"""The one place that imports pyarrow, which has no types, for the columnar package.
 
-Owns the casts and the layouts of binary, string and list arrays. Must never copy a column.
+Owns the imported module, the casts, and the layouts of binary, string and list arrays built from
+plain buffers. Must never copy a column.
 """
 
 import importlib
@@ -19,7 +20,7 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 class Array(Protocol):
-    """pyarrow.Array, as far as it is used here."""
+    """The part of pyarrow.Array that is used here."""
 
     type: Any
     offset: int
@@ -31,7 +32,7 @@ class Array(Protocol):
 
 
 class Schema(Protocol):
-    """pyarrow.Schema."""
+    """The part of pyarrow.Schema that is used here."""
 
     names: list[str]
 
@@ -39,7 +40,7 @@ class Schema(Protocol):
 
 
 class RecordBatch(Protocol):
-    """pyarrow.RecordBatch, as far as it is used here."""
+    """The part of pyarrow.RecordBatch that is used here."""
 
     schema: Any
     num_rows: int
@@ -53,18 +54,18 @@ class RecordBatch(Protocol):
 
 
 def new_array(size: int, dtype: type[Number]) -> NDArray[Number]:
-    """Room for numbers from Arrow's own pool: aligned, and used again without page faults."""
+    """Allocate numbers from Arrow's own pool: aligned, and reused without page faults."""
     buffer = pa.allocate_buffer(size * np.dtype(dtype).itemsize)
     return np.frombuffer(buffer, dtype=dtype) if size else np.empty(0, dtype=dtype)
 
 
 def view(numbers: NDArray[Any]) -> Any:
-    """The same memory as an Arrow buffer."""
+    """Return the same memory as an Arrow buffer."""
     return pa.py_buffer(numbers)
 
 
 def bytes_of(buffer: Any) -> NDArray[np.uint8]:
-    """The bytes under any buffer; never writable, so that kernels compile for one kind only."""
+    """Return the bytes of any buffer, never writable, so that kernels compile for one kind only."""
     if buffer is None or len(memoryview(buffer)) == 0:
         numbers = np.empty(0, dtype=np.uint8)
     else:
@@ -74,7 +75,7 @@ def bytes_of(buffer: Any) -> NDArray[np.uint8]:
 
 
 def plain(column: Any) -> Array:
-    """One array without chunks, dictionary or views."""
+    """Return one array without chunks, dictionary or views."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):
@@ -85,7 +86,7 @@ def plain(column: Any) -> Array:
 
 
 def has_offsets(kind: Any) -> bool:
-    """Whether this is text or bytes of any length."""
+    """True for text or bytes of variable length."""
     return _is_large(kind) or pa.types.is_binary(kind) or pa.types.is_string(kind)
 
 
@@ -94,7 +95,7 @@ def _is_large(kind: Any) -> bool:
 
 
 def variable_parts(column: Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
-    """The bytes of a column of text or bytes, and where each row starts and the last one ends."""
+    """Return the bytes of a column of text or bytes, and its offsets, one more than rows."""
     if not has_offsets(column.type):
         raise CallError(f"a column of {column.type} where one of text or bytes is needed")
     _, offsets, data = column.buffers()
@@ -115,7 +116,7 @@ def variable_array(
     validity: NDArray[np.uint8] | None = None,
     null_count: int = 0,
 ) -> Array:
-    """A binary or string array of any width."""
+    """Return a binary or string array, with 32-bit or 64-bit offsets."""
     mask = view(validity) if validity is not None and null_count else None
     buffers = [mask, view(offsets), view(data)]
     return cast(Array, pa.Array.from_buffers(kind, len(offsets) - 1, buffers, null_count))
@@ -128,7 +129,7 @@ def list_array(
     null_count: int,
     children: Sequence[Array],
 ) -> Array:
-    """A list of structs; the children are the struct's columns, none of them null as a row."""
+    """Return a list of structs. The children are the struct's columns. No struct is null."""
     structs = pa.StructArray.from_arrays(list(children), fields=list(kind.value_type))
     mask = view(validity) if null_count else None
     return cast(

@@ -1,10 +1,10 @@
-"""The door to numba: how a kernel is compiled and cached, and bytes by their address.
+"""The one place that imports numba: compiling and caching of kernels, bytes by their address.
 
 Owns the choice of the cache folder and every cast around numba, which has no types. A kernel
-compiles at its first call. Must never load compiled code from a folder that another user could
-have written. Numba keeps a compiled kernel until the kernel's own file changes: after a change to
-this one, remove what is kept (*.nbi, *.nbc). What reads or writes by address checks nothing: who
-calls it has checked.
+compiles at its first call. Must never load compiled code from a folder that another user could have
+written. Numba keeps a compiled kernel until the kernel's own file changes. So after a change to
+this file, delete the cache files (*.nbi, *.nbc). Functions that read or write by address check
+nothing: their caller must have checked.
 """
 
 import importlib
@@ -31,21 +31,24 @@ R = TypeVar("R")
 
 i64 = cast(Callable[[Any], int], np.int64)
 u64 = np.uint64
-"""Inside a kernel, as numba reads them: a mix of the two would become a float."""
+"""Integer types inside a kernel, as numba reads them.
+
+An expression of both would become a float.
+"""
 
 CACHE_DIR_VARIABLE = "NUMBA_CACHE_DIR"
 FOLDER_MODE = 0o700
 
 
 def cache_folder(package: Path, temporary: Path) -> Path | None:
-    """Where compiled kernels go when numba has no place of its own; None where numba has one."""
+    """Return the cache folder for compiled kernels. None if numba can use its usual one."""
     if CACHE_DIR_VARIABLE in process_variables() or os.access(package, os.W_OK):
         return None
     return temporary / f"holdfast-kernels-{os.getuid()}-{__version__}"
 
 
 def is_private(folder: Path) -> bool:
-    """Whether a folder is there, or could be made, that only this user can write."""
+    """True if a folder exists, or could be created, that only this user can write."""
     try:
         folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         found = folder.lstat()
@@ -62,9 +65,9 @@ _FOLDER = cache_folder(Path(__file__).parent, Path(tempfile.gettempdir()))
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, compiled at its first call and kept on disk for the next process.
+    """Compile the function at its first call, and keep the result on disk for the next process.
 
-    The cache folder is numba's global setting: it is put back, for it is not ours alone.
+    The cache folder is a global setting of numba. It is restored, because other code may use it.
     """
     cached = _FOLDER is None or is_private(_FOLDER)
     before = numba.config.CACHE_DIR
@@ -83,7 +86,7 @@ def _compile(function: Any, *, cached: bool) -> Any:
         try:
             return numba.njit(cache=True, **options)(function)
         except RuntimeError:
-            # No folder can be written at all: compile in each process.
+            # No cache folder can be written: compile in each process.
             pass
     return numba.njit(cache=False, **options)(function)
 
@@ -153,18 +156,21 @@ def _copy_bytes(
 
 
 Address = np.uint64
-"""Where an array's bytes start. Numba counts references of an array at each call that is handed
-one, which took two thirds of the time of the walk through JSON; a number has none. The array must
-be an argument of the outermost kernel, so that it outlives the call."""
+"""The address of an array's bytes.
+
+Numba counts references to an array at each call that gets one as an argument. That took two thirds
+of the time of the walk through JSON; a number needs no counting. The array must be an argument of
+the outermost kernel, so that it outlives the call.
+"""
 
 address_of = cast(Callable[[NDArray[Any]], Address], _extending.intrinsic(_address_of))
 byte_at = cast(Callable[[Address, int], int], _extending.intrinsic(_byte_at))
 word_at = cast(Callable[[Address, int], np.uint64], _extending.intrinsic(_word_at))
-"""Eight bytes, little-endian, at any alignment."""
+"""Eight bytes as a little-endian number, at any alignment."""
 trailing_zeros = cast(Callable[[np.uint64], int], _extending.intrinsic(_trailing_zeros))
-"""How many of the lowest bits are zero; 64 where all are."""
+"""The number of lowest bits that are zero. 64 if all are."""
 put_byte = cast(Callable[[Address, int, int], None], _extending.intrinsic(_put_byte))
 copy_bytes = cast(
     Callable[[Address, int, Address, int, int], None], _extending.intrinsic(_copy_bytes)
 )
-"""(to, to_position, source, position, size): one memcpy."""
+"""One memcpy: (to, to_position, source, position, size)."""

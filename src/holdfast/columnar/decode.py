@@ -1,15 +1,15 @@
 """Record batches (magic 2) to Arrow record batches, with the columns of Spark's Kafka source.
 
-Pure. Owns what of a partition's bytes becomes a row: no control records, no records of aborted
-transactions where they are named, nothing outside [start_offset, end_offset). Every batch's CRC is
-checked, that of a skipped one too, and offsets must rise from batch to batch: the base offset is
-not under the CRC. Corrupt bytes are a CorruptObject, and no row of theirs is given out. A batch
-whose CRC is right and whose inside is junk was sent so: `decode` raises for it, and `decode_rest`
-names it and goes on.
+Pure. Owns which of a partition's records become rows: no control records, no records of aborted
+transactions if these are given, nothing outside [start_offset, end_offset). The CRC of every batch
+is checked, even of a skipped one. Offsets must rise from batch to batch, because the base offset is
+not under the CRC. Corrupt bytes raise CorruptObject and must never become rows. A batch with a
+correct CRC and unreadable records was sent that way by its producer: `decode` raises for it, and
+`decode_rest` reports it and continues.
 
-Where Arrow cannot say what the bytes say: a header key that is not UTF-8 comes with U+FFFD in place
-of what is malformed, as a Java client has it; a timestamp whose microseconds do not fit 64 bits
-comes as the nearest that does. As in Spark, no timestamp (-1) is 1969-12-31 23:59:59.999, and the
+Some bytes cannot be expressed in Arrow. In a header key that is not UTF-8, U+FFFD replaces the
+malformed parts, as in a Java client. A timestamp whose microseconds do not fit into 64 bits becomes
+the nearest one that does. As in Spark, no timestamp (-1) is 1969-12-31 23:59:59.999, and the
 headers of a record without any are null.
 """
 
@@ -44,10 +44,10 @@ from holdfast.records.record import UNCOMPRESSED_BYTES_MAX, decode_batch
 ROWS_PER_BATCH = 50_000
 BYTES_PER_BATCH = 32 * 1024 * 1024
 BYTES_PER_BATCH_MAX = 2**31 - 1
-"""What the 32-bit offsets of a binary column can say."""
+"""The largest 32-bit offset of a binary column."""
 OFFSET_MAX = 2**63 - 1
 Aborted = tuple[int, int] | tuple[int, int, int]
-"""Producer id, first offset and, where it is known, the offset of the marker."""
+"""Producer id, first offset and, if it is known, the offset of the marker."""
 CONTROL_TYPE_ABORT = 0
 
 _REASONS = {
@@ -65,7 +65,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """What one call of decode asks for."""
+    """The arguments of one call of decode."""
 
     topic: str
     partition: int
@@ -78,19 +78,19 @@ class _Wanted:
 
 
 class _Body(NamedTuple):
-    """The records of one batch, uncompressed: a stretch of a buffer."""
+    """The records of one batch, uncompressed, as a range of a buffer."""
 
     buffer: memoryview
     start: int
     end: int
     header: BatchHeader
     batch: memoryview
-    """The whole batch, as it came."""
+    """The whole batch, as it arrived."""
 
 
 @dataclass(slots=True)
 class _Pending:
-    """Batches that will be scanned together: a kernel call has its price, too."""
+    """Batches that will be scanned together, to save kernel calls."""
 
     bodies: list[_Body] = field(default_factory=list[_Body])
     rows: int = 0
@@ -111,7 +111,7 @@ def decode(
     bytes_per_batch: int = BYTES_PER_BATCH,
     uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX,
 ) -> Iterator[RecordBatch]:
-    """As decode_rest; CorruptObject at the first batch that cannot be read."""
+    """Like decode_rest, but raise CorruptObject at the first batch that cannot be read."""
     found = decode_rest(
         buffers,
         topic=topic,
@@ -142,17 +142,18 @@ def decode_rest(
     bytes_per_batch: int = BYTES_PER_BATCH,
     uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX,
 ) -> Iterator[RecordBatch | Unreadable]:
-    """The records of one partition from buffers of whole batches, in the order of their offsets.
+    """Yield the records of one partition from buffers of whole batches, in offset order.
 
-    A batch that cannot be read, or that is larger than the bound when it is uncompressed, stands
-    as Unreadable where its records would be.
-    columns: those that are wanted, of the schema and in its order; all where None.
-    read_committed_aborted: the (producer_id, first_offset) of aborted transactions, as a Fetch
-    answer names them: each holds up to its marker, so all batches from its first on must be among
-    the buffers. With a third number, the offset of the marker, any of them may be missing. None
-    shows the records of all transactions. Nothing here knows the last stable offset: a reader of
-    committed records must not ask past it. The bytes of a buffer must
-    not change while they are read: what was checked is read again.
+    A batch that cannot be read, or that is too large when uncompressed, is yielded as Unreadable in
+    the place of its records. The bytes of a buffer must not change during the call, because checked
+    bytes are read again.
+
+    - columns: the wanted columns of the schema, which keep its order. None means all.
+    - read_committed_aborted: the (producer_id, first_offset) of aborted transactions, as a Fetch
+      response names them. Each applies up to its marker, so all batches from its first one on must
+      be among the buffers. With a third number, the offset of the marker, any of them may be
+      missing. None returns the records of all transactions. The last stable offset is not known
+      here, so a reader of committed records must not ask for records past it.
     """
     if rows_per_batch < 1 or not 1 <= bytes_per_batch <= BYTES_PER_BATCH_MAX:
         raise CallError(
@@ -215,7 +216,7 @@ def _visible_bodies(
     wanted: _Wanted,
     aborted_transactions: Sequence[Aborted] | None,
 ) -> Iterator[_Body | Unreadable]:
-    """The batches that a consumer sees and that can have wanted offsets, uncompressed."""
+    """Yield, uncompressed, the batches that a consumer sees and that can have wanted offsets."""
     coming = sorted(aborted_transactions or (), key=lambda row: row[1], reverse=True)
     aborted: dict[int, int] = {}
     last_offset = -1
@@ -252,7 +253,7 @@ def _check(batch: memoryview, header: BatchHeader, last_offset: int, wanted: _Wa
 
 
 def _is_abort_marker(batch: memoryview) -> bool:
-    """The key of a control record: a version and a type, of two bytes each."""
+    """True if the key of the control record (version and type, two bytes each) says abort."""
     for record in decode_batch(batch):
         if record.key is not None and len(record.key) >= 4:
             return int.from_bytes(record.key[2:4], "big") == CONTROL_TYPE_ABORT
@@ -288,7 +289,7 @@ def _corrupt(wanted: _Wanted, header: BatchHeader, reason: str) -> CorruptObject
 
 
 def _one_source(bodies: list[_Body]) -> tuple[NDArray[np.uint8], list[int]]:
-    """The bytes of all bodies and where each starts; copied together if they are not so yet."""
+    """Return the bytes of all bodies and where each starts. Copies unless they share a buffer."""
     buffer = bodies[0].buffer
     if all(body.buffer is buffer for body in bodies):
         return bytes_of(buffer), [body.start for body in bodies]
@@ -301,7 +302,7 @@ def _one_source(bodies: list[_Body]) -> tuple[NDArray[np.uint8], list[int]]:
 
 
 def _scan(pending: _Pending, wanted: _Wanted) -> Iterator[RecordBatch | Unreadable]:
-    """The rows of some batches; where one of them is junk, each batch for itself."""
+    """Yield the rows of some batches. If one cannot be read, scan each batch separately."""
     if not pending.bodies:
         return
     found = _scanned(pending.bodies, pending.rows, wanted)
@@ -315,7 +316,7 @@ def _scan(pending: _Pending, wanted: _Wanted) -> Iterator[RecordBatch | Unreadab
 
 
 def _scanned(bodies: list[_Body], room: int, wanted: _Wanted) -> "_Rows | str":
-    """Where each row is; or what is wrong with the first batch that cannot be read."""
+    """Return where each row is, or the problem of the first batch that cannot be read."""
     source, starts = _one_source(bodies)
     table = np.array(
         [
@@ -353,7 +354,7 @@ def _scanned(bodies: list[_Body], room: int, wanted: _Wanted) -> "_Rows | str":
 
 
 class _Rows(NamedTuple):
-    """The rows of some batches, as places in their bytes; there is room for more."""
+    """The rows of some batches, as positions in their bytes. The arrays may have unused room."""
 
     source: NDArray[np.uint8]
     rows: int
@@ -441,7 +442,7 @@ def _headers(source: NDArray[np.uint8], spans: NDArray[np.int64]) -> Array:
 
 
 def _text(offsets: NDArray[np.int32], data: NDArray[np.uint8]) -> Array:
-    """Header keys as strings; one by one only where some key is not UTF-8."""
+    """Return header keys as strings. Decodes one by one only if some key is not UTF-8."""
     raw = variable_array(pa.binary(), offsets, data)
     try:
         return pa.compute.cast(raw, pa.string())

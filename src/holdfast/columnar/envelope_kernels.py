@@ -1,11 +1,10 @@
-"""Rows of columns as lines of JSON, compiled: one object a line, its members in the columns' order.
+"""Rows of columns as lines of JSON, compiled: one object per line, members in the columns' order.
 
-Pure. Owns the escaping of strings, base64, and numbers as digits. A table says of each column its
-kind, its labels (the name with what stands before and after it), and where its numbers or bytes
-are, as addresses: whoever makes the table keeps the arrays alive and has checked their offsets. A
-row is begun only where there is room for the longest that it could be. Must never let a byte of a
-value end a line. Loops are spelt out: what the linter would write instead, numba compiles to slower
-code or not at all.
+Pure. Owns the escaping of strings, base64, and numbers as digits. A table describes each column:
+its kind, its labels (the name and the JSON around it), and the addresses of its numbers or bytes.
+The maker of the table keeps the arrays alive and has checked their offsets. A row is begun only if
+there is room for its greatest possible length. Must never let a byte of a value end a line. Loops
+are written out, because what the linter suggests compiles to slower code, or not at all.
 """
 # ruff: noqa: SIM109
 
@@ -26,11 +25,14 @@ from holdfast.columnar.compiled import (
 from holdfast.columnar.json_kernels import BACKSLASH, QUOTE, is_ordinary
 
 NUMBER, TEXT, LIST = 0, 1, 2
-"""A column of 64-bit numbers, of text or bytes, and of lists whose parts are the next two rows."""
+"""Kinds of columns: 64-bit numbers, text or bytes, lists.
+
+A list's two parts are the next two rows.
+"""
 
 KIND, LABEL, LABEL_END, OTHER_LABEL, OTHER_LABEL_END, DATA, OFFSETS, VALID, IS_TEXT = range(9)
 TABLE_COLUMNS = 9
-"""IS_TEXT and VALID are 0 where all rows are; the other label is for bytes that are no text."""
+"""IS_TEXT and VALID are 0 if true for all rows. The other label is for bytes that are not text."""
 
 ESCAPED_BYTES_MAX = 6
 DIGITS_MAX = 20
@@ -50,7 +52,7 @@ def is_set(flags: Address, row: int) -> bool:
 
 @kernel
 def short_escape(byte: int) -> int:
-    """The letter behind the backslash, or 0 where there is none."""
+    """Return the letter after the backslash, or 0 if the byte has no short escape."""
     if byte == QUOTE or byte == BACKSLASH:
         return byte
     if byte == 0x0A:
@@ -130,7 +132,7 @@ def put_base64(
 
 @kernel
 def put_number(number: int, out: Address, size: int) -> int:
-    """Decimal digits."""
+    """Write a number in decimal digits."""
     left = u64(number)
     if number < 0:
         put_byte(out, size, 0x2D)
@@ -176,7 +178,7 @@ def put_member(
     out: Address,
     size: int,
 ) -> int:
-    """One member that is no list: its label and its value."""
+    """Write the label and value of one member that is not a list."""
     line = u64(column)
     start, end = table[line, u64(LABEL)], table[line, u64(LABEL_END)]
     if not is_set(u64(table[line, u64(VALID)]), row):
@@ -205,7 +207,7 @@ def put_list(
     out: Address,
     size: int,
 ) -> int:
-    """A list of objects with two members each; null is an empty list."""
+    """Write a list of objects with two members each. A null becomes an empty list."""
     line = u64(column)
     start, end = table[line, u64(LABEL)], table[line, u64(LABEL_END)]
     size = put_label(labels, start, end, out, size)
@@ -228,7 +230,7 @@ def put_list(
 
 @kernel
 def member_bytes_max(table: NDArray[np.int64], column: int, first: int, last: int) -> int:
-    """The room that a column, not of lists, could need for rows [first, last)."""
+    """Return the most bytes that a column, not of lists, can take for rows [first, last)."""
     line = u64(column)
     label = max(
         table[line, u64(LABEL_END)] - table[line, u64(LABEL)],
@@ -244,7 +246,7 @@ def member_bytes_max(table: NDArray[np.int64], column: int, first: int, last: in
 
 @kernel
 def row_bytes_max(table: NDArray[np.int64], row: int) -> int:
-    """The room that a row could need, with the brace and the line feed behind it."""
+    """Return the most bytes that a row can take, with the brace and line feed after it."""
     total = 2
     column = 0
     while column < len(table):
@@ -271,8 +273,11 @@ def put_envelopes(
     last: int,
     out: NDArray[np.uint8],
 ) -> tuple[int, int, int]:
-    """Rows from first on, as many as surely fit: the row that is next, the bytes put, and the room
-    that the next row needs, 0 where there is none."""
+    """Write rows from `first` on, as many as certainly fit.
+
+    Returns the next row, the bytes written, and the room that the next row needs (0 if all are
+    done).
+    """
     to = address_of(out)
     size = 0
     row = first

@@ -1,11 +1,11 @@
 """128-bit hashes of Arrow columns, for keys whose collision would lose a record.
 
-Pure. Owns what counts as the same value: text and bytes of any width by their bytes; whole numbers
-of any width and sign by their value; dates, times and timestamps by the number they are stored as,
-so a column must keep its unit; booleans as one byte; fixed-size binary and decimals by their bytes.
-A null is no value and differs from all of them, from the empty one too. The hash of a value under a
-seed is SipHash-2-4-128 under that key and never changes: it is kept in state. Columns of floats are
-refused, since 0.0 and -0.0 are equal and NaN is not.
+Pure. Owns which values are equal: text and bytes of any width by their bytes; integers of any width
+and sign by their value; dates, times and timestamps by their stored number, so a column must keep
+its unit. Booleans are hashed as one byte, fixed-size binary and decimals by their bytes. A null
+differs from every value, also from an empty one. The hash of a value is SipHash-2-4-128 with the
+seed as its key. It is kept in state, so it must never change. Columns of floats are refused,
+because 0.0 and -0.0 are equal and NaN is not equal to itself.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from holdfast.columnar.arrow import Array, bytes_of, has_offsets, pa, plain, var
 from holdfast.errors import CallError, CorruptObject
 
 Hashes = tuple[NDArray[np.uint64], NDArray[np.uint64]]
-"""The low and the high 64 bits, row by row."""
+"""The low and the high 64 bits of each row's hash."""
 
 SEEDS = 1 << 128
 _WORD = (1 << 64) - 1
@@ -27,7 +27,7 @@ _WHOLE_WIDTH = 8
 
 
 def hash128(column: Array, seed: int = 0) -> Hashes:
-    """The hash of each row of one column; the seed is SipHash's key, of 128 bits."""
+    """Return the hash of each row of one column. The seed is SipHash's 128-bit key."""
     key = _key(seed)
     column = plain(column)
     rows = len(column)
@@ -42,7 +42,7 @@ def hash128(column: Array, seed: int = 0) -> Hashes:
         fits = siphash.hash_fixed(data, width, key, low, high)
     if fits and column.null_count:
         validity = column.buffers()[0]
-        # An array of the null type has no bits: none of its rows is set.
+        # An array of the null type has no validity bits: all of its rows are null.
         bits = bytes_of(validity) if validity else np.zeros((column.offset + rows + 7) // 8, "u1")
         bits.flags.writeable = False
         fits = siphash.mark_nulls(bits, column.offset, key, low, high)
@@ -52,10 +52,10 @@ def hash128(column: Array, seed: int = 0) -> Hashes:
 
 
 def hash_columns(columns: Sequence[Array], seed: int = 0) -> Hashes:
-    """The hash of each row of several columns, in this order: that of their hashes in a row.
+    """Return the hash of each row of several columns: the hash of their hashes, in this order.
 
-    Each part has 16 bytes whatever it stands for, so ("a", "bc") and ("ab", "c") differ. It is not
-    hash128 for one column either.
+    Each part has 16 bytes, whatever the value, so ("a", "bc") and ("ab", "c") differ. For one
+    column the result differs from hash128.
     """
     if not columns:
         raise CallError("hash_columns needs at least one column")
@@ -79,7 +79,7 @@ def _key(seed: int) -> tuple[np.uint64, np.uint64]:
 
 
 def _fixed(column: Any) -> tuple[NDArray[np.uint8], int]:
-    """The bytes of a column whose values have one width, from its first row on."""
+    """Return the bytes of a column of fixed-width values from its first row on, and the width."""
     kind = column.type
     types = pa.types
     if types.is_boolean(kind):

@@ -1,10 +1,11 @@
 """One field of the JSON objects in a column, as a column of bytes: keys such as `value.$.id`.
 
-Pure. A string comes unescaped, everything else as its text, so 1.0 and 1.00 differ, and the number
-1 and the string "1" do not. Null where the row is null, the text is not JSON up to the field and
-the comma or brace after it, the path leads nowhere, or the field is null. The text behind the field
-is not read. Of members with the same name the first counts. An escaped surrogate without its pair
-becomes three bytes (Python's surrogatepass), so that two different ones stay different.
+Pure. Owns what a field's bytes are. A string is unescaped. Everything else is its text, so 1.0 and
+1.00 differ, and the number 1 and the string "1" do not. The result is null if the row or the field
+is null, if the path leads nowhere, or if the text is not JSON up to the field and the comma or
+brace after it. The text after that is not read. Of members with the same name the first counts. An
+escaped surrogate without its pair becomes three bytes (Python's surrogatepass): two different ones
+must never become equal.
 """
 
 from collections.abc import Sequence
@@ -21,12 +22,12 @@ BINARY_BYTES_MAX = 2**31 - 1
 
 
 def json_path(path: str) -> tuple[str, ...]:
-    """The names in `$.a.b` or `a.b`. A name with a dot in it can only be given as a tuple."""
+    """Return the names in `$.a.b` or `a.b`. A name that contains a dot needs a tuple instead."""
     return tuple(path.removeprefix(ROOT).split("."))
 
 
 def json_field(column: Array, path: str | Sequence[str]) -> Array:
-    """The field of each row: a binary column, large_binary where the bytes are more than 2 GiB."""
+    """Return the field of each row, as binary, or large_binary if it has more than 2 GiB."""
     names = json_path(path) if isinstance(path, str) else tuple(path)
     if not names or not all(names):
         raise CallError(f"the path {path!r} has an empty name; write it as $.a.b")

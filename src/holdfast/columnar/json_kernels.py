@@ -1,9 +1,9 @@
 """The compiled walk through JSON texts to one field, by the grammar of RFC 8259.
 
-Pure. A position is never read before it is compared with the end; a negative position stands for
-"not JSON". Must never recurse or allocate for nested values: nesting is a stack of fixed size.
-Bytes from 0x80 on are taken as they are inside strings. Loops and comparisons are spelt out: what
-the linter would write instead, numba compiles to slower code or not at all.
+Pure. Owns the grammar. A position is compared with the end before it is read. A negative position
+means "not JSON". Must never recurse or allocate for nested values: nesting is a stack of fixed
+size. Bytes from 0x80 on are accepted unchecked inside strings. Loops and comparisons are written
+out, because what the linter suggests compiles to slower code, or not at all.
 """
 # ruff: noqa: SIM109, SIM110
 
@@ -26,7 +26,7 @@ DEPTH_MAX = 1024
 ESCAPE_BYTES_MAX = 6
 
 MISSING, TEXT, ESCAPED = 0, 1, 2
-"""What was found: nothing, bytes to take as they are, or a string with escapes."""
+"""Kinds of results: nothing, bytes to take as they are, or a string with escapes."""
 
 INVALID = -1
 
@@ -62,7 +62,7 @@ def skip_space(data: Address, position: int, end: int) -> int:
 
 @kernel
 def hex_digit(byte: int) -> int:
-    """The value of a digit, or -1."""
+    """Return the value of a hex digit, or -1."""
     if ZERO <= byte <= NINE:
         return byte - ZERO
     lower = byte | 0x20
@@ -73,7 +73,7 @@ def hex_digit(byte: int) -> int:
 
 @kernel
 def read_unit(data: Address, position: int, end: int) -> int:
-    """The four hex digits of an escape, or -1."""
+    """Return the value of the four hex digits of an escape, or -1."""
     if position + 4 > end:
         return INVALID
     unit = 0
@@ -87,7 +87,7 @@ def read_unit(data: Address, position: int, end: int) -> int:
 
 @kernel
 def escaped_byte(byte: int) -> int:
-    """What a short escape stands for, or -1."""
+    """Return the byte that a short escape stands for, or -1."""
     if byte == QUOTE or byte == BACKSLASH or byte == SLASH:
         return byte
     if byte == 0x62:
@@ -105,11 +105,11 @@ def escaped_byte(byte: int) -> int:
 
 @kernel
 def special_bytes(word: np.uint64) -> np.uint64:
-    """The high bit of each of eight bytes that is a quote, a backslash or a control character.
+    """Set the high bit of each of eight bytes that is a quote, a backslash or a control character.
 
-    A byte below n is the only one that borrows into its highest bit when n is taken from it; an
-    exclusive or makes the byte that is looked for a zero, which is below one. The lowest bit that
-    is set is certain; one above it may be there by its borrow.
+    Subtracting n from a byte borrows into its highest bit only if the byte is below n. The
+    exclusive or turns the wanted byte into zero, which is below one. The lowest bit that is set is
+    certain. A higher one may be set by the borrow of a lower byte.
     """
     quotes = word ^ EIGHT_QUOTES
     backslashes = word ^ EIGHT_BACKSLASHES
@@ -121,13 +121,13 @@ def special_bytes(word: np.uint64) -> np.uint64:
 
 @kernel
 def is_ordinary(word: np.uint64) -> bool:
-    """Whether none of eight bytes is a quote, a backslash or a control character."""
+    """True if none of eight bytes is a quote, a backslash or a control character."""
     return special_bytes(word) == u64(0)
 
 
 @kernel
 def skip_string(data: Address, position: int, end: int) -> tuple[int, bool]:
-    """From after the opening quote to after the closing one, and whether there are escapes."""
+    """Return the position after a string's closing quote, and if there are escapes."""
     escapes = False
     while position < end:
         if position + 8 <= end:
@@ -159,7 +159,7 @@ def skip_string(data: Address, position: int, end: int) -> tuple[int, bool]:
 
 @kernel
 def skip_digits(data: Address, position: int, end: int) -> int:
-    """One digit or more."""
+    """Skip one digit or more."""
     start = position
     while position < end and ZERO <= byte_at(data, position) <= NINE:
         position += 1
@@ -210,7 +210,7 @@ def skip_scalar(data: Address, position: int, end: int) -> int:
 
 @kernel
 def skip_key(data: Address, position: int, end: int) -> tuple[int, int, int, bool]:
-    """After the colon of a member; where its name starts and ends, and whether it has escapes."""
+    """Return the position after a member's colon, and start, end and escapes of its name."""
     position = skip_space(data, position, end)
     if position >= end or byte_at(data, position) != QUOTE:
         return INVALID, 0, 0, False
@@ -227,7 +227,7 @@ def skip_key(data: Address, position: int, end: int) -> tuple[int, int, int, boo
 
 @kernel
 def skip_value(data: Address, position: int, end: int, stack: Address) -> int:
-    """After the value that starts at a position, with or without space before it."""
+    """Return the position after the value that starts here. Space before it is allowed."""
     depth = 0
     while True:
         position = skip_space(data, position, end)
@@ -239,7 +239,7 @@ def skip_value(data: Address, position: int, end: int, stack: Address) -> int:
                 return INVALID
             put_byte(stack, depth, byte)
             position = skip_space(data, position + 1, end)
-            # The closing bracket is two after the opening one, for both kinds.
+            # In ASCII the closing bracket or brace is two after the opening one.
             if position < end and byte_at(data, position) == byte + 2:
                 position += 1
             else:
@@ -273,7 +273,7 @@ def skip_value(data: Address, position: int, end: int, stack: Address) -> int:
 
 @kernel
 def put_character(code: int, out: Address, size: int) -> int:
-    """UTF-8; a surrogate without its pair in three bytes, so that two of them stay different."""
+    """Write UTF-8. A surrogate without its pair takes three bytes, so each stays distinct."""
     if code < 0x80:
         put_byte(out, size, code)
         return size + 1
@@ -295,7 +295,7 @@ def put_character(code: int, out: Address, size: int) -> int:
 
 @kernel
 def low_surrogate(data: Address, position: int, end: int) -> int:
-    """The second half of a pair, or -1 where no escape of one stands here."""
+    """Return the second half of a surrogate pair, or -1 if there is no escape of one here."""
     if position + 6 > end:
         return INVALID
     if byte_at(data, position) != BACKSLASH or byte_at(data, position + 1) != LETTER_U:
@@ -306,9 +306,10 @@ def low_surrogate(data: Address, position: int, end: int) -> int:
 
 @kernel
 def unescape(data: Address, start: int, end: int, out: Address, size: int) -> int:
-    """The inside of a string that skip_string took, put at a size; the new size.
+    """Write the content of a string, which skip_string accepted, to `out` at `size`.
 
-    No escape is shorter than what it stands for, so out needs no more room than the string has.
+    Returns the new size. No escape is shorter than its result, so `out` needs no more room than the
+    string has.
     """
     position = start
     while position < end:
@@ -354,9 +355,9 @@ def is_name(
     length: int,
     scratch: Address,
 ) -> bool:
-    """Whether a member's name is the one wanted, for each byte of which scratch has six.
+    """True if a member's name is the wanted one. `scratch` has six bytes for each byte of it.
 
-    No escape is longer than six bytes, so a name of more than six times as many is another one.
+    No escape is longer than six bytes, so a name of more than six times its length is another one.
     """
     if not escapes:
         return end - start == length and same_bytes(data, start, names, name_start, length)
@@ -368,7 +369,7 @@ def is_name(
 
 @kernel
 def read_leaf(data: Address, position: int, end: int, stack: Address) -> tuple[int, int, int]:
-    """The value at a position: start, length and kind. A comma or a brace must follow it."""
+    """Return start, length and kind of the value here. A comma or a brace must follow it."""
     position = skip_space(data, position, end)
     after = skip_value(data, position, end, stack)
     if after < 0:
@@ -397,7 +398,7 @@ def find(
     stack: Address,
     scratch: Address,
 ) -> tuple[int, int, int]:
-    """The first member of that path: start, length and kind."""
+    """Return start, length and kind of the first member at the path."""
     level = 0
     position = skip_space(data, position, end)
     while position < end and byte_at(data, position) == OPEN_OBJECT:
@@ -437,7 +438,7 @@ def locate(
     scratch: NDArray[np.uint8],
     found: NDArray[np.int64],
 ) -> int:
-    """Start, length and kind of each row's field; the bytes of all, or -1 where offsets lie."""
+    """Write start, length and kind of each row's field. Return total bytes, -1 for bad offsets."""
     if len(stack) < DEPTH_MAX or len(scratch) < ESCAPE_BYTES_MAX * len(names):
         return -1
     total = 0
@@ -471,7 +472,7 @@ def collect(
     out: NDArray[np.uint8],
     validity: NDArray[np.uint8],
 ) -> int:
-    """The bytes, offsets and validity (zeroed before) of what locate found; the number of nulls."""
+    """Write bytes, offsets, validity (zeroed before) of what locate found. Return null count."""
     size = 0
     nulls = 0
     offsets[0] = 0

@@ -1,9 +1,10 @@
 """The compiled walk over the records of batches, and the copy of their bytes into columns.
 
-Pure. `scan` believes nothing: each position is compared with the end of its record, and of its
-batch, before a byte is read, and it says what records/record.py says of every batch. `gather` and
-`gather_headers` read only what scan has written. Positions are signed and are made unsigned where
-they index, since numba's test for negative indices is what keeps a loop from being fast.
+Pure. Owns the loops. `scan` trusts nothing: each position is compared with the end of its record
+and of its batch before a byte is read. It must never disagree with records/record.py about a batch.
+`gather` and `gather_headers` read only what scan has written. Positions are signed, and are
+converted to unsigned to index an array, because numba's check for negative indices is what makes a
+loop slow.
 """
 
 import numpy as np
@@ -20,10 +21,10 @@ TABLE_COLUMNS = 7
 
 # Columns of the spans, one row for each record that is kept.
 KEY, VALUE, HEADERS, RECORD_END = 0, 2, 4, 6
-"""A start and a length, twice; the start and the count of headers; the end of the record."""
+"""KEY, VALUE: start and length. HEADERS: start and count. RECORD_END: the end of the record."""
 SPAN_COLUMNS = 7
 
-# What can be wrong, as scan says it; decode.py has the words.
+# Codes of faults that scan reports. decode.py has the texts.
 VARINT_CUT, VARINT_LONG, RECORD_LENGTH, FIELD_LENGTH, HEADER_COUNT = 1, 2, 3, 4, 5
 HEADER_KEY_NULL, RECORD_REST, OFFSET_DELTA, BATCH_REST = 6, 7, 8, 9
 
@@ -36,9 +37,9 @@ NULL = -1
 
 @kernel
 def read_varint(source: Address, position: int, end: int, bits: int) -> tuple[int, int]:
-    """The value and the position after it; a fault's code, negated, for a position.
+    """Return the value and the position after it. A negative position is a fault's code, negated.
 
-    The tenth byte of 64 bits is the only one whose bits could be shifted out unseen.
+    Of a 64-bit varint, only the tenth byte could have bits that are shifted out unnoticed.
     """
     if position >= end:
         return 0, -VARINT_CUT
@@ -64,7 +65,7 @@ def read_varint(source: Address, position: int, end: int, bits: int) -> tuple[in
 
 @kernel
 def read_field(source: Address, position: int, end: int) -> tuple[int, int]:
-    """The length of a key or a value (-1 is null) and where its bytes start, all of them there."""
+    """Return the length of a key or value (-1 is null) and the start of its bytes, all present."""
     length, position = read_varint(source, position, end, 32)
     if position < 0:
         return 0, position
@@ -75,7 +76,7 @@ def read_field(source: Address, position: int, end: int) -> tuple[int, int]:
 
 @kernel
 def check_headers(source: Address, position: int, end: int, count: int) -> int:
-    """The position after the headers, or a fault's code, negated."""
+    """Return the position after the headers, or a fault's code, negated."""
     for _ in range(count):
         length, position = read_field(source, position, end)
         if position < 0:
@@ -94,9 +95,9 @@ def check_headers(source: Address, position: int, end: int, count: int) -> int:
 def read_record(
     source: Address, position: int, end: int
 ) -> tuple[int, int, int, int, int, int, int, int, int]:
-    """The end, the two deltas, and start and length of key, value and headers.
+    """Return the end, both deltas, start and length of key and value, start and count of headers.
 
-    A fault's code, negated, for an end; what it says of itself comes next.
+    If the record is corrupt, the end is a fault's code, negated, and the fault's value comes next.
     """
     timestamp_delta, position = read_varint(source, position + 1, end, 64)
     if position < 0:
@@ -125,7 +126,7 @@ def read_record(
 
 @kernel
 def micros(base_ms: int, delta_ms: int) -> int:
-    """Milliseconds as microseconds; what 64 bits cannot hold becomes the nearest they can."""
+    """Convert milliseconds to microseconds. Beyond 64 bits, return the nearest that fits."""
     if delta_ms >= 0:
         total = base_ms + delta_ms if base_ms <= TIMESTAMP_MAX_MS - delta_ms else TIMESTAMP_MAX_MS
     else:
@@ -144,9 +145,9 @@ def scan(
     spans: NDArray[np.int64],
     fault: NDArray[np.int64],
 ) -> int:
-    """Rows written for the records of all batches within the bounds; -1 where one is corrupt.
+    """Write rows for all records within the bounds. Return their number, or -1 if one is corrupt.
 
-    There is room for the records that the table says, and no batch can write more than that.
+    There is room for the records that the table counts, and no batch can write more than that.
     """
     row = 0
     for batch in range(len(table)):
@@ -201,10 +202,10 @@ def scan(
 def window(
     spans: NDArray[np.int64], first: int, rows_max: int, bytes_max: int
 ) -> tuple[int, int, int]:
-    """Where the next output batch ends, and the bytes of its keys and of its values.
+    """Return the end of the next output batch, and the bytes of its keys and of its values.
 
-    All of a record's bytes count, so that no column of the window is longer than bytes_max; a
-    record that alone is longer stands alone.
+    All bytes of a record count, so that no column of the window is longer than bytes_max. A record
+    that is longer than that is alone in its window.
     """
     total = key_bytes = value_bytes = 0
     row = first
@@ -227,7 +228,7 @@ def gather(
     data: NDArray[np.uint8],
     validity: NDArray[np.uint8],
 ) -> int:
-    """One column's bytes, offsets and validity (zeroed before); the number of nulls."""
+    """Write one column's bytes, offsets, validity (zeroed before). Return the number of nulls."""
     at = 0
     nulls = 0
     offsets[0] = 0
@@ -246,7 +247,7 @@ def gather(
 
 @kernel
 def measure_headers(source: NDArray[np.uint8], spans: NDArray[np.int64]) -> tuple[int, int, int]:
-    """The headers of all rows: how many, the bytes of their keys, the bytes of their values."""
+    """Return how many headers all rows have, and the bytes of their keys and values."""
     headers = key_bytes = value_bytes = 0
     for row in range(len(spans)):
         position = spans[u64(row), u64(HEADERS)]
@@ -275,9 +276,9 @@ def gather_headers(
     values: NDArray[np.uint8],
     validity: NDArray[np.uint8],
 ) -> tuple[int, int]:
-    """All headers, row by row (masks zeroed before); rows without any, and headers without a value.
+    """Write all headers, row by row (masks zeroed before). Count rows without any, and null values.
 
-    A row without headers is null, as Spark's Kafka source has it.
+    A row without headers is null, as in Spark's Kafka source.
     """
     header = key_at = value_at = empty = nulls = 0
     list_offsets[0] = key_offsets[0] = value_offsets[0] = 0

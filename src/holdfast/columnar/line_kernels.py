@@ -1,9 +1,9 @@
-"""Values as lines and as framed bytes, and what keeps a value from being a line, compiled.
+"""Values as lines and as framed bytes, and the check that a value can be a line, compiled.
 
-Pure. Owns the loops over a column's bytes. Which problem a row has is told in the order of the
-numbers below. UTF-8 is that of RFC 3629: no surrogates, nothing overlong. Must never read past a
-row's end: offsets are checked before the first byte is read. Loops and comparisons are spelt out:
-what the linter would write instead, numba compiles to slower code or not at all.
+Pure. Owns the loops over a column's bytes. If a row has several problems, the one with the lowest
+number below is reported. UTF-8 is that of RFC 3629: no surrogates, no overlong forms. Must never
+read past a row's end: offsets are checked before the first byte is read. Loops and comparisons are
+written out, because what the linter suggests compiles to slower code, or not at all.
 """
 # ruff: noqa: SIM110
 
@@ -33,12 +33,12 @@ EIGHT_LINE_FEEDS = u64(0x0A0A0A0A0A0A0A0A)
 EIGHT_RETURNS = u64(0x0D0D0D0D0D0D0D0D)
 NO_WORD = u64(0)
 ASCII, TEXT, BROKEN, NO_TEXT = 0, 1, 2, 3
-"""What a row's bytes are: ASCII, other UTF-8, the same with a line break, or not UTF-8."""
+"""Kinds of a row's bytes: ASCII, other UTF-8, either with a line break, not UTF-8."""
 
 
 @kernel
 def after_character(data: Address, position: int, end: int) -> int:
-    """After one character of more than one byte; -1 where it is not one."""
+    """Return the position after a character of several bytes, or -1 if it is not one."""
     first = byte_at(data, position)
     if first < 0xC2 or first > 0xF4:
         return -1
@@ -79,10 +79,10 @@ def is_utf8(data: Address, position: int, end: int) -> bool:
 
 @kernel
 def look_over(data: Address, position: int, end: int) -> tuple[bool, bool]:
-    """Whether there is a line break, and whether all is ASCII; eight bytes at a time.
+    """Return whether there is a line break, and whether all bytes are ASCII.
 
-    An exclusive or makes the byte that is looked for a zero, and only a zero borrows into its
-    highest bit when one is taken from it.
+    Reads eight bytes at a time. The exclusive or turns the wanted byte into zero, and only a zero
+    borrows into its highest bit when one is subtracted.
     """
     high = NO_WORD
     breaks = NO_WORD
@@ -117,7 +117,7 @@ def starts_with(data: Address, position: int, end: int, mark: Address, length: i
 
 @kernel
 def is_json(data: Address, position: int, end: int, stack: Address) -> bool:
-    """Whether the bytes are one JSON value, with or without space around it."""
+    """True if the bytes are one JSON value. Space around it is allowed."""
     position = skip_value(data, position, end, stack)
     return position >= 0 and skip_space(data, position, end) == end
 
@@ -149,10 +149,10 @@ def line_problems(
     stack: NDArray[np.uint8],
     problems: NDArray[np.uint8],
 ) -> int:
-    """The problem of each row, and how many have one; -1 where offsets lie.
+    """Write the problem of each row. Return how many rows have one, or -1 for bad offsets.
 
-    valid may be empty where no row is null, the mark where nothing is marked, and the stack where
-    JSON is not asked.
+    `valid` may be empty if no row is null, `mark` if nothing is marked, and `stack` if JSON is not
+    required.
     """
     asks_json = len(stack) > 0
     if asks_json and len(stack) < DEPTH_MAX:
@@ -182,7 +182,7 @@ def line_problems(
 def utf8_rows(
     data: NDArray[np.uint8], offsets: NDArray[np.int64], is_text: NDArray[np.bool_]
 ) -> int:
-    """Whether each row is UTF-8, and how many are not; -1 where offsets lie."""
+    """Write whether each row is UTF-8. Return how many are not, or -1 for bad offsets."""
     found = 0
     for row in range(len(is_text)):
         first, end = offsets[u64(row)], offsets[u64(row + 1)]
@@ -202,7 +202,10 @@ def put_lines(
     last: int,
     out: NDArray[np.uint8],
 ) -> int:
-    """Rows [first, last), a line feed after each; the bytes put, or -1 where there is no room."""
+    """Write rows [first, last), each with a line feed.
+
+    Return the bytes written, or -1 without room.
+    """
     if offsets[u64(last)] - offsets[u64(first)] + last - first > len(out):
         return -1
     if offsets[u64(first)] < 0 or offsets[u64(last)] > len(data):
@@ -229,7 +232,7 @@ def put_framed(
     last: int,
     out: NDArray[np.uint8],
 ) -> int:
-    """Rows [first, last), each behind its length in four bytes, big-endian, -1 for a null."""
+    """Write rows [first, last), each after its length in four bytes, big-endian, -1 for a null."""
     if offsets[u64(last)] - offsets[u64(first)] + 4 * (last - first) > len(out):
         return -1
     if offsets[u64(first)] < 0 or offsets[u64(last)] > len(data):
@@ -253,7 +256,7 @@ def put_framed(
 
 @kernel
 def frame_length(data: Address, position: int) -> int:
-    """The four bytes before a value, as a signed number."""
+    """Return the four bytes before a value, as a signed number."""
     length = 0
     for i in range(4):
         length = (length << 8) | byte_at(data, position + i)
@@ -264,9 +267,10 @@ def frame_length(data: Address, position: int) -> int:
 def measure_framed(
     data: NDArray[np.uint8], position: int, rows_max: int, bytes_max: int
 ) -> tuple[int, int, int]:
-    """Framed values from a position on: how many, their bytes, and where the next one begins.
+    """Return how many framed values are next, their bytes, and where the following one begins.
 
-    At most as many as the bounds allow, but one at least; -1 where a frame leads past the end.
+    It counts as many as the bounds allow, but at least one. The count is -1 if a frame leads past
+    the end.
     """
     rows = 0
     size = 0
@@ -293,7 +297,10 @@ def take_framed(
     out: NDArray[np.uint8],
     validity: NDArray[np.uint8],
 ) -> int:
-    """The values that measure_framed has counted (mask zeroed before); the number of nulls."""
+    """Write the values that measure_framed counted (mask zeroed before).
+
+    Return the number of nulls.
+    """
     size = 0
     nulls = 0
     offsets[0] = 0

@@ -1,8 +1,8 @@
 """Kafka's default partitioner over a column of keys, compiled: murmur2, made positive, modulo.
 
-Pure. The numbers must be those of Kafka's Java client, so that a key goes to the partition where
-its earlier records are. Must never read past the buffer it is given: the kernel checks each start
-and end, and answers False where one does not fit.
+Pure. Owns the hash. Its numbers must be those of Kafka's Java client, so that a key goes to the
+partition of its earlier records. Must never read past the buffer: the kernel checks each start and
+end, and returns False if one does not fit.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ POSITIVE = u64(0x7FFFFFFF)
 
 @kernel
 def murmur2(data: Address, start: int, length: int) -> np.uint64:
-    """The 32 bits of the hash of a stretch that the caller has found to be there."""
+    """Return the 32 bits of the hash of a range. The caller has checked that it is in the data."""
     found = (SEED ^ u64(length)) & WORD
     whole = start + (length & ~3)
     for position in range(start, whole, 4):
@@ -58,9 +58,9 @@ def _hash_rows(
 
 
 def key_hashes(keys: Array) -> NDArray[np.int64]:
-    """For each key a number whose rest by the number of partitions is its partition.
+    """Return a number for each key. Modulo the number of partitions, it is the key's partition.
 
-    What it says of a key that is null means nothing.
+    The number of a null key has no meaning.
     """
     column = plain(keys)
     found = np.zeros(len(column), dtype=np.int64)

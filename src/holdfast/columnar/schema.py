@@ -1,6 +1,7 @@
-"""The columns of a topic's records, by the names and types of Spark's Kafka source.
+"""The columns of a topic's records, with the names and types of Spark's Kafka source.
 
-Pure. Spark compares them strictly, down to the name of a list's element.
+Pure. Owns the schemas. They must never differ from Spark's, which compares them strictly, even the
+name of a list's element.
 """
 
 from typing import Any

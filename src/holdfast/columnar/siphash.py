@@ -1,8 +1,8 @@
 """SipHash-2-4 with 128 bits of output, compiled, over columns of bytes.
 
-Pure. Written from the paper of Aumasson and Bernstein: a keyed pseudo-random function, so that who
-does not know the key cannot make two values collide. Must never read past the buffer it is given:
-the kernels check each start and length, and answer False where one does not fit.
+Pure. Owns the hash, written from the paper of Aumasson and Bernstein. It is a keyed pseudo-random
+function, so nobody can make two values collide without the key. Must never read past the buffer:
+the kernels check each start and length, and return False if one does not fit.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ INITIAL_3 = u64(0x7465646279746573)
 WIDE_START = u64(0xEE)
 WIDE_SECOND = u64(0xDD)
 NULL_KEY = u64(0x6E756C6C6E756C6C)
-"""Nulls are hashed as an empty message under another key: distinct from every value's hash."""
+"""Nulls are hashed as an empty message under another key, so they differ from every value."""
 
 
 @kernel
@@ -45,7 +45,7 @@ def mixed(
 
 @kernel
 def last_word(data: Address, end: int, left: int, length: int) -> np.uint64:
-    """The last 0 to 7 bytes, and the length in the highest byte."""
+    """Return the last 0 to 7 bytes, with the length in the highest byte."""
     word = u64(length) << u64(56)
     if left == 0:
         return word
@@ -60,7 +60,10 @@ def last_word(data: Address, end: int, left: int, length: int) -> np.uint64:
 def siphash(
     data: Address, start: int, length: int, k0: np.uint64, k1: np.uint64
 ) -> tuple[np.uint64, np.uint64]:
-    """The two words of the hash of a stretch that the caller has found to be there."""
+    """Return the two words of the hash of a range.
+
+    The caller has checked that it is in the data.
+    """
     v0 = k0 ^ INITIAL_0
     v1 = k1 ^ INITIAL_1 ^ WIDE_START
     v2 = k0 ^ INITIAL_2
@@ -92,7 +95,7 @@ def hash_variable(
     low: NDArray[np.uint64],
     high: NDArray[np.uint64],
 ) -> bool:
-    """Row i is data[offsets[i]:offsets[i + 1]]; False where that is not in the data."""
+    """Hash data[offsets[i]:offsets[i + 1]] for each row i. False if that is not in the data."""
     for row in range(len(low)):
         start = i64(offsets[u64(row)])
         end = i64(offsets[u64(row + 1)])
@@ -112,7 +115,7 @@ def hash_fixed(
     low: NDArray[np.uint64],
     high: NDArray[np.uint64],
 ) -> bool:
-    """Row i is data[i * width:(i + 1) * width]."""
+    """Hash data[i * width:(i + 1) * width] for each row i. False if that is not in the data."""
     if len(low) * width > len(data):
         return False
     for row in range(len(low)):
@@ -130,7 +133,7 @@ def mark_nulls(
     low: NDArray[np.uint64],
     high: NDArray[np.uint64],
 ) -> bool:
-    """Put the hash of null where the bit of a row is not set."""
+    """Write the hash of null to each row whose bit is not set. False if there are too few bits."""
     if (offset + len(low) + 7) // 8 > len(validity):
         return False
     null_low, null_high = siphash(address_of(validity), 0, 0, key[0] ^ NULL_KEY, key[1])

@@ -1,6 +1,7 @@
-"""A record batch that is intact and cannot be read.
+"""A record batch that is intact but cannot be read.
 
-Apart from the decoder: what only plans or counts must not load compiled code.
+Owns its description. Separate from the decoder, because code that only plans or counts must never
+load compiled kernels.
 """
 
 from typing import NamedTuple
@@ -9,11 +10,11 @@ from holdfast.records.batch import BatchHeader
 
 
 class Unreadable(NamedTuple):
-    """A batch whose CRC is right and whose records cannot be read: its producer sent it so."""
+    """A batch with a correct CRC whose records cannot be read: its producer sent it that way."""
 
     header: BatchHeader
     batch: memoryview
-    """Its bytes, whole."""
+    """The whole batch, as bytes."""
     problem: str
 
     @property
@@ -25,6 +26,6 @@ class Unreadable(NamedTuple):
         return max(self.header.base_offset, self.header.last_offset)
 
     def offsets_in(self, start_offset: int, end_offset: int) -> int:
-        """How many of its offsets are in a range."""
+        """Return how many of its offsets are in a range."""
         first = max(self.base_offset, start_offset)
         return max(0, min(self.last_offset + 1, end_offset) - first)

@@ -1,1 +1,1 @@
-"""State by key in immutable runs, pinned by the ledger: dedup, aggregates, timers."""
+"""State by key in immutable state runs, pinned by the ledger: dedup, aggregates, timers."""

@@ -2,14 +2,16 @@
 
 Pure. Owns their meaning:
 
-- out come the rows of the keys that this micro-batch updated, each once, with its new values
-- count without a column counts records, with one those that are not null; sum, min and max pass
-  over null; first and last are the values of the first and the last record as they are, in the
-  order of micro-batches and, inside one, of `order`
-- integers are summed exactly, and a sum that leaves 64 bits is an error, never a wrong number
-- with `idle_ms`, a key is forgotten once its latest event time is before the horizon, watermark
-  less idle_ms; a later record starts it anew. A record that is itself before the horizon is late:
-  counted, and aggregated with what is known of its key, or diverted
+- The output is one row, with the new values, for each key that this micro-batch updated.
+- Count without a column counts records. With a column it counts those that are not null. Sum, min
+  and max ignore null. First and last are the values of the first and last record, null or not, in
+  the order of micro-batches and, inside one, of `order`.
+- Integers are summed exactly. A sum that exceeds 64 bits must never become a wrong number: it is an
+  error.
+- With `idle_ms`, a key is forgotten when its latest event time is before the horizon, which is the
+  watermark minus idle_ms. A later record starts the key from zero. A record that is itself before
+  the horizon is late. It is counted, and either aggregated with what is known of its key, or
+  diverted.
 """
 
 import enum
@@ -40,11 +42,11 @@ KIND = "aggregate"
 importlib.import_module("pyarrow.compute")
 
 Column = Any
-"""pyarrow.ChunkedArray."""
+"""A pyarrow.ChunkedArray, which has no type."""
 
 
 class Function(enum.Enum):
-    """What is computed."""
+    """The function that an aggregate computes."""
 
     COUNT = "count"
     SUM = "sum"
@@ -60,7 +62,7 @@ class Aggregate(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     function: Function
     column: str | None = None
-    """What it is computed from; only a count may do without."""
+    """The column that it is computed from. Only a count may have none."""
 
     def __post_init__(self) -> None:
         if self.column is None and self.function is not Function.COUNT:
@@ -68,7 +70,7 @@ class Aggregate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AggregateSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which columns are the key, what is computed, and when an idle key is forgotten."""
+    """The key columns, the aggregates, and the time after which an idle key is forgotten."""
 
     key_columns: tuple[str, ...]
     aggregates: tuple[Aggregate, ...]
@@ -85,12 +87,12 @@ class AggregateSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise CallError(f"aggregates: idle_ms is {self.idle_ms}; use 0 to {SPAN_MS_MAX}")
 
     def inputs(self) -> list[str]:
-        """The columns that are read."""
+        """Return the columns that are read."""
         read = [a.column for a in self.aggregates if a.column is not None]
         return list(dict.fromkeys([*self.key_columns, *read]))
 
     def operator(self, schema: Any, **parameters: object) -> Operator:
-        """What the ledger pins; the types are part of it."""
+        """Return the operator for the ledger to pin. The column types are part of it."""
         mine = {
             "key_columns": list(self.key_columns),
             "aggregates": [[a.name, a.function.value, a.column] for a in self.aggregates],
@@ -100,7 +102,7 @@ class AggregateSettings(msgspec.Struct, frozen=True, kw_only=True):
         return Operator(kind=KIND, parameters={**parameters, **mine})
 
     def horizon_ms(self, watermark_ms: int | None) -> int:
-        """Keys whose latest event time is before this are forgotten."""
+        """Return the time before which a key's latest event time makes it forgotten."""
         if self.idle_ms is None or watermark_ms is None:
             return TIME_MIN
         return max(TIME_MIN, watermark_ms - self.idle_ms)
@@ -108,12 +110,12 @@ class AggregateSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregated:
-    """The rows of the keys that were updated, and what became of late records."""
+    """The rows of the updated keys, and the fate of late records."""
 
     output: KeyedRun | None
-    """Key columns, then aggregates; None where no row was aggregated."""
+    """Key columns, then aggregates. None if no row was aggregated."""
     updated: KeyedRun | None
-    """What is to be remembered of that: all but keys that have already expired."""
+    """The part of the output to remember: all keys except those that have expired already."""
     late: Mask
     diverted: Mask
     live_keys: int
@@ -166,7 +168,7 @@ def _updated(
     columns: Table,
     settings: AggregateSettings,
 ) -> KeyedRun:
-    """The new row of each key of the micro-batch."""
+    """Return the new row of each key of the micro-batch."""
     times = np.maximum.reduceat(event_times[groups.sequence], groups.starts)
     known = found >= 0
     prior = None
@@ -212,10 +214,10 @@ def _aggregate_one(
 
 
 def _added(each: Aggregate, earlier: Column, now: Column) -> Column:
-    """The sum of two columns, where null is nothing."""
+    """Return the sum of two columns. Null counts as nothing."""
     kind = earlier.type
     if pa.types.is_decimal(kind):
-        # Arrow wants room for one more digit than the type may have.
+        # Arrow requires room for one more digit than the type can have.
         wide = pa.decimal256(kind.precision, kind.scale)
         earlier, now = earlier.cast(wide), now.cast(wide)
     try:
@@ -236,7 +238,7 @@ def _first(column: Column, earlier: Column | None, known: Mask, groups: Groups) 
 
 
 def _by_group(each: Aggregate, column: Column, groups: Groups) -> Column:
-    """Count, sum, min or max of the column in this micro-batch, one value for each key."""
+    """Return count, sum, min or max of the column in this micro-batch, one value for each key."""
     group = np.repeat(np.arange(groups.starts.size), groups.ends - groups.starts)
     ranked = column.take(pa.array(groups.sequence))
     exact = each.function is Function.SUM and _may_overflow(ranked)
@@ -252,7 +254,7 @@ def _by_group(each: Aggregate, column: Column, groups: Groups) -> Column:
 
 
 def _grouped(each: Aggregate, group: Positions, values: Column) -> Column:
-    """One value for each group; groups are 0, 1, 2, ... in the order of their first values."""
+    """Return one value for each group. Groups are numbered in the order of their first values."""
     table = pa.table([pa.array(group), values], names=["group", "value"])
     result = table.group_by("group", use_threads=False).aggregate([("value", each.function.value)])
     if not np.array_equal(result.column("group").to_numpy(), np.arange(int(result.num_rows))):
@@ -271,7 +273,7 @@ def _sum_type(kind: Any) -> Any:
 
 
 def _may_overflow(column: Column) -> bool:
-    """Whether a sum of these integers might not fit; Arrow would let it wrap."""
+    """True if a sum of these integers might not fit. Arrow would let it wrap around."""
     if not pa.types.is_integer(column.type) or column.null_count == len(column):
         return False
     bounds = pa.compute.min_max(column).as_py()

@@ -1,7 +1,7 @@
 """A private event loop for callers that have none: Spark's executors call plain functions.
 
-Owns one daemon thread with one loop for each process; a forked child makes its own. Must never be
-called from a coroutine: it would block the loop that it waits in.
+Owns one daemon thread with one loop for each process. A forked child makes its own. Must never be
+called from a coroutine: that would block the loop that the coroutine runs on.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 _lock = threading.Lock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
-"""By process id: after a fork the parent's thread is not there."""
+"""The loops by process id: after a fork the parent's thread does not exist in the child."""
 
 
 def start_blocking(coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
-    """Start the coroutine in the private loop; its result is waited for later."""
+    """Start the coroutine in the private loop, without waiting for its result."""
     return asyncio.run_coroutine_threadsafe(coroutine, _private_loop())
 
 

@@ -1,8 +1,8 @@
-"""Loaded buckets of this worker process, each with the list of runs that it was made of.
+"""Loaded state buckets of this worker process, each with the list of state runs it was made of.
 
-Owns memory only: nothing is kept on disk, so nothing outlives the process. An entry is trusted for
-exactly the runs that it names; whether they are the state is for the ledger to say. What an attempt
-left here that was never committed names a run that no ledger entry names, and is never used.
+Owns memory only: nothing is kept on disk, so nothing outlives the process. A cached bucket is valid
+for exactly the runs that it names. Only the ledger says whether they are the state. A bucket of an
+attempt that was never committed names a run that no ledger entry names. It must never be used.
 """
 
 import threading
@@ -18,7 +18,7 @@ Version = tuple[RunInfo, ...]
 
 
 class Sized(Protocol):
-    """Anything that knows what it weighs."""
+    """Any state that knows its size in memory."""
 
     @property
     def nbytes(self) -> int: ...
@@ -28,7 +28,7 @@ State = TypeVar("State", bound=Sized)
 
 
 class Owner(NamedTuple):
-    """Whose state it is."""
+    """The store, sink and bucket that a cached state belongs to."""
 
     store_url: str
     sink_id: str
@@ -37,14 +37,17 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cached(Generic[State]):
-    """A loaded bucket, and the runs that it is made of, oldest first."""
+    """A loaded bucket, and the runs that it was made of, oldest first."""
 
     version: Version
     state: State
 
 
 class StateCache(Generic[State]):
-    """At most `bytes_max` of loaded buckets, the least recently used ones leave first."""
+    """At most `bytes_max` bytes of loaded buckets.
+
+    The least recently used ones are dropped first.
+    """
 
     def __init__(self, bytes_max: int = CACHE_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -60,7 +63,7 @@ class StateCache(Generic[State]):
         return len(self._entries)
 
     def get(self, owner: Owner) -> Cached[State] | None:
-        """What is there; the caller compares its version with the pinned one."""
+        """Return the cached bucket, if any. The caller compares its version with the pinned one."""
         with self._lock:
             found = self._entries.get(owner)
             if found is not None:
@@ -68,7 +71,7 @@ class StateCache(Generic[State]):
             return found
 
     def put(self, owner: Owner, version: Version, state: State) -> None:
-        """Keep it in place of what was there; not at all where it alone is above the bound."""
+        """Replace the cached bucket. One that is larger than the whole cache is not kept."""
         with self._lock:
             before = self._entries.pop(owner, None)
             if before is not None:

@@ -6,16 +6,16 @@ that was pinned before this micro-batch:
     remembered   every kept record of this micro-batch, and every kept record of earlier ones whose
                  event time is not before the horizon W - lateness - within
     duplicate    a record whose key has a remembered record at most `within` away in event time, on
-                 either side, kept before it; records are gone through in `order`
-    late         a record that is no duplicate and is before W - lateness: what would show that it
-                 is one may be forgotten. It is kept, or diverted; counted; never dropped
-    kept         everything else
+                 either side, that was kept before it. Records are judged in the order of `order`
+    late         a record that is no duplicate and is before W - lateness: the record that would
+                 show it to be one may be forgotten. It is kept or diverted, and counted
+    kept         every other record
 
-So what is dropped always has its twin in the output: a record is never lost by being out of order,
-and a diverted one, which is not in the output, makes no duplicate of another. All depends on
-the pinned state and the micro-batch alone, never on which runs were merged when: an entry before
-the horizon is ignored even where its bytes are still there. So a replay gives the same again.
-`within=None` is for ever: nothing expires and nothing is late.
+A record must never be lost because it is out of order or late. Whatever is dropped has its twin in
+the output. A diverted record is not in the output, and so makes no other record a duplicate. The
+result depends only on the pinned state and the micro-batch, never on when runs were merged: an
+entry before the horizon is ignored even if its bytes still exist. So a replay gives the same
+result. `within=None` means for ever: nothing expires and nothing is late.
 """
 
 import enum
@@ -35,24 +35,24 @@ from holdfast.store.interface import Buffers
 KIND = "dedup"
 ROW_BYTES = 24
 _ROWS_PER_SLOT = 8
-"""Entries behind one value of a run's index: a search ends within one or two cache lines."""
+"""Entries per value of a run's index, so that a search ends within one or two cache lines."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 class LatePolicy(enum.Enum):
-    """What becomes of a record that can no longer be judged."""
+    """The fate of a record that can no longer be judged."""
 
     KEEP = "keep"
     DIVERT = "divert"
 
 
 class DedupSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How far apart two records with one key may be and still be one; None is any distance."""
+    """The time within which two records with one key are duplicates. None means any time."""
 
     within_ms: int | None = None
     lateness_ms: int | None = None
-    """How far behind the watermark a record is still judged; `within_ms` where None."""
+    """The time behind the watermark in which a record is still judged. None means `within_ms`."""
     late: LatePolicy = LatePolicy.KEEP
 
     def __post_init__(self) -> None:
@@ -65,18 +65,18 @@ class DedupSettings(msgspec.Struct, frozen=True, kw_only=True):
         return (self.within_ms or 0) if self.lateness_ms is None else self.lateness_ms
 
     def operator(self, **parameters: object) -> Operator:
-        """What the ledger pins; the caller adds its key columns and the like."""
+        """Return the operator for the ledger to pin. The caller adds key columns and the like."""
         mine = {"within_ms": self.within_ms, "lateness_ms": self._lateness_ms}
         return Operator(kind=KIND, parameters={**parameters, **mine})
 
     def late_before_ms(self, watermark_ms: int | None) -> int:
-        """Records before this are late where they are no duplicates."""
+        """Return the time before which a record is late, unless it is a duplicate."""
         if self.within_ms is None or watermark_ms is None:
             return TIME_MIN
         return max(TIME_MIN, watermark_ms - self._lateness_ms)
 
     def horizon_ms(self, watermark_ms: int | None) -> int:
-        """Entries before this are forgotten."""
+        """Return the time before which entries are forgotten."""
         return max(TIME_MIN, self.late_before_ms(watermark_ms) - (self.within_ms or 0))
 
 
@@ -103,7 +103,7 @@ class HashRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedRun:
-    """A run, and where the entries begin for each value of the top bits of the high half."""
+    """A run with an index: the first entry for each value of the top bits of the high half."""
 
     run: HashRun
     starts: npt.NDArray[np.int64]
@@ -116,7 +116,7 @@ class IndexedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bucket:
-    """All that is remembered of the keys of one bucket."""
+    """Everything that is remembered of the keys of one state bucket."""
 
     runs: tuple[IndexedRun, ...] = ()
 
@@ -135,13 +135,13 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """What becomes of each row of a micro-batch."""
+    """The fate of each row of a micro-batch."""
 
     keep: Mask
     late: Mask
-    """Could not be judged: kept, too, or where `keep` is false to be diverted."""
+    """Rows that could not be judged. They are kept if `keep` is true, otherwise diverted."""
     remembered: HashRun
-    """The new entries; empty where there are none, and then no run is written."""
+    """The new entries. If there are none, no run is written."""
 
     @property
     def kept(self) -> int:
@@ -171,8 +171,8 @@ def dedup(
 ) -> Judged:
     """Judge the rows of one micro-batch against one bucket.
 
-    `hashes` are the high and the low halves. The row with the lowest `order` is the first; where
-    None, rows are in order. `watermark_ms` is the pinned one, of before this micro-batch.
+    `hashes` are the high and the low halves. The row with the lowest `order` is the first. If
+    `order` is None, rows are in order. `watermark_ms` is the one pinned before this micro-batch.
     """
     high, low = (kernels.read_only(half.astype(np.uint64, copy=False)) for half in hashes)
     times = kernels.read_only(event_times.astype(np.int64, copy=False))
@@ -221,7 +221,7 @@ def dedup(
 
 
 def sorted_run(high: Hashes, low: Hashes, time: Times) -> HashRun:
-    """A run of entries that come in any order."""
+    """Return a run of entries that are given in any order."""
     by_high = np.argsort(high)
     ranked = high[by_high]
     if np.any(ranked[1:] == ranked[:-1]):
@@ -231,7 +231,7 @@ def sorted_run(high: Hashes, low: Hashes, time: Times) -> HashRun:
 
 
 def index_run(run: HashRun) -> IndexedRun:
-    """Ready to be searched."""
+    """Return the run with an index for searching."""
     bits = max(1, (run.rows // _ROWS_PER_SLOT).bit_length())
     shift = np.uint64(64 - bits)
     firsts = np.arange(1 << bits, dtype=np.uint64) << shift
@@ -242,7 +242,7 @@ def index_run(run: HashRun) -> IndexedRun:
 
 
 def merge_runs(runs: Sequence[HashRun], *, horizon_ms: int) -> HashRun:
-    """All entries that are not before the horizon, in one run; smallest runs first."""
+    """Merge all entries that are not before the horizon into one run, smallest runs first."""
     if not runs:
         raise CallError("dedup: there are no state runs to merge")
     queue = sorted(runs, key=lambda run: run.rows)
@@ -281,7 +281,7 @@ def merge_runs(runs: Sequence[HashRun], *, horizon_ms: int) -> HashRun:
 
 
 def encode_hash_run(run: HashRun, *, name: str, hash_seed: int) -> tuple[RunInfo, Buffers]:
-    """What the ledger is to say of the run, and its object."""
+    """Return the description of the run for the ledger, and its object."""
     if not run.rows:
         raise CallError(f"{name}: a state run must have at least one entry")
     middle = run.rows // 2

@@ -1,8 +1,8 @@
-"""One bucket of one micro-batch of dedup, from pinned runs to a new list of runs.
+"""One state bucket of one micro-batch of dedup, from pinned state runs to a new list of runs.
 
-Owns the order of things: load exactly what is pinned, judge, merge if due, write at most one run,
-say what to pin. What it writes means nothing until a ledger entry names it, so a task may die
-anywhere and run again. Must never change the pinned state itself.
+Owns the order of steps: load exactly what is pinned, judge, merge if due, write at most one run,
+report what to pin. The written run counts only if a ledger entry names it, so a task may die at any
+point and run again. Must never change the pinned state itself.
 """
 
 from dataclasses import dataclass
@@ -32,16 +32,16 @@ from holdfast.keyed_state.tiers import MERGE_ROWS_MAX, plan_hash_merge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DedupDone:
-    """What the task reports: the rows' fate, and the bucket's runs if this attempt is committed."""
+    """The report of the task: the fate of the rows, and the bucket's runs if this is committed."""
 
     judged: Judged
     runs: tuple[RunInfo, ...]
     event_time_max_ms: int | None
-    """Of all rows of the task; goes into next_watermark on the driver."""
+    """The latest event time of the task's rows. The driver passes it to next_watermark."""
 
 
 def load_bucket(site: TaskSite, pinned: Pinned, cache: StateCache[Bucket]) -> Bucket:
-    """The pinned runs of the bucket, and no others; from memory those that are there by name."""
+    """Load exactly the pinned runs of the bucket, from the cache those that it has by name."""
     version = pinned.runs[site.bucket]
     cached = cache.get(site.owner)
     if cached is not None and cached.version == version:

@@ -1,8 +1,8 @@
 """The loops over hashes that numpy cannot express: search, first occurrence, merge.
 
-Pure, compiled by numba on first use and cached. Owns no meaning: what a duplicate is, is written
-down in dedup.py. Plain for speed: no objects, no allocation inside; callers hand in all arrays.
-Must never index past an array: every bound comes from the arrays' own lengths.
+Pure, compiled by numba on first use and cached. Does not own the meaning of a duplicate, which
+dedup.py defines. Plain for speed: no objects and no allocation, callers pass in all arrays. Must
+never index past an array: every bound comes from the arrays' own lengths.
 """
 
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 def read_only(array: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """A view that cannot be written: kernels then compile for one kind of argument only."""
+    """Return a read-only view, so that kernels compile for one kind of argument only."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view
@@ -53,8 +53,8 @@ def mark_seen(
 ) -> None:
     """Mark the rows that have a live entry in the run no further than `within` from them.
 
-    A negative `within` is for ever. `starts` holds, for each value of the top bits of the high
-    half, where its entries begin.
+    A negative `within` means for ever. `starts` holds, for each value of the top bits of the high
+    half, the position of its first entry.
     """
     for i in range(high.size):
         if seen[i]:
@@ -119,10 +119,11 @@ def keep_first(
     keep: Any,
     late: Any,
 ) -> None:
-    """Go through the unseen rows in sequence; keep those with no kept row near before them.
+    """Go through the unseen rows in sequence, and keep each that has no kept row near it.
 
-    Kept times of one key are more than `within` apart, so a cell of that width has at most one,
-    and three cells are all that need a look. `slots` is a hash table of kept rows, all -1.
+    Kept times of one key are more than `within` apart, so a time cell of that width holds at most
+    one, and three cells are enough to look at. `slots` is a hash table of kept rows, initially all
+    -1.
     """
     mask = slots.size - 1
     for position in range(high.size):
@@ -169,7 +170,7 @@ def merge_two(
     low: Any,
     time: Any,
 ) -> Any:
-    """Merge two sorted runs without what is before the horizon; give the number of rows."""
+    """Merge two sorted runs without entries before the horizon. Return the number of rows."""
     i = j = count = 0
     while i < a_high.size or j < b_high.size:
         from_a = j >= b_high.size
@@ -199,7 +200,7 @@ def merge_two(
 
 @kernel
 def find_rows(run_high: Any, run_low: Any, high: Any, low: Any, found: Any) -> None:
-    """For each hash its row in the sorted run, or -1."""
+    """Find for each hash its row in the sorted run, or -1."""
     for i in range(high.size):
         a = 0
         b = run_high.size
@@ -218,9 +219,9 @@ def find_rows(run_high: Any, run_low: Any, high: Any, low: Any, found: Any) -> N
 
 @kernel
 def overlay_order(a_high: Any, a_low: Any, b_high: Any, b_low: Any, taken: Any) -> Any:
-    """Rows of a then b, one after the other, in hash order; b's row where both have a key.
+    """Fill `taken` with rows of a followed by b, in hash order. For a key in both, take b's row.
 
-    Both are sorted and have each key once. Gives how many rows of `taken` are filled.
+    Both are sorted and have each key once. Returns the number of rows of `taken` that are filled.
     """
     i = j = count = 0
     while i < a_high.size or j < b_high.size:

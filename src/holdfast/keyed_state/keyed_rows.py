@@ -1,9 +1,9 @@
-"""Rows by key: immutable runs sorted by key hash, where a later run's row replaces an earlier one.
+"""Rows by key: immutable runs sorted by key hash. A later run's row replaces an earlier one.
 
-Pure. Owns runs with Arrow columns, tombstones, and how runs lie over each other. A tombstone says
-that a key is gone although an older run has it, and is dropped once nothing older is left. Rows
-before a horizon have expired and may be dropped in any merge: a key's time never goes back
-while it lives, so what lies under an expired row has expired as well.
+Pure. Owns runs with Arrow columns, tombstones, and the overlay of runs. A tombstone says that a key
+is gone although an older run has it. It must never be dropped while an older run is left. Rows
+before a horizon have expired and may be dropped in any merge: a key's time never goes back while
+the key lives, so the older rows under an expired row have expired as well.
 """
 
 from collections.abc import Sequence
@@ -24,22 +24,22 @@ HIGH, LOW, TIME, DELETED = "#high", "#low", "#time", "#deleted"
 _OWN_COLUMNS = (HIGH, LOW, TIME, DELETED)
 
 Table = Any
-"""pyarrow.Table."""
+"""A pyarrow.Table, which has no type."""
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedRun:
-    """Each key once, sorted by its hash."""
+    """A state run that has each key once, sorted by its hash."""
 
     high: Hashes
     low: Hashes
     time: Times
-    """Event time of the latest record of an aggregate; deadline of a timer."""
+    """Event time of the latest record of an aggregate, or deadline of a timer."""
     deleted: Mask
     columns: Table
-    """All null where deleted."""
+    """The columns of the rows, all null in a deleted row."""
 
     def __post_init__(self) -> None:
         for name in ("high", "low", "time", "deleted"):
@@ -54,11 +54,11 @@ class KeyedRun:
         return self.rows * 25 + int(self.columns.nbytes)
 
     def where(self, chosen: Mask) -> "KeyedRun":
-        """The rows that are chosen."""
+        """Return the chosen rows."""
         return self if bool(chosen.all()) else self.take(np.flatnonzero(chosen))
 
     def take(self, positions: Positions) -> "KeyedRun":
-        """The rows at these positions, which must leave them sorted."""
+        """Return the rows at these positions, which must keep them sorted."""
         return KeyedRun(
             high=self.high[positions],
             low=self.low[positions],
@@ -68,7 +68,7 @@ class KeyedRun:
         )
 
     def find(self, high: Hashes, low: Hashes) -> Positions:
-        """The row of each key, or -1."""
+        """Return the row of each key, or -1."""
         found = np.empty(high.size, np.int64)
         kernels.find_rows(
             self.high, self.low, kernels.read_only(high), kernels.read_only(low), found
@@ -78,11 +78,11 @@ class KeyedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedBucket:
-    """The pinned runs of a bucket, and what they come to: the newest row of each key."""
+    """The pinned runs of a bucket, and the newest row of each key, which follows from them."""
 
     runs: tuple[KeyedRun, ...] = ()
     newest: KeyedRun | None = None
-    """Without tombstones; None where there are no rows."""
+    """The newest rows without tombstones. May be None if there are none."""
 
     @staticmethod
     def load(runs: Sequence[KeyedRun]) -> "KeyedBucket":
@@ -96,16 +96,16 @@ class KeyedBucket:
         return sum(run.nbytes for run in self.runs) + newest
 
     def live(self, horizon_ms: int) -> KeyedRun | None:
-        """The newest row of each key that has not expired."""
+        """Return the newest row of each key that has not expired."""
         if self.newest is None or horizon_ms == TIME_MIN:
             return self.newest
         return self.newest.where(self.newest.time >= horizon_ms)
 
 
 def overlay(runs: Sequence[KeyedRun], *, horizon_ms: int, all_of_them: bool) -> KeyedRun:
-    """The newest row of each key of neighbouring runs, oldest first, without what has expired.
+    """Return the newest row of each key of adjacent runs, oldest first, without expired rows.
 
-    Tombstones stay, unless these are all the runs that there are.
+    Tombstones stay, unless these are all the runs of the bucket.
     """
     if not runs:
         raise CallError("keyed rows: there are no state runs to overlay")
@@ -131,7 +131,7 @@ def _overlay_two(older: KeyedRun, newer: KeyedRun) -> KeyedRun:
 
 
 def tombstones(rows: KeyedRun) -> KeyedRun:
-    """The same keys, deleted."""
+    """Return the same keys as deleted rows."""
     columns = rows.columns
     nulls = [pa.nulls(rows.rows, field.type) for field in columns.schema]
     return KeyedRun(
@@ -145,18 +145,18 @@ def tombstones(rows: KeyedRun) -> KeyedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Groups:
-    """The rows of a micro-batch by key, keys sorted by hash, rows of a key in order."""
+    """The rows of a micro-batch by key: keys sorted by hash, rows of a key in order."""
 
     high: Hashes
     low: Hashes
     sequence: Positions
     starts: Positions
-    """Where in `sequence` each key begins."""
+    """The position in `sequence` at which each key begins."""
     ends: Positions
 
 
 def group_rows(hashes: tuple[Hashes, Hashes], order: npt.NDArray[np.int64] | None) -> Groups:
-    """Rows by key."""
+    """Group rows by key."""
     high, low = (half.astype(np.uint64, copy=False) for half in hashes)
     sequence = np.lexsort((low, high) if order is None else (order, low, high))
     ranked_high, ranked_low = high[sequence], low[sequence]
@@ -182,7 +182,7 @@ def check_columns(columns: Table, wanted: Sequence[str], rows: int) -> None:
 
 
 def encode_keyed_run(run: KeyedRun, *, name: str, hash_seed: int) -> tuple[RunInfo, Buffers]:
-    """What the ledger is to say of the run, and its object."""
+    """Return the description of the run for the ledger, and its object."""
     if not run.rows:
         raise CallError(f"{name}: a state run must have at least one row")
     table = run.columns

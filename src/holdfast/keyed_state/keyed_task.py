@@ -1,7 +1,7 @@
-"""One bucket of one micro-batch of aggregates or timers, from pinned runs to a new list of runs.
+"""One state bucket of one micro-batch of aggregates or timers, from pinned to new state runs.
 
-Owns the order of things, as dedup_task.py does: load exactly what is pinned, compute, merge if due,
-write at most one run, say what to pin. Must never change the pinned state itself.
+Owns the order of steps, as dedup_task.py does: load exactly what is pinned, compute, merge if due,
+write at most one run, report what to pin. Must never change the pinned state itself.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from holdfast.keyed_state.timers import TimerSettings, TimersFired, fire_timers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateDone:
-    """What came out, and the bucket's runs if this attempt is committed."""
+    """The aggregated rows, and the bucket's runs if this attempt is committed."""
 
     aggregated: Aggregated
     runs: tuple[RunInfo, ...]
@@ -39,7 +39,7 @@ class AggregateDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimersDone:
-    """What fired, and the bucket's runs if this attempt is committed."""
+    """The timers that fired, and the bucket's runs if this attempt is committed."""
 
     fired: TimersFired
     runs: tuple[RunInfo, ...]
@@ -48,7 +48,7 @@ class TimersDone:
 def load_keyed_bucket(
     site: TaskSite, pinned: Pinned, cache: StateCache[KeyedBucket]
 ) -> KeyedBucket:
-    """The pinned runs of the bucket, and no others; from memory those that are there by name."""
+    """Load exactly the pinned runs of the bucket, from the cache those that it has by name."""
     version = pinned.runs[site.bucket]
     cached = cache.get(site.owner)
     if cached is not None and cached.version == version:
@@ -141,7 +141,7 @@ def _publish(
     live_keys: int,
     horizon_ms: int,
 ) -> tuple[RunInfo, ...]:
-    """Merge if due and write; what the bucket's runs are to be."""
+    """Merge if due and write at most one run. Return the bucket's new list of runs."""
     before = pinned.runs[site.bucket]
     plan = plan_keyed_merge(
         before,
@@ -167,5 +167,5 @@ def _publish(
 
 
 def no_rows(schema: Any) -> tuple[tuple[Hashes, Hashes], Table]:
-    """The hashes and columns of a bucket that has no records in this micro-batch."""
+    """Return the hashes and columns of a bucket that has no records in this micro-batch."""
     return (np.empty(0, np.uint64), np.empty(0, np.uint64)), schema.empty_table()

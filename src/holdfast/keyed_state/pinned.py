@@ -1,8 +1,8 @@
-"""What a ledger entry says of a sink's state: exactly which runs it is, and what made them.
+"""The description of a sink's state in a ledger entry: its exact state runs and their operator.
 
 Pure. Owns the description, the name of a run, the bucket of a hash, and the event-time watermark.
-State is what the newest ledger entry names and nothing else: a run that no entry names does not
-exist, wherever its bytes may lie. Must never look into a run, nor into the store.
+State is what the newest ledger entry names and nothing else. A run that no entry names does not
+count, even if its bytes exist. Must never look into a run, nor into the store.
 """
 
 import re
@@ -17,10 +17,10 @@ from holdfast.errors import CallError
 
 BUCKETS_MAX = 65_536
 TIME_MIN = -(2**63)
-"""Before every event time: the horizon where nothing expires."""
+"""A time before every event time. As a horizon it means that nothing expires."""
 TIME_MAX = 2**63 - 1
 SPAN_MS_MAX = 2**61
-"""The longest window; sums of two still fit into 64 bits."""
+"""The longest window. The sum of two still fits into 64 bits."""
 
 Hashes = npt.NDArray[np.uint64]
 Times = npt.NDArray[np.int64]
@@ -30,22 +30,22 @@ _RUN_NAME = re.compile(r"state/([^/]+)/(\d{5})/(\d{20})-([^/]+)")
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """One immutable run, as the ledger names it."""
+    """One immutable state run, as the ledger describes it."""
 
     name: str
-    """The object's key in the store; it holds sink id, bucket, ledger number and attempt."""
+    """The object's key in the store, made of sink id, bucket, ledger number and attempt."""
     rows: int
     bytes: int
     crc: int
-    """CRC-32C of the body: another body under the same name is not this run."""
+    """CRC-32C of the body. Another body under the same name is not this run."""
     time_min_ms: int
     time_median_ms: int
-    """At least half of the rows are not later than this."""
+    """A time that at least half of the rows do not exceed."""
     time_max_ms: int
 
 
 class Operator(msgspec.Struct, frozen=True, kw_only=True):
-    """What keeps this state, with all that its meaning depends on."""
+    """The operator that keeps this state, with everything that the state's meaning depends on."""
 
     kind: str
     parameters: dict[str, Any]
@@ -53,12 +53,12 @@ class Operator(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Pinned(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole state of a sink after one micro-batch; goes into the ledger entry as it is."""
+    """The whole state of a sink after one micro-batch, as the ledger entry holds it."""
 
     operator: Operator
     hash_seed: int
     runs: tuple[tuple[RunInfo, ...], ...]
-    """For each bucket its runs, oldest first."""
+    """The runs of each bucket, oldest first."""
     event_time_watermark_ms: int | None = None
 
     @property
@@ -71,7 +71,7 @@ class Pinned(msgspec.Struct, frozen=True, kw_only=True):
         *,
         event_time_watermark_ms: int | None,
     ) -> "Pinned":
-        """The state after a micro-batch whose tasks left these lists of runs for these buckets."""
+        """Return the state after a micro-batch that changed the runs of these buckets."""
         runs = list(self.runs)
         for bucket, infos in changed.items():
             runs[bucket] = tuple(infos)
@@ -81,14 +81,14 @@ class Pinned(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def nothing_pinned(operator: Operator, *, buckets: int, hash_seed: int) -> Pinned:
-    """The state before the first micro-batch; the number of buckets is fixed from here on."""
+    """Return the state before the first micro-batch. It fixes the number of buckets."""
     if not 1 <= buckets <= BUCKETS_MAX:
         raise CallError(f"{buckets} state buckets are not possible: use 1 to {BUCKETS_MAX}")
     return Pinned(operator=operator, hash_seed=hash_seed, runs=((),) * buckets)
 
 
 def encode_pinned(pinned: Pinned) -> bytes:
-    """Canonical JSON: equal states give equal bytes."""
+    """Return canonical JSON: equal states give equal bytes."""
     return msgspec.json.encode(pinned, order="deterministic")
 
 
@@ -97,12 +97,12 @@ def decode_pinned(data: bytes | str) -> Pinned:
 
 
 def pinned_from(plain: object) -> Pinned:
-    """From the plain values that a ledger entry's opaque field gives back."""
+    """Convert the plain values of a ledger entry's opaque field."""
     return msgspec.convert(plain, type=Pinned)
 
 
 def refusal(pinned: Pinned, operator: Operator, *, sink_id: str) -> str | None:
-    """Why a pipeline may not go on from this state, or None where it may."""
+    """Return why a pipeline may not continue from this state, or None if it may."""
     before = pinned.operator
     if before.kind != operator.kind:
         return (
@@ -124,7 +124,7 @@ def refusal(pinned: Pinned, operator: Operator, *, sink_id: str) -> str | None:
 
 
 def _plain(parameters: dict[str, Any]) -> dict[str, Any]:
-    """As they look after the ledger: a tuple has become a list."""
+    """Return parameters as they come back from the ledger: a tuple has become a list."""
     return msgspec.json.decode(msgspec.json.encode(parameters), type=dict[str, Any])
 
 
@@ -134,10 +134,10 @@ _REMEDY = "put the pipeline back as it was, or give it a new sink id and start f
 def next_watermark(
     before_ms: int | None, event_time_max_ms: int | None, *, now_ms: int, allowance_ms: int
 ) -> int | None:
-    """The event-time watermark after a micro-batch: the latest event time, never going back.
+    """Return the event-time watermark after a micro-batch: the latest event time, never going back.
 
-    A record from a clock that is wrong moves it at most to `allowance_ms` past the wall clock of
-    the micro-batch, so that one bad record cannot expire everything.
+    A record from a wrong clock moves it to at most `allowance_ms` past the wall clock of the
+    micro-batch, so that one bad record cannot expire everything.
     """
     if event_time_max_ms is None:
         return before_ms
@@ -146,12 +146,15 @@ def next_watermark(
 
 
 def bucket_of(low: Hashes, buckets: int) -> npt.NDArray[np.int64]:
-    """The bucket of each hash, from its low half; inside a bucket the high half stays uniform."""
+    """Return the bucket of each hash, from its low half.
+
+    Inside a bucket the high half stays uniformly distributed.
+    """
     return (low % np.uint64(buckets)).astype(np.int64)
 
 
 def run_name(sink_id: str, bucket: int, number: int, attempt: str) -> str:
-    """The key of the run that one attempt at micro-batch `number` of the ledger writes."""
+    """Return the key of the run that one attempt at ledger number `number` writes."""
     for what, text in (("sink id", sink_id), ("attempt", attempt)):
         if not _LEGAL_PART.fullmatch(text) or text in (".", ".."):
             raise CallError(
@@ -162,7 +165,7 @@ def run_name(sink_id: str, bucket: int, number: int, attempt: str) -> str:
 
 
 def unpinned(names: Iterable[str], pinned: Pinned, *, before_number: int) -> list[str]:
-    """Of the listed runs of this sink, those that no reader needs: not pinned, and not to come.
+    """Return those of the listed runs of this sink that no reader needs, now or later.
 
     Runs of `before_number` and later may belong to a micro-batch that is about to be committed.
     """

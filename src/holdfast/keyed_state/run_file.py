@@ -1,4 +1,4 @@
-"""The bytes of a run: a header that says whose it is, then the rows, each with a checksum.
+"""The bytes of a state run: a header that identifies it, then the rows, each with a checksum.
 
 Pure. Owns the format, little-endian throughout:
 
@@ -7,8 +7,8 @@ Pure. Owns the format, little-endian throughout:
     CRC-32C of all that u32, body
 
 The body starts aligned, so that a dedup run is opened without a copy. The name inside is the key in
-the store: bytes of another sink, bucket, micro-batch or attempt are recognised. Must never give
-out rows that differ from those that the ledger pinned.
+the store, so bytes of another sink, bucket, micro-batch or attempt are recognised. Must never
+return rows that differ from those that the ledger pinned.
 """
 
 import enum
@@ -29,17 +29,17 @@ _CRC = struct.Struct("<I")
 
 
 class Kind(enum.IntEnum):
-    """How the body is laid out."""
+    """The layout of the body."""
 
     HASHES = 1
-    """Three columns, each whole: high halves u64, low halves u64, event times i64."""
+    """Three columns, one after another: high halves u64, low halves u64, event times i64."""
     ROWS = 2
     """An Arrow IPC stream."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSpan:
-    """The event times (or deadlines) of a run's rows."""
+    """The minimum, median and maximum of the event times (or deadlines) of a run's rows."""
 
     min_ms: int
     median_ms: int
@@ -49,7 +49,7 @@ class TimeSpan:
 def encode_run(
     kind: Kind, body: Buffers, *, name: str, hash_seed: int, rows: int, times: TimeSpan
 ) -> tuple[RunInfo, Buffers]:
-    """What the ledger is to say of the run, and the buffers that are its object, header first."""
+    """Return the description of the run for the ledger, and its object: header, then body."""
     raw_name = name.encode()
     unpadded = _FIELDS.size + len(raw_name) + _CRC.size
     size = -(-unpadded // ALIGNMENT) * ALIGNMENT
@@ -84,9 +84,9 @@ def encode_run(
 
 
 def decode_run(data: bytes, *, kind: Kind, info: RunInfo, hash_seed: int) -> memoryview:
-    """The body of the run that was pinned as `info`, found at its name; CorruptObject if it is not.
+    """Return the body of the run that was pinned as `info`, as a view of `data`.
 
-    The body is a view of `data`.
+    Raises CorruptObject if the bytes are not that run.
     """
     key = info.name
     header_bytes = _check_header(data, key)
@@ -122,7 +122,7 @@ def decode_run(data: bytes, *, kind: Kind, info: RunInfo, hash_seed: int) -> mem
 
 
 def _check_header(data: bytes, key: str) -> int:
-    """The header's size, once its checksum holds."""
+    """Check the header's checksum and return the header's size."""
     if len(data) < _FIELDS.size or data[:4] != MAGIC:
         raise CorruptObject(f"{key}: it is not a state run ({len(data)} bytes)")
     size = int(_FIELDS.unpack_from(data)[7])

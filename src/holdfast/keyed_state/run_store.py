@@ -1,8 +1,8 @@
-"""Runs in the object store: read the pinned ones, write a new one.
+"""State runs in the object store: read the pinned ones, write a new one.
 
-Owns the I/O, for whatever is in a run. A read that gives other bytes than the pinned ones is
-repeated a few times, and then named as corrupt. Must never list: what is in the store and not
-pinned is left where it is. Must never replace an object.
+Owns the I/O, whatever a run contains. If the bytes that were read are not the pinned ones, the read
+is repeated a few times and then reported as corrupt. Must never list the store: objects that are
+not pinned are left alone. Must never replace an object.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from holdfast.store.put_if_absent import Lost, put_if_absent
 
 READS_AT_ONCE = 8
 GIVE_UP_AFTER_S = 120.0
-"""A task then fails, and Spark tries it again, elsewhere."""
+"""After this time the task fails, and Spark runs it again, possibly elsewhere."""
 
 Loaded = TypeVar("Loaded")
 
@@ -30,7 +30,7 @@ async def read_runs(
     *,
     environment: Environment,
 ) -> list[Loaded]:
-    """The runs in the same order, each checked against what was pinned."""
+    """Return the runs in the same order, each checked against its pinned description."""
     slots = asyncio.Semaphore(READS_AT_ONCE)
 
     async def read(info: RunInfo) -> Loaded:
@@ -54,9 +54,10 @@ async def read_runs(
 async def write_run(
     store: Store, info: RunInfo, body: Buffers, *, environment: Environment
 ) -> None:
-    """Durable when it returns. Another body under the same name is a bug: attempts are unique.
+    """Write a run, which is durable when this returns.
 
-    The header has the checksum of the rows, so an equal header is the same run.
+    Another body under the same name is a bug, because attempts are unique. The header has the
+    checksum of the rows, so an equal header means the same run.
     """
     header = bytes(body[0])
     outcome = await put_if_absent(

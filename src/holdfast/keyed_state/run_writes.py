@@ -1,7 +1,7 @@
-"""The runs that one task writes: several at once, and all durable before it reports.
+"""The state runs that one task writes: several in parallel, and all durable before it reports.
 
-Owns the writes that are under way. A sync of a disk, or a put over a network, is waiting: buckets
-that come next are judged meanwhile. Must never let a task end before `wait`.
+Owns the writes that are under way. While a write waits for a disk or the network, the task judges
+the next buckets. A task must never end before `wait` returns.
 """
 
 from concurrent.futures import Future
@@ -16,7 +16,7 @@ AT_ONCE_MAX = 8
 
 
 class RunWrites:
-    """Writes of one task, for one thread."""
+    """The writes of one task, used by one thread."""
 
     def __init__(self) -> None:
         self._under_way: list[Future[None]] = []
@@ -24,13 +24,13 @@ class RunWrites:
     def start(
         self, store: Store, info: RunInfo, body: Buffers, *, environment: Environment
     ) -> None:
-        """Begin to write a run; its name counts only after `wait`."""
+        """Begin to write a run. Its name may be reported only after `wait`."""
         if len(self._under_way) >= AT_ONCE_MAX:
             self._under_way.pop(0).result()
         written = write_run(store, info, body, environment=environment)
         self._under_way.append(start_blocking(written))
 
     def wait(self) -> None:
-        """All runs are durable when this returns; raises where one could not be written."""
+        """Wait until all runs are durable. Raises if one could not be written."""
         while self._under_way:
             self._under_way.pop(0).result()

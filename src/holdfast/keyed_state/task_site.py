@@ -1,6 +1,6 @@
-"""Where a task works: which bucket of which sink, in which attempt at which micro-batch.
+"""The place of a task: its store, sink, state bucket, micro-batch and attempt.
 
-Owns the name of the one run that the attempt may write. Must never hold state.
+Owns the name of the one state run that the attempt may write. Must never hold state.
 """
 
 from dataclasses import dataclass
@@ -22,15 +22,15 @@ class TaskSite:
     sink_id: str
     bucket: int
     number: int
-    """The ledger number that the micro-batch is to get."""
+    """The number of the ledger entry that is to commit the micro-batch."""
     attempt: str
-    """Never used twice, not even by a retry of the same task."""
+    """An id that is never used twice, not even by a retry of the same task."""
     environment: Environment
     writes: RunWrites | None = None
-    """Where runs are written side by side with those of other buckets of the task."""
+    """If given, runs are written in parallel with those of the task's other buckets."""
 
     def write(self, info: RunInfo, body: Buffers) -> None:
-        """Write the run of this attempt; durable when this returns, or when `writes` are."""
+        """Write the run of this attempt. It is durable on return, or after `writes.wait()`."""
         if self.writes is not None:
             self.writes.start(self.store, info, body, environment=self.environment)
         else:

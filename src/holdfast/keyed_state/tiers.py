@@ -1,21 +1,24 @@
-"""When runs are merged: few of them, little that is dead, and bounded work in each micro-batch.
+"""The rule for merging state runs: few runs, few dead rows, bounded work in each micro-batch.
 
-Pure. Owns the rule. A micro-batch leaves at most one new run in a bucket, and its task merges into
-it as it goes; there is no background job whose result could be pinned by nobody.
+Pure. Owns the rule. A micro-batch leaves at most one new run in a bucket, and its task merges older
+runs into it. There must never be a background merge, because no entry might pin its result.
 
 Dedup (entries are a set, so any runs may merge):
-- a run whose latest entry is before the horizon is no longer named; nothing is read for that;
-- the new run takes in the newest runs for as long as the next one has fewer than twice its rows:
-  what stays has at least twice the rows of what follows, so there are O(log rows) runs;
-- one run of which at least half has expired is taken in, too: bytes stay within twice the live.
-No micro-batch merges more than `merge_rows_max` rows beside its own (one larger run that has
-expired by half aside). Where that bound stops a merge, two neighbours have more rows than that
-together: there are at most 2 * rows / merge_rows_max + O(log merge_rows_max) runs.
 
-Keyed rows (a later row of a key replaces an earlier one, so only neighbours merge): the same
-doubling, and a merge of everything once there are more than twice as many rows as live keys. Work
-is amortised O(log) for each updated row and at most one rewrite of the bucket, the same bytes that
-a worker without a cache reads to load it; more buckets make it smaller.
+- A run whose latest entry is before the horizon is no longer named. Nothing is read for that.
+- The new run takes in the newest runs as long as the next one has fewer than twice its rows. So
+  each run that stays has at least twice the rows of the next one, and there are O(log rows) runs.
+- One run of which at least half has expired is taken in, too, so the bytes stay within twice those
+  of the live entries.
+
+No micro-batch merges more than `merge_rows_max` rows besides its own (except for one larger run of
+which half has expired). If that bound stops a merge, two adjacent runs have more rows than that
+together, so there are at most 2 * rows / merge_rows_max + O(log merge_rows_max) runs.
+
+Keyed rows (a later row of a key replaces an earlier one, so only adjacent runs merge): the same
+doubling, and a merge of all runs once there are more than twice as many rows as live keys. Work is
+amortised O(log) for each updated row, plus at most one rewrite of the bucket. A rewrite moves the
+same bytes that a worker without a cache reads to load the bucket. More buckets make it smaller.
 """
 
 from collections.abc import Sequence
@@ -25,7 +28,7 @@ from holdfast.keyed_state.pinned import TIME_MIN, RunInfo
 
 MERGE_ROWS_MAX = 4_000_000
 KEYED_ROWS_SPARED = 64
-"""So few dead rows are not worth a merge."""
+"""A number of dead rows that is too small to be worth a merge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +36,11 @@ class MergePlan:
     """What a task does with the runs of its bucket."""
 
     stay: tuple[RunInfo, ...] = ()
-    """Pinned again as they are, oldest first; the new run follows them."""
+    """Runs that are pinned again as they are, oldest first. The new run follows them."""
     merge: tuple[RunInfo, ...] = ()
-    """Taken into the new run; of a keyed bucket oldest first."""
+    """Runs that go into the new run. In a keyed bucket, oldest first."""
     forget: tuple[RunInfo, ...] = ()
-    """All expired: no longer pinned."""
+    """Runs of which everything has expired. They are no longer pinned."""
 
 
 def plan_hash_merge(
@@ -47,7 +50,7 @@ def plan_hash_merge(
     horizon_ms: int,
     merge_rows_max: int = MERGE_ROWS_MAX,
 ) -> MergePlan:
-    """The merge of a dedup bucket, given how many entries this micro-batch adds."""
+    """Plan the merge of a dedup bucket, given how many entries this micro-batch adds."""
     forget = tuple(run for run in runs if run.time_max_ms < horizon_ms)
     live = [run for run in runs if run.time_max_ms >= horizon_ms]
     merge: list[RunInfo] = []
@@ -65,7 +68,7 @@ def plan_hash_merge(
 def plan_keyed_merge(
     runs: Sequence[RunInfo], *, new_rows: int, live_keys: int, horizon_ms: int = TIME_MIN
 ) -> MergePlan:
-    """The merge of a keyed bucket: how many rows are updated, and how many keys live after that."""
+    """Plan the merge of a keyed bucket, given the updated rows and the live keys afterwards."""
     forget = tuple(run for run in runs if run.time_max_ms < horizon_ms)
     stay = [run for run in runs if run.time_max_ms >= horizon_ms]
     total = new_rows + sum(run.rows for run in stay)

@@ -1,15 +1,15 @@
-"""Timers by key on the wall clock: a row for each key that had no event for a while, once.
+"""Timers by key on the wall clock: one row for each key that had no event for some time.
 
 Pure. Owns the rule. `now_ms` is the wall clock of the micro-batch, which Spark logs with its
 offsets, so a replay fires the same timers:
 
-- a key that has an event in the micro-batch is armed, or armed anew: its deadline is now + after;
-  an event counts as before the timer, so such a key is not due in the same micro-batch
-- any other key whose deadline is not after now is due: it comes out, and is forgotten
-- a key that comes back after that is armed like a new one
+- A key with an event in the micro-batch is armed, or armed again: its deadline is now + after. An
+  event counts as earlier than the timer, so such a key is not due in the same micro-batch.
+- Any other key whose deadline is not after now is due: it is output once and forgotten.
+- A key that comes back after that is armed like a new one.
 
-The state is pinned with the micro-batch that fired, so a timer is never lost and never fires twice.
-A bucket without records has to be looked at as well; `may_be_due` says when that is needless.
+The state is pinned with the micro-batch that fired, so a timer must never be lost or fire twice. A
+bucket without records has to be examined as well, unless `may_be_due` says otherwise.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ KIND = "timer"
 
 
 class TimerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Which columns come out for a key that had no event for `after_ms`."""
+    """The columns to output for a key that had no event for `after_ms`."""
 
     key_columns: tuple[str, ...]
     after_ms: int
@@ -47,19 +47,19 @@ class TimerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise CallError("timer: name at least one key column")
 
     def operator(self, **parameters: object) -> Operator:
-        """What the ledger pins."""
+        """Return the operator for the ledger to pin."""
         mine = {"key_columns": list(self.key_columns), "after_ms": self.after_ms}
         return Operator(kind=KIND, parameters={**parameters, **mine})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimersFired:
-    """What came out, and what changed."""
+    """The keys that are due, and the changes of the state."""
 
     due: KeyedRun | None
-    """The keys that are due, with their deadlines; None where there are none."""
+    """The keys that are due, with their deadlines. None if there are none."""
     updated: KeyedRun | None
-    """Armed keys, and tombstones of those that fired; None where nothing changed."""
+    """Armed keys, and tombstones of those that fired. None if nothing changed."""
     live_keys: int
 
 
@@ -72,7 +72,7 @@ def fire_timers(
     settings: TimerSettings,
     now_ms: int,
 ) -> TimersFired:
-    """Arm the keys of the micro-batch, and fire those of the others that are due."""
+    """Arm the keys of the micro-batch, and fire those of the other keys that are due."""
     check_columns(columns, settings.key_columns, hashes[0].size)
     groups = group_rows(hashes, order)
     firsts = pa.array(groups.sequence[groups.starts])
@@ -100,5 +100,5 @@ def fire_timers(
 
 
 def may_be_due(pinned: Pinned, bucket: int, *, now_ms: int) -> bool:
-    """Whether a bucket without records has to be looked at; False is certain."""
+    """True if a timer may be due in a bucket without records. False is certain."""
     return any(run.time_min_ms <= now_ms for run in pinned.runs[bucket])

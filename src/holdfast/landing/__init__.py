@@ -1,1 +1,1 @@
-"""Where records come to rest: the landing chain, the ledger of micro-batches, file formats."""
+"""Landing of records: the landing chain, the ledger of micro-batches, file formats."""

@@ -1,6 +1,7 @@
-"""The door to pyarrow, which has no types: the modules and the few shapes that landing uses.
+"""The one place that imports pyarrow, which has no types, for the landing package.
 
-Owns the casts. Must never hold logic.
+Owns the imported modules, the casts, and the types of the few pyarrow objects that landing uses.
+Must never hold logic.
 """
 
 import importlib
@@ -16,7 +17,7 @@ pq: Any = importlib.import_module("pyarrow.parquet")
 
 
 class RecordBatch(Protocol):
-    """pyarrow.RecordBatch, as far as it is used here."""
+    """The part of pyarrow.RecordBatch that is used here."""
 
     @property
     def schema(self) -> Any: ...
@@ -30,11 +31,11 @@ class RecordBatch(Protocol):
 
 
 def offsets_of(batch: RecordBatch) -> NDArray[np.int64]:
-    """The offset column, without a copy."""
+    """Return the offset column, without a copy."""
     column = batch.column("offset")
     return np.asarray(column.to_numpy(zero_copy_only=column.null_count == 0), dtype=np.int64)
 
 
 def batches_of(rows: Sequence[dict[str, Any]], schema: Any) -> RecordBatch:
-    """Rows as one record batch."""
+    """Return rows as one record batch."""
     return pa.RecordBatch.from_pylist(list(rows), schema=schema)

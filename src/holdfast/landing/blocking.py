@@ -1,7 +1,7 @@
-"""Coroutines for code that has no event loop: Spark's executors and drivers, notebooks, scripts.
+"""Coroutines for code without an event loop: Spark's executors and drivers, notebooks, scripts.
 
-Owns one private loop per call. Must never run on a loop that the caller already runs: there it
-takes a thread of its own. What is opened inside a call must be closed inside it.
+Owns one private loop per call. Must never run on a loop that the caller already runs: in that case
+it uses a separate thread. What is opened inside a call must be closed inside it.
 """
 
 import asyncio
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 def run(coroutine: Coroutine[Any, Any, T], *, timeout_seconds: float | None = None) -> T:
-    """The result of a coroutine, run to its end in a loop of its own.
+    """Run a coroutine to its end in a private event loop and return its result.
 
-    Landing and the ledger wait for a store without end by themselves. Where the time-out passes it
-    raises StoreUnavailable, and a write that was under way may have happened: do it again, it is
+    Without a time-out, landing and the ledger wait for a store for ever. When the time-out passes,
+    StoreUnavailable is raised, and a write that was under way may have happened. Repeating it is
     safe.
     """
     try:

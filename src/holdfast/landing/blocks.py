@@ -1,15 +1,15 @@
-"""The block of facts near the end of a landed object, in a form that readers of the file pass over.
+"""The facts block near the end of a landed object, in a form that ordinary readers skip.
 
-Pure. Owns the forms, how the block is found from the tail of an object, and how the bytes around
-it are proved. Must never be trusted where its own checksum fails. The forms:
+Pure. Owns the forms, finding the block from the last bytes of an object, and proving the bytes
+around it. A block whose own checksum is wrong must never be trusted. The forms:
 
 - zstd, lz4: a skippable frame at the end.
-- Parquet: the same bytes between the last row group and the footer, where readers never look,
+- Parquet: the same bytes between the last row group and the footer. Readers never look there,
   because all positions in a footer count from the start of the file.
 - gzip: an empty member at the end, with the facts in its extra field.
-- lines without compression: spaces and tabs, a bit each, behind the last line and before its line
-  feed; alone where there is no line.
-- raw without compression: at the end, behind a length of -2, which says that no record follows.
+- lines without compression: spaces and tabs, one bit each, after the last line and before its line
+  feed. In a file without lines they are the whole file.
+- raw without compression: at the end, after a length of -2, which says that no record follows.
 """
 
 import struct
@@ -32,7 +32,7 @@ from holdfast.store.interface import Buffer
 
 RAW_WITHOUT_CODEC = "raw"
 TAIL_BYTES_MIN = WHITE_SPACE_BYTES + 1
-"""From so many bytes at the end of an object its block is found; fewer where it is smaller."""
+"""The number of bytes at the end of an object (all, if it is smaller) that find_block needs."""
 
 _MAGIC = b"HFC1"
 _SEAL = struct.Struct("<4sI")
@@ -49,7 +49,7 @@ _SPACE, _TAB, _LINE_FEED = 0x20, 0x09, 0x0A
 
 
 class BlockPlace(NamedTuple):
-    """Where in an object its block stands."""
+    """The position of the facts block in an object."""
 
     position: int
     length: int
@@ -60,7 +60,7 @@ class BlockPlace(NamedTuple):
 
 
 def encode_block(facts: Facts) -> bytes:
-    """The block in the form of the facts' format; the text is padded with spaces."""
+    """Return the block in the form of the facts' format. The text is padded with spaces."""
     name = facts.format
     if name.startswith(PLAIN_LINES):
         bits = np.unpackbits(np.frombuffer(_sealed(facts, WHITE_SPACE_BYTES // 8), np.uint8))
@@ -85,7 +85,7 @@ def _sealed(facts: Facts, room: int) -> bytes:
 
 
 def decode_block(block: Buffer, *, key: str) -> Facts:
-    """The facts; CorruptObject where these bytes are not a block, or not as they were written."""
+    """Return the facts. Raise CorruptObject if the bytes are no block, or a damaged one."""
     sealed = _inside(bytes(block))
     if sealed is None:
         raise CorruptObject(f"{key}: it is not a landed object: it has no facts block")
@@ -100,7 +100,7 @@ def decode_block(block: Buffer, *, key: str) -> Facts:
 
 
 def _inside(block: bytes) -> bytes | None:
-    """Magic, checksum and text, whatever the form; None where it is no block."""
+    """Return magic, checksum and text, whatever the form. None if it is not a block."""
     sealed = b""
     if len(block) == BLOCK_BYTES:
         for head, tail in _FORMS:
@@ -114,9 +114,9 @@ def _inside(block: bytes) -> bytes | None:
 
 
 def find_block(tail: Buffer, size: int) -> BlockPlace | None:
-    """The block of an object of `size` bytes, told from its last bytes; it may begin before them.
+    """Find the block of an object of `size` bytes from its last bytes. It may begin before them.
 
-    None where the end of the object is of no format that we write.
+    Returns None if the object does not end like any format that we write.
     """
     if len(tail) < min(size, TAIL_BYTES_MIN):
         raise CallError(
@@ -138,7 +138,7 @@ def find_block(tail: Buffer, size: int) -> BlockPlace | None:
 
 
 def prove(body: Buffer, *, key: str) -> Facts:
-    """The facts of a whole object, once all its bytes are found to be as they were written."""
+    """Check every byte of a whole object and return its facts."""
     view = memoryview(body)
     place = find_block(view[-TAIL_BYTES_MIN:], len(view))
     if place is None:

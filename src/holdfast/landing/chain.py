@@ -1,14 +1,15 @@
-"""The landing chain of one partition: each object begins where the one before it ends.
+"""The landing chain of one partition: each object begins where the previous one ends.
 
-Owns following and landing. The key of an object follows from its first offset, it is created only
-if absent, and it says its last offset inside. Every create happens at the end of the chain as it
-was followed, so whoever loses the key follows on and cuts what it holds: objects of different
-writers, with different batch boundaries, tile the log. Must never create at any other offset, and
-never say that an offset has landed which no object covers.
+Owns following the chain and landing records in it. The key of an object follows from its first
+offset, it is created only if absent, and its facts block says its last offset. A writer follows the
+chain to its end and creates the next object there. A writer that finds the key taken follows the
+chain further and drops what others have landed. So objects of different writers, with different
+batch boundaries, tile the log. Must never create an object at any other offset, and never say that
+an offset has landed if no object covers it.
 
-A cold start may take its place from a listing: an object that is listed was created at the end of
-a chain that reached up to it, so all before it has landed, and what came after the listing is
-found by following. An old listing costs reads, never correctness.
+A cold start may take its position from a listing. A listed object was created at the end of a chain
+that reached up to it, so everything before it has landed. Objects created after the listing are
+found by following the chain. An old listing costs reads, never correctness.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -34,27 +35,27 @@ from holdfast.store.put_if_absent import Backoff
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landed:
-    """The range has landed whole: all offsets below next_offset may be committed."""
+    """The whole range has landed: all offsets below next_offset may be committed."""
 
     created: tuple[Facts, ...]
     found: tuple[Facts, ...]
-    """Objects of others, or of our own past, that were followed on the way."""
+    """Objects of other writers, or of an earlier run of this one, that were followed on the way."""
     next_offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Not all has landed, and trying again would not help: the reason names the remedy."""
+    """Not everything has landed, and a retry would not help. The reason names the remedy."""
 
     reason: str
     created: tuple[Facts, ...] = ()
     found: tuple[Facts, ...] = ()
     next_offset: int | None = None
-    """Offsets below it have landed; None where the chain was not followed."""
+    """Offsets below it have landed. None if the chain was not followed."""
 
 
 class Chain:
-    """One partition's landed objects in a store, for one format and one template of keys."""
+    """One partition's landed objects in a store, for one format and one key template."""
 
     def __init__(
         self,
@@ -84,16 +85,16 @@ class Chain:
         self._backoff = backoff
 
     def key(self, offset: int) -> str:
-        """Where the object that begins at an offset is."""
+        """Return the key of the object that begins at an offset."""
         return self._template.key(self.topic, self.partition, offset, self._format.extension)
 
     async def origin(self) -> Origin | None:
-        """How the chain began, or None where it has not."""
+        """Return how the chain began, or None if it has not begun."""
         key = self._template.origin_key(self.topic, self.partition)
         return await read_origin(self._store, key, environment=self._environment)
 
     async def facts_at(self, offset: int) -> Facts | None:
-        """The object that begins at an offset, or None."""
+        """Return the facts of the object that begins at an offset, or None if there is none."""
         key = self.key(offset)
         facts = await read_facts(self._store, key, environment=self._environment)
         if facts is not None:
@@ -101,13 +102,13 @@ class Chain:
         return facts
 
     async def follow(self, from_offset: int) -> AsyncIterator[Facts]:
-        """The objects from one that begins at this offset to the end of the chain."""
+        """Yield the facts of each object from this offset to the end of the chain."""
         while (facts := await self.facts_at(from_offset)) is not None:
             yield facts
             from_offset = facts.next_offset
 
     async def locate(self, offset: int = NUMBER_MAX) -> int | None:
-        """The greatest first offset up to `offset`, by listing; None where there is none."""
+        """Find by listing the greatest first offset up to `offset`. None if there is none."""
         prefix = self._template.prefix(self.topic, self.partition)
 
         async def page(after: int, limit: int) -> Sequence[int]:
@@ -126,7 +127,10 @@ class Chain:
         return await greatest(page, at_most=offset)
 
     async def next_offset(self) -> int | None:
-        """Where the chain ends now: the first offset that has not landed; None with no chain."""
+        """Return the end of the chain, the first offset that has not landed.
+
+        None without a chain.
+        """
         origin = await self.origin()
         if origin is None:
             return None
@@ -137,7 +141,7 @@ class Chain:
         return position
 
     async def begin(self, offset: int) -> int:
-        """Where the chain ends now; it begins at this offset where it has not begun."""
+        """Return the end of the chain. A chain that does not exist begins at this offset."""
         await agree_on_origin(
             self._store,
             self._new_origin(offset),
@@ -159,11 +163,11 @@ class Chain:
     ) -> Landed | Refused:
         """Land [start_offset, end_offset), skipping what has landed; safe to repeat at any time.
 
-        The batches hold every record of that range, in order, with any boundaries. Offsets that
-        no record has (markers, compaction) are covered all the same. Where the chain ends before
-        start_offset it is refused, unless cover_hole says that those records are gone for good:
-        the next object then covers the hole as well. Raises StoreUnavailable where a create has
-        no certain answer within deadline_seconds; call again with the same range.
+        The batches hold every record of that range, in order, with any boundaries. Offsets without
+        a record (markers, compaction by key) are covered as well. If the chain ends before
+        start_offset, the call is refused. With cover_hole, which says that the records in between
+        are gone for good, the next object covers the hole as well. Raises StoreUnavailable if a
+        create has no certain answer within deadline_seconds; call again with the same range.
         """
         if not 0 <= start_offset <= end_offset:
             raise CallError(f"{self}: offsets {start_offset} to {end_offset} are not a range")
@@ -191,7 +195,7 @@ class Chain:
     async def _position(
         self, run: "_Landing", start_offset: int, *, cover_hole: bool
     ) -> int | Refused:
-        """Where the chain ends, followed from as near to start_offset as can be."""
+        """Return the end of the chain, followed from as near to start_offset as possible."""
         origin = await agree_on_origin(
             self._store,
             self._new_origin(start_offset),
@@ -231,7 +235,10 @@ class Chain:
         )
 
     async def create(self, cut: Cut, deadline_seconds: float | None) -> tuple[Facts, bool]:
-        """Put one object at the end of the chain: its facts and True, or the winner's and False."""
+        """Put an object at the end of the chain.
+
+        Return its facts and True, or the winner's and False.
+        """
         about = self.described(cut.first_offset, cut.last_offset, cut.rows)
         return await self.place(
             self._format.encode(cut.batches, about),
@@ -250,10 +257,10 @@ class Chain:
         records: int,
         deadline_seconds: float | None = None,
     ) -> tuple[Facts, bool]:
-        """Put a file that is encoded already: its facts and True, or the winner's and False.
+        """Put an encoded file into the chain. Return its facts and True, or the winner's and False.
 
         first_offset must be the end of the chain as it was followed: an object anywhere else would
-        be a second chain. Safe to repeat with the same file where no answer came.
+        start a second chain. If no answer came, it is safe to call again with the same file.
         """
         if not 0 <= first_offset <= last_offset or records < 0:
             raise CallError(
@@ -290,7 +297,7 @@ class Chain:
         return winner, False
 
     def described(self, first_offset: int, last_offset: int, records: int) -> dict[str, str]:
-        """What a format may show to other tools: names and numbers, as text."""
+        """Return names and numbers, as text, that a format may show to other tools."""
         return {
             "holdfast.topic": self.topic,
             "holdfast.partition": str(self.partition),
@@ -315,7 +322,7 @@ class Chain:
 
 
 class _Landing:
-    """One call of land: what it created and what it found."""
+    """One call of land: the objects that it created and those that it found."""
 
     def __init__(self, chain: Chain, deadline_seconds: float | None) -> None:
         self.created: list[Facts] = []
@@ -330,7 +337,7 @@ class _Landing:
         return position
 
     async def put(self, cut: Cut) -> int:
-        """Where the chain ends after one more object, ours or another's and all that follow."""
+        """Put the next object, or find another writer's there. Return the new end of the chain."""
         facts, is_ours = await self._chain.create(cut, self.deadline_seconds)
         if is_ours:
             self.created.append(facts)

@@ -1,8 +1,8 @@
-"""The names of output files: never used twice, and telling for which ledger entry they are.
+"""The names of output files, which are never used twice and say which ledger entry they are for.
 
-Pure. Owns `data/<sink id>/<partition columns>/<n>-<attempt>-<task><extension>`, below `_late/` for
-records that came too late. A file counts only through the entry that names it; its name alone says
-nothing about being committed.
+Pure. Owns `data/<sink id>/<partition columns>/<n>-<attempt>-<task><extension>`, under `_late/` for
+late records. A file counts only through the entry that names it. Its name must never be taken as a
+sign that it is committed.
 """
 
 import re
@@ -17,13 +17,13 @@ from holdfast.store.interface import Buffer
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 LATE_FOLDER = "_late/"
 TABLE_FOLDERS = ("_delta_log", "metadata")
-"""Of a table whose root is the data folder of a sink: the table's own, and not looked into."""
+"""Folders of a table whose root is the data folder of a sink. Holdfast does not look into them."""
 _SINK_ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,99}")
 _NAME = re.compile(r"([0-9]{20})-[^/]+")
 
 
 def sink_id_problem(sink_id: str) -> str | None:
-    """Say what is wrong with a sink id, or None where it is legal."""
+    """Say what is wrong with a sink id, or return None if it is legal."""
     if _SINK_ID.fullmatch(sink_id):
         return None
     return (
@@ -47,22 +47,25 @@ def data_key(
     part: int = 0,
     is_late: bool = False,
 ) -> str:
-    """Where one task attempt writes one file for entry n; `attempt` must be fresh each time."""
+    """Return the key for one file of one task attempt of entry n.
+
+    `attempt` must be new each time.
+    """
     if not re.fullmatch(r"[a-zA-Z0-9]+", attempt):
         raise CallError(f"the attempt {attempt!r} may have only letters and digits")
     folders = "".join(
         f"{_folder(name, value)}/" for name, value in (partition_values or {}).items()
     )
-    # The vacuum of a table that has its root here passes over folders with an underscore.
+    # The vacuum of a table that has its root here skips folders that begin with an underscore.
     apart = LATE_FOLDER if is_late else ""
     name = f"{n:020d}-{attempt}-{task:05d}-{part:03d}{extension}"
     return f"{data_prefix(sink_id)}{apart}{folders}{name}"
 
 
 def in_path_order(partition_values: Mapping[str, str | None], path: str) -> dict[str, str | None]:
-    """The partition values in the order of the folders of a path.
+    """Return the partition values in the order of the folders of a path.
 
-    Sealed documents sort their keys, so the path alone keeps the order that the user asked for.
+    Sealed documents sort their keys, so only the path keeps the order that the user asked for.
     """
     places = {folder: place for place, folder in enumerate(path.split("/"))}
     ordered = sorted(partition_values.items(), key=lambda item: places.get(_folder(*item), -1))
@@ -70,7 +73,7 @@ def in_path_order(partition_values: Mapping[str, str | None], path: str) -> dict
 
 
 def number_of(path: str, sink_id: str) -> int | None:
-    """The entry that a file is meant for; None where it is no output file of the sink."""
+    """Return the entry that a file is meant for. None if it is no output file of the sink."""
     if not path.startswith(data_prefix(sink_id)):
         return None
     found = _NAME.fullmatch(path.rsplit("/", 1)[-1])
@@ -78,13 +81,13 @@ def number_of(path: str, sink_id: str) -> int | None:
 
 
 def is_of_a_table(path: str, sink_id: str) -> bool:
-    """Whether an object in the data folder belongs to a table that has its root there."""
+    """True if an object in the data folder belongs to a table that has its root there."""
     folder, slash, _ = path.removeprefix(data_prefix(sink_id)).partition("/")
     return bool(slash) and folder in TABLE_FOLDERS
 
 
 def checksum_of(body: Buffer) -> str:
-    """What OutputFile.checksum holds."""
+    """Return the text for OutputFile.checksum."""
     return f"crc32c:{crc32.iscsi(bytes(body)):08x}"
 
 
@@ -93,5 +96,5 @@ def _folder(name: str, value: str | None) -> str:
 
 
 def _escaped(text: str) -> str:
-    # A key may hold no '%', so an equals sign takes its place in what Hive would write as %3A.
+    # A key must not contain '%', so we write =3A where Hive writes %3A.
     return quote(text, safe="").replace("%", "=") or NO_VALUE

@@ -1,10 +1,11 @@
-"""Records that could not land where they belong: on a chain of their own, whole, with a reason.
+"""Dead letters: records that the sink's format cannot hold, stored whole and with a reason.
 
-Owns the place and the shape of dead letters: envelopes with a column `reason`, under `_dead/` and
-the template of the sink. A record batch that cannot be read at all is one dead letter, with its
-bytes as they are. They land before the object that covers them, so no record is ever in
-neither. A chain of dead letters covers the offsets between them too; what it covers without holding
-was judged fit by whoever wrote it. Must never take a record for landed that is not in an object.
+Owns their place and shape: a separate chain of envelopes with a column `reason`, under `_dead/` and
+the key template of the sink. A record batch that cannot be read is one dead letter, with its bytes
+as they are. Dead letters land before the object that covers their offsets, so every record is in
+one of the two. A chain of dead letters also covers the offsets between them. A record that it
+covers but does not hold was judged fit by the writer of that object. Must never report a record as
+landed that is not in an object.
 """
 
 from collections import Counter
@@ -29,22 +30,22 @@ from holdfast.store.interface import Store
 from holdfast.store.put_if_absent import Backoff
 
 DETAIL = ": "
-"""What follows it in a reason is of one record alone, and does not count as another reason."""
+"""Separates a reason from details of one record, which are left out when reasons are counted."""
 UNREADABLE = "its record batch cannot be read"
 TIME_MS_MAX = (2**63 - 1) // 1000
-"""What a column of microseconds can say."""
+"""The latest time that a column of microseconds can hold."""
 
 
 def dead_template(template: KeyTemplate) -> KeyTemplate:
-    """Where the dead letters of a sink with this template are."""
+    """Return the key template for the dead letters of a sink with this template."""
     return KeyTemplate(f"{DEAD_PREFIX}{template.text}")
 
 
 def dead_batch(batch: RecordBatch, unfits: Sequence[Unfit]) -> RecordBatch:
-    """The unfit records of a batch, whole, each with its reason.
+    """Return the unfit records of a batch, whole, each with its reason.
 
-    The batch must have all columns of the log, headers too: one that was decoded for a format that
-    needs fewer must be decoded again.
+    The batch must have all columns of the log, headers included. A batch that was decoded for a
+    format that needs fewer columns must be decoded again.
     """
     schema: Any = SCHEMA_WITH_HEADERS
     missing = [name for name in schema.names if name not in batch.schema.names]
@@ -63,7 +64,7 @@ def dead_batch(batch: RecordBatch, unfits: Sequence[Unfit]) -> RecordBatch:
 def dead_record_batch(
     found: Unreadable, *, topic: str, partition: int, first_offset: int
 ) -> RecordBatch:
-    """One row for a record batch that cannot be read: its bytes as they are, offsets and reason.
+    """Return one row for a record batch that cannot be read.
 
     The value is the whole batch, as the log has it. Headers say which offsets it covers.
     """
@@ -118,11 +119,12 @@ class DeadLetters:
         start_offset: int,
         deadline_seconds: float | None = None,
     ) -> Landed | Refused:
-        """Land what dead_batch gave, in order; safe to repeat.
+        """Land what dead_batch returned, in order; safe to repeat.
 
-        start_offset is where the sink's own chain ends: all from there on up to the last of these
-        records has been judged. Refused where the chain of dead letters covers one of them and
-        does not hold it: another member judged it fit, so they do not have the same settings.
+        start_offset is the end of the sink's main chain: every record from there up to the last of
+        these has been judged. The call is refused if the chain of dead letters covers one of them
+        but does not hold it. Then another member judged that record fit, so the members have
+        different settings.
         """
         offsets = [int(offset) for batch in batches for offset in offsets_of(batch)]
         if not offsets:
@@ -154,7 +156,7 @@ class DeadLetters:
         )
 
     async def _covered_and_not_held(self, outcome: Landed, offsets: Sequence[int]) -> int | None:
-        """The first of our dead letters that an object of another covers without holding it."""
+        """Return the first of our dead letters that another's object covers but does not hold."""
         for facts in outcome.found:
             inside = [n for n in offsets if facts.first_offset <= n <= facts.last_offset]
             if not inside:
@@ -169,7 +171,7 @@ class DeadLetters:
 
 
 async def reasons_in(store: Store, key: str, *, environment: Environment) -> Counter[str]:
-    """How many dead letters an object has for each reason."""
+    """Count the dead letters of an object by reason."""
     counts: Counter[str] = Counter()
     for batch in await read_object(store, key, environment=environment):
         if REASON in batch.schema.names:

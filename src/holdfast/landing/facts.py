@@ -1,7 +1,7 @@
-"""What a landed object says about itself.
+"""The facts that a landed object holds about itself.
 
-Pure. Owns the facts and their text; `blocks` owns how they stand in a file. They hold the checksum
-of what stands before their block and of what follows it.
+Pure. Owns the facts and their text. `blocks` owns their form in a file. The facts hold the
+checksums of the bytes before their block and after it.
 """
 
 import msgspec
@@ -14,30 +14,33 @@ FORMAT_VERSION = 1
 BLOCK_BYTES = 1024
 WHITE_SPACE_BYTES = 5120
 PLAIN_LINES = "jsonl/"
-"""What the names of formats begin with whose block is white space."""
+"""The beginning of the names of formats whose block is white space."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """One object of a chain: it covers first_offset to last_offset, with no word on holes."""
+    """The facts of one object of a chain.
+
+    It covers first_offset to last_offset; holes are not listed.
+    """
 
     topic: str
     partition: int
     first_offset: int
     last_offset: int
-    """The last offset covered: a hole at the end (a marker, a compacted record) is inside."""
+    """The last offset covered, including a hole at the end (a marker, a compacted record)."""
     records: int
     writer_id: str
     format: str
     body_bytes: int
     body_crc: int
     after_bytes: int
-    """What follows the block: the footer of a Parquet file."""
+    """Bytes after the block, such as the footer of a Parquet file."""
     after_crc: int
     version: int = FORMAT_VERSION
 
     @property
     def next_offset(self) -> int:
-        """Where the next object of the chain begins."""
+        """The offset at which the next object of the chain begins."""
         return self.last_offset + 1
 
     @property
@@ -47,12 +50,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def block_bytes(format_name: str) -> int:
-    """The size of the block of facts, which is fixed for each format."""
+    """Return the size of the facts block, which is fixed for each format."""
     return WHITE_SPACE_BYTES if format_name.startswith(PLAIN_LINES) else BLOCK_BYTES
 
 
 def checksum(buffers: Buffers) -> int:
-    """CRC-32C over buffers in a row."""
+    """Return the CRC-32C of buffers, taken one after another."""
     crc = 0
     for buffer in buffers:
         crc = crc32.iscsi(bytes(buffer) if isinstance(buffer, bytearray) else buffer, crc)
@@ -60,12 +63,12 @@ def checksum(buffers: Buffers) -> int:
 
 
 def facts_text(facts: Facts) -> bytes:
-    """JSON with sorted names; of 582 bytes at most, with the longest topic there can be."""
+    """Return JSON with sorted names: at most 582 bytes, with the longest topic name."""
     return msgspec.json.encode(facts, order="deterministic")
 
 
 def read_facts_text(text: bytes, *, key: str) -> Facts:
-    """The facts; CorruptObject where they cannot be, or a newer program wrote them."""
+    """Return the facts. Raise CorruptObject if they are invalid or of a newer version."""
     try:
         facts = msgspec.json.decode(text, type=Facts)
     except NOT_JSON as error:

@@ -1,10 +1,10 @@
-"""Tables that follow a ledger: how far each has come, so that nothing it still names is removed.
+"""Marks of how far each table that follows a ledger has come, which a sweep must respect.
 
-Owns `tables/<sink id>/<table>/<entries>`: small objects, each saying that the table holds the first
-so many entries. One is made when a table begins to follow and one after each entry that replaces
-files. A sweep keeps what an entry replaced until every table has that entry. They decide nothing
-else: what a table holds, the table says. A table that no longer follows is forgotten by deleting
-its folder here.
+Owns `tables/<sink id>/<table>/<entries>`: small objects that say how many entries, counted from the
+first, the table holds. One is written when a table begins to follow, and one after each entry that
+replaces files. A sweep keeps the files that an entry replaced until every table has that entry. The
+marks must never decide anything else: the table itself says what it holds. To forget a table that
+no longer follows, delete its folder here.
 """
 
 import re
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,199}")
 
 
 def follower_name(*parts: str) -> str:
-    """A legal name from any texts."""
+    """Return a legal name made of any texts."""
     joined = re.sub(r"[^a-zA-Z0-9._-]+", "-", "-".join(parts)).strip("-._")[:200]
     if not _NAME.fullmatch(joined):
         raise CallError(f"{parts!r} cannot be made into the name of a table")
@@ -29,7 +29,7 @@ def follower_name(*parts: str) -> str:
 
 
 async def marks(store: Store, sink_id: str, *, environment: Environment) -> dict[str, int]:
-    """For each table that follows a sink, how many entries it is known to hold."""
+    """Return, for each table that follows a sink, how many entries it is known to hold."""
     prefix = f"{PREFIX}{sink_id}/"
     rows = await patiently(lambda: store.list(prefix), environment=environment)
     found: dict[str, int] = {}
@@ -43,7 +43,7 @@ async def marks(store: Store, sink_id: str, *, environment: Environment) -> dict
 async def mark(
     store: Store, sink_id: str, name: str, entries: int, *, environment: Environment, where: str
 ) -> None:
-    """Say that a table holds the first so many entries; to say it twice does no harm."""
+    """Record that a table holds the first `entries` entries; safe to repeat."""
     if not _NAME.fullmatch(name):
         raise CallError(f"the table name {name[:80]!r} cannot be part of an object key")
     key = f"{PREFIX}{sink_id}/{name}/{entries:020d}"

@@ -1,8 +1,9 @@
-"""The key of a landed object, from topic, partition and first offset alone.
+"""The key of a landed object, made of topic, partition and first offset alone.
 
-Pure. Owns which templates are legal: each must give different objects different keys, the same
-object the same key at every try, and keys whose order is that of the offsets. So a clock, a
-random part or a missing part is refused. Must never depend on who writes, or when.
+Pure. Owns which templates are legal. A template must give different objects different keys, the
+same object the same key at every try, and keys that sort in the order of offsets. So a template
+with a clock, a random part or a missing part is refused. A key must never depend on which process
+writes it, or when.
 """
 
 import re
@@ -28,7 +29,7 @@ _PATTERNS = {
 
 @dataclass(frozen=True, slots=True)
 class KeyTemplate:
-    """A legal template; raises ConfigurationError where it is not one."""
+    """A legal template. Raises ConfigurationError if the text is not one."""
 
     text: str = DEFAULT_TEMPLATE
     _pattern: re.Pattern[str] = field(init=False, repr=False, compare=False)
@@ -43,21 +44,21 @@ class KeyTemplate:
         object.__setattr__(self, "_pattern", _pattern_of(self.text))
 
     def prefix(self, topic: str, partition: int) -> str:
-        """What all keys of one partition begin with, and no other key."""
+        """Return the text that all keys of one partition, and no others, begin with."""
         stem = self.text[: self.text.rindex("{offset}")]
         return stem.replace("{topic}", topic).replace("{partition}", str(partition))
 
     def key(self, topic: str, partition: int, offset: int, extension: str) -> str:
-        """Where the object with this first offset is."""
+        """Return the key of the object with this first offset."""
         return f"{self.prefix(topic, partition)}{offset:0{OFFSET_DIGITS}d}{extension}"
 
     def origin_key(self, topic: str, partition: int) -> str:
-        """Where the chain says how it began; Spark and pyarrow skip names with an underscore."""
+        """Return the key of the chain's origin. Spark and pyarrow skip names with an underscore."""
         folder, slash, stem = self.prefix(topic, partition).rpartition("/")
         return f"{folder}{slash}_{stem}{ORIGIN_NAME}"
 
     def parse(self, key: str, extension: str) -> tuple[str, int, int] | None:
-        """Topic, partition and first offset of a key; None where it is of another making."""
+        """Return topic, partition and first offset of a key. None if it is not of this template."""
         if not key.endswith(extension):
             return None
         found = self._pattern.fullmatch(key.removesuffix(extension))
@@ -67,14 +68,14 @@ class KeyTemplate:
 
 
 def offset_in(key: str, prefix: str, extension: str) -> int | None:
-    """The first offset in a key of a known partition."""
+    """Return the first offset in a key of a known partition. None if there is none."""
     digits = key.removeprefix(prefix).removesuffix(extension)
     whole = key == f"{prefix}{digits}{extension}"
     return int(digits) if whole and re.fullmatch(_PATTERNS["offset"], digits) else None
 
 
 def template_problem(text: str) -> str | None:
-    """Say what is wrong with a template, or None where it is legal."""
+    """Say what is wrong with a template, or return None if it is legal."""
     names = _PLACEHOLDER.findall(text)
     for name in names:
         if name not in _PARTS:

@@ -1,7 +1,7 @@
-"""Reading back what has landed: the records of chains, the files that ledgers name.
+"""Reading back what has landed: the records of chains and the files that ledgers name.
 
-Owns what counts: an object that a chain reaches from its origin, a file that the newest entries
-name. Must never give out anything else, whatever lies beside it in the store.
+Owns what counts: an object that a chain reaches from its origin, and a file that the ledger names
+and has not replaced. Must never return any other object or file of the store.
 """
 
 from collections.abc import AsyncIterator, Set
@@ -24,18 +24,18 @@ from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
 
 DEAD_PREFIX = "_dead/"
-"""What the templates of dead letters begin with; Spark and pyarrow skip such folders."""
+"""The beginning of the templates of dead letters. Spark and pyarrow skip such folders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedFiles:
-    """What a ledger makes visible now."""
+    """The files that a ledger makes visible now, and those that it has replaced."""
 
     files: tuple[OutputFile, ...]
     replaced: tuple[OutputFile, ...]
     entries: int
     replaced_ms: dict[str, int] = field(default_factory=dict[str, int])
-    """When each replaced path stopped counting."""
+    """The time at which each replaced path stopped counting."""
     replaced_by: dict[str, int] = field(default_factory=dict[str, int])
     """The entry that replaced each path."""
 
@@ -43,7 +43,10 @@ class CommittedFiles:
 async def committed_files(
     store: Store, sink_id: str, *, environment: Environment
 ) -> CommittedFiles:
-    """Exactly the files that the ledger names and has not replaced: n / 256 + 256 reads at most."""
+    """Return the files that the ledger names and has not replaced.
+
+    Takes at most n / 256 + 256 reads.
+    """
     ledger = await Ledger.open(store, sink_id, environment=environment)
     files: dict[str, OutputFile] = {}
     replaced: dict[str, OutputFile] = {}
@@ -78,7 +81,7 @@ async def files(
     environment: Environment,
     role: FileRole | None = FileRole.ROWS,
 ) -> tuple[OutputFile, ...]:
-    """The committed files of a sink, for readers; those of every role where it is None."""
+    """Return the committed files of a sink. If `role` is None, those of every role."""
     found = await committed_files(store, sink_id, environment=environment)
     return tuple(file for file in found.files if role in (None, file.role))
 
@@ -86,10 +89,10 @@ async def files(
 async def objects(
     store: Store, *, environment: Environment, topic: str | None = None, dead: bool = False
 ) -> list[tuple[str, Facts]]:
-    """The key and the facts of all listed objects that chains reach, in the order of each log.
+    """Return key and facts of all listed objects that chains reach, in the order of each log.
 
-    Of dead letters where `dead` says so; else of what landed where it belongs.
-    Raises CorruptObject where a chain has a hole: what lies behind it must not pass for all.
+    With `dead` these are the chains of dead letters, otherwise the main chains. Raises
+    CorruptObject if a chain has a hole, so that a part is never taken for the whole.
     """
     rows = await patiently(lambda: store.list(""), environment=environment)
     listed = {row.key for row in rows}
@@ -106,14 +109,14 @@ async def objects(
 async def records(
     store: Store, *, environment: Environment, topic: str | None = None, dead: bool = False
 ) -> AsyncIterator[RecordBatch]:
-    """All landed records, or all dead letters, each object proved before it is read."""
+    """Yield all landed records, or all dead letters. Each object is proved before it is read."""
     for key, _ in await objects(store, environment=environment, topic=topic, dead=dead):
         for batch in await read_object(store, key, environment=environment):
             yield batch
 
 
 async def read_object(store: Store, key: str, *, environment: Environment) -> list[RecordBatch]:
-    """The records of one landed object, every byte checked."""
+    """Return the records of one landed object, with every byte checked."""
     facts, body = await read_proved(store, key, environment=environment)
     return list(format_named(facts.format).decode(body, facts))
 
@@ -121,7 +124,7 @@ async def read_object(store: Store, key: str, *, environment: Environment) -> li
 async def _entries(
     store: Store, ledger: Ledger, environment: Environment
 ) -> AsyncIterator[EntryFiles]:
-    """The files of all entries in order: whole blocks from summaries, where there are any."""
+    """Yield the files of all entries in order: whole blocks from summaries, if there are any."""
     sink_id = ledger.sink_id
     before = NO_HASH
     summaries = await each(
@@ -157,7 +160,7 @@ async def _entries(
 async def _reached(
     store: Store, origin: Origin, listed: Set[str], environment: Environment
 ) -> list[tuple[str, Facts]]:
-    """Walk one chain over the facts of its listed objects, which are read side by side."""
+    """Walk one chain over the facts of its listed objects, which are read in parallel."""
     template = KeyTemplate(origin.template)
     prefix = template.prefix(origin.topic, origin.partition)
     keys = {
@@ -182,7 +185,7 @@ async def _reached(
 
 
 def is_dead(origin: Origin) -> bool:
-    """Whether a chain is one of dead letters."""
+    """True if a chain is one of dead letters."""
     return origin.template.startswith(DEAD_PREFIX)
 
 

@@ -1,9 +1,9 @@
 """The ledger of a sink: a chain of committed micro-batches, one object for each number.
 
-Owns finding the newest entry and publishing the next. The publish is one put-if-absent of entry n,
-so of several drivers one wins and the others read what won and decide again. Entries are never
-deleted: a number that became free could be won a second time. Must never publish on top of an
-entry other than the one that the micro-batch ran on.
+Owns finding the newest entry and publishing the next one. To publish is one put-if-absent of entry
+n. If several drivers try, one wins, and the others read the winner's entry and decide again.
+Entries are never deleted, because a number that became free could be won a second time. Must never
+publish on top of an entry other than the one that the micro-batch ran on.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -47,13 +47,13 @@ from holdfast.store.put_if_absent import Backoff, Lost, put_if_absent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """The effects are visible, all at once, for ever."""
+    """The effects are visible, all at once and for ever."""
 
     entry: Entry
 
 
 class Ledger:
-    """One sink's ledger, as this process last saw it."""
+    """The ledger of one sink, as this process last saw it."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Ledger:
     async def open(
         store: Store, sink_id: str, *, environment: Environment, backoff: Backoff | None = None
     ) -> "Ledger":
-        """Find the newest entry: a place from listings, then by probing the next number."""
+        """Find the newest entry: get a position from listings, then probe the next numbers."""
         problem = sink_id_problem(sink_id)
         if problem is not None:
             raise CallError(problem)
@@ -94,7 +94,7 @@ class Ledger:
 
     @property
     def store(self) -> Store:
-        """Where the ledger is, and the files that it names."""
+        """The store that holds the ledger and the files that it names."""
         return self._store
 
     @property
@@ -103,12 +103,12 @@ class Ledger:
 
     @property
     def head(self) -> Entry | None:
-        """The newest entry that was seen: the position, and the state that is pinned."""
+        """The newest entry that was seen, with the position and the pinned state."""
         return None if self._head is None else self._head.entry
 
     @property
     def head_hash(self) -> str:
-        """What the next entry must name as the hash before it."""
+        """The previous_hash that the next entry must have."""
         return NO_HASH if self._head is None else self._head.hash
 
     @property
@@ -116,7 +116,10 @@ class Ledger:
         return 0 if self._head is None else self._head.entry.n + 1
 
     async def refresh(self) -> Entry | None:
-        """See what others have committed meanwhile; one small read where that is nothing."""
+        """Read the entries that others have committed.
+
+        If there are none, this is one small read.
+        """
         while True:
             following = await read_entry(
                 self._store, self.sink_id, self.next_number, environment=self._environment
@@ -127,7 +130,7 @@ class Ledger:
             self._head = following
 
     async def plan(self, batch: MicroBatch) -> Decision:
-        """Decide before running a micro-batch: skip a replay, refuse early, learn the number."""
+        """Decide before a micro-batch runs: skip a replay, refuse early, or learn its number."""
         await self.refresh()
         return decide(self.head, batch)
 
@@ -139,11 +142,12 @@ class Ledger:
         n: int,
         deadline_seconds: float | None = None,
     ) -> Committed | AlreadyCommitted | Refused:
-        """Publish what a micro-batch did as entry n, the number that plan gave before it ran.
+        """Publish the effects of a micro-batch as entry n, the number that plan gave before it ran.
 
-        AlreadyCommitted means that the effects of an earlier run of the same micro-batch count,
-        and these files do not. Raises StoreUnavailable where there is no certain answer within
-        deadline_seconds: call again with the same arguments, and delete no file meanwhile.
+        AlreadyCommitted means that the effects of an earlier run of the same micro-batch count, and
+        these files do not. Raises StoreUnavailable if there is no certain answer within
+        deadline_seconds. Then call again with the same arguments, and delete no file until there is
+        an answer.
         """
         check_effects(effects, sink_id=self.sink_id, n=n)
         while True:
@@ -168,7 +172,7 @@ class Ledger:
         metadata: dict[str, str] | None = None,
         deadline_seconds: float | None = None,
     ) -> Committed | Refused:
-        """Replace files by others with the same rows, as entry n; the position stays."""
+        """Replace files with others that hold the same rows, as entry n. The position stays."""
         await self.refresh()
         head = self.head
         if head is None or head.n + 1 != n:
@@ -196,7 +200,10 @@ class Ledger:
         return _wrong_number(self.head, n)
 
     async def entries(self, from_number: int = 0) -> AsyncIterator[Entry]:
-        """Entries up to the newest that was seen, each checked against the one before it."""
+        """Yield the entries up to the newest that was seen.
+
+        Each is checked against the previous one.
+        """
         before: str | None = NO_HASH if from_number == 0 else None
         for n in range(from_number, self.next_number):
             found = await read_entry(self._store, self.sink_id, n, environment=self._environment)
@@ -211,7 +218,10 @@ class Ledger:
             yield found.entry
 
     async def _publish(self, entry: Entry, deadline_seconds: float | None) -> bool:
-        """Whether ours is at its number; otherwise the winner, and all after it, is known."""
+        """True if our entry is at its number.
+
+        Otherwise read the winner and all entries after it.
+        """
         body = encode_entry(entry)
 
         def is_ours(found: bytes) -> bool:
@@ -240,7 +250,7 @@ class Ledger:
         return True
 
     async def _summarise(self, last: int) -> None:
-        """Write the summary of a block that is full; without it readers only read more."""
+        """Write the summary of a full block. Without it readers only read more."""
         try:
             read = partial(read_entry, self._store, self.sink_id, environment=self._environment)
             heads = await each(read, range(last + 1 - BLOCK, last + 1))
@@ -279,7 +289,7 @@ def _wrong_number(head: Entry | None, n: int) -> Refused:
 
 
 async def newest_number(store: Store, sink_id: str, *, environment: Environment) -> int | None:
-    """The greatest number in a listing, or None: where probing begins."""
+    """Return the greatest number in a listing, from which probing starts, or None."""
     prefix = entry_prefix(sink_id)
 
     async def page(after: int, limit: int) -> Sequence[int]:
@@ -296,7 +306,7 @@ async def newest_number(store: Store, sink_id: str, *, environment: Environment)
 async def read_entry(
     store: Store, sink_id: str, n: int, *, environment: Environment
 ) -> Head | None:
-    """Entry n, checked, or None where it is not there now."""
+    """Return entry n, checked, or None if it is not there now."""
 
     async def read() -> Head | None:
         try:

@@ -1,8 +1,8 @@
-"""One committed micro-batch, as an object: what was read, what was written, what is remembered.
+"""One committed micro-batch as an object: its source offsets, its output files and its state.
 
-Pure. Owns the fields and their bytes. An entry carries the hash of the one before it, so that a
-ledger from which an entry was swapped or restored is recognised. Must never interpret the state
-or the offsets: they belong to those who wrote them.
+Pure. Owns the fields and their bytes. An entry carries the hash of the previous one, so that a
+ledger in which an entry was swapped or restored is recognised. Must never interpret the state or
+the offsets: they belong to the code that wrote them.
 """
 
 import enum
@@ -17,30 +17,30 @@ from holdfast.landing.sealed import hash_in, seal, unseal
 
 KIND = "ledger"
 NO_HASH = "0" * 64
-"""What the first entry names as the hash before it."""
+"""The previous_hash of the first entry."""
 
 
 class EntryKind(enum.Enum):
-    """Why an entry was written."""
+    """The reason why an entry was written."""
 
     MICRO_BATCH = "micro-batch"
     REWRITE = "rewrite"
-    """Files were replaced by others with the same rows; the position is as before."""
+    """Files were replaced by others with the same rows. The position is unchanged."""
 
 
 class SourceRange(msgspec.Struct, frozen=True, kw_only=True):
-    """What one source gave to a micro-batch: JSON texts of Spark's offset log, opaque here."""
+    """The range that a micro-batch read from one source: JSON of Spark's offset log, opaque."""
 
     start: str | None
     end: str
 
 
 class FileRole(enum.Enum):
-    """What the rows of a file are to readers."""
+    """The meaning of a file's rows to readers."""
 
     ROWS = "rows"
     LATE = "late"
-    """Diverted: too late to be judged; kept apart from the output, never dropped."""
+    """The rows were too late to be judged. They are kept apart from the output, never dropped."""
 
 
 class OutputFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class OutputFile(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     bytes: int
     checksum: str = ""
-    """As checksum_of gives it; empty where none was taken."""
+    """The result of checksum_of. Empty if none was computed."""
     partition_values: dict[str, str | None] = {}
     """In the order of the path's folders, which is that of the pipeline's partition_by."""
     role: FileRole = FileRole.ROWS
@@ -77,7 +77,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     removed: tuple[str, ...] = ()
     """Paths of earlier entries that no longer count."""
     state: bytes = b""
-    """Opaque; what keyed state pins. Base64 in the object."""
+    """The state that keyed state pins. Opaque here, base64 in the object."""
     counts: dict[str, int] = {}
     event_time_watermark_ms: int | None = None
     metadata: dict[str, str] = {}
@@ -86,7 +86,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatch:
-    """What identifies a micro-batch, before it has run."""
+    """The identity of a micro-batch, before it has run."""
 
     query_id: str
     batch_id: int
@@ -95,7 +95,7 @@ class MicroBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """What a micro-batch did, all of which becomes visible at once."""
+    """The effects of a micro-batch, all of which become visible at once."""
 
     files: tuple[OutputFile, ...] = ()
     state: bytes = b""
@@ -106,7 +106,7 @@ class Effects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The newest entry, and the hash that the next must name."""
+    """The newest entry, and its hash, which the next entry must name."""
 
     entry: Entry
     hash: str
@@ -125,7 +125,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(body: bytes, *, sink_id: str, n: int) -> Head:
-    """The entry at a number of a sink; CorruptObject where it is another's or was changed."""
+    """Return entry n of a sink. Raise CorruptObject if it is another one or was changed."""
     key = entry_key(sink_id, n)
     entry = unseal(KIND, Entry, body, key=key)
     if (entry.sink_id, entry.n) != (sink_id, n):
@@ -136,7 +136,7 @@ def decode_entry(body: bytes, *, sink_id: str, n: int) -> Head:
 
 
 def check_link(before: str, following: Head) -> None:
-    """Raise CorruptObject unless an entry names the hash of the one before it."""
+    """Raise CorruptObject unless an entry names the hash of the previous one."""
     if following.entry.previous_hash != before:
         entry = following.entry
         raise CorruptObject(
@@ -149,7 +149,7 @@ def check_link(before: str, following: Head) -> None:
 def check_effects(effects: Effects, *, sink_id: str, n: int) -> None:
     """Raise CallError unless each file is named for this sink and this number.
 
-    The sweep relies on it: a file that is named for n can only ever be committed by entry n.
+    The sweep relies on this: a file that is named for n can only ever be committed by entry n.
     """
     problem = sink_id_problem(sink_id)
     if problem is not None:

@@ -1,8 +1,8 @@
-"""Whether a micro-batch may be committed: the one rule that makes a ledger tile its source.
+"""The rule that makes a ledger tile its source: whether a micro-batch may be committed.
 
-Pure. Owns the decision and the words of a refusal. The ledger, and no checkpoint, says how far the
-source has been processed: a micro-batch is committed only where it begins exactly where the newest
-entry ends. Must never look at clocks or at who asks.
+Pure. Owns the decision and the text of a refusal. The ledger alone, not a checkpoint, says how far
+the source has been processed. A micro-batch is committed only if it begins exactly at the end of
+the newest entry. Must never depend on a clock or on the identity of the caller.
 """
 
 import enum
@@ -17,7 +17,7 @@ SHOWN_MAX = 300
 
 
 class Refusal(enum.Enum):
-    """What is the matter, as far as can be told."""
+    """The cause of a refusal, as far as it can be known."""
 
     OLD_CHECKPOINT = "checkpoint restored from an old copy, or a driver that was overtaken"
     TWO_DRIVERS = "two drivers on one checkpoint"
@@ -29,21 +29,21 @@ class Refusal(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """Run it, with files named for n, and commit it at n."""
+    """Run the micro-batch with files named for n, and commit it as entry n."""
 
     n: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlreadyCommitted:
-    """A replay of what is there: skip it; its effects are those of entry n."""
+    """The micro-batch is a replay: skip it. Its effects are those of entry n."""
 
     n: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Committing would double or skip records: stop the query and show the message."""
+    """A commit would duplicate or skip records: stop the query and show the message."""
 
     refusal: Refusal
     message: str
@@ -53,7 +53,7 @@ Decision = Commit | AlreadyCommitted | Refused
 
 
 def decide(head: Entry | None, batch: MicroBatch) -> Decision:
-    """What to do with a micro-batch, given the newest entry of the ledger."""
+    """Decide what to do with a micro-batch, given the newest entry of the ledger."""
     if head is None:
         return Commit(n=0)
     is_same = (batch.query_id, batch.batch_id) == (head.query_id, head.batch_id)
@@ -66,7 +66,7 @@ def decide(head: Entry | None, batch: MicroBatch) -> Decision:
 
 
 def overtaken(head: Entry, n: int) -> Refused:
-    """The micro-batch would still fit, but it ran on top of an entry that is not the newest."""
+    """Refuse a micro-batch that ran on top of an entry that is no longer the newest."""
     return Refused(
         refusal=Refusal.OVERTAKEN,
         message=f"sink {head.sink_id}: this micro-batch was made for ledger entry {n}, but entry"
@@ -76,7 +76,7 @@ def overtaken(head: Entry, n: int) -> Refused:
 
 
 def ends(sources: tuple[SourceRange, ...]) -> tuple[str | None, ...]:
-    """The end offsets of all sources."""
+    """Return the end offsets of all sources."""
     return tuple(source.end for source in sources)
 
 

@@ -1,9 +1,9 @@
 """Summaries of whole blocks of ledger entries, so that naming all files needs few reads.
 
 Owns their form. A summary is derived: it can be deleted and written again, and says nothing that
-its entries do not say. It carries the hash before its first entry and that of its last, so that
-one made from other entries is recognised. Listing n entries takes n / 256 reads and at most 256
-for the newest. Must never be needed for a decision: only the entries decide.
+its entries do not say. It carries the hash before its first entry and the hash of its last, so that
+a summary of other entries is recognised. Listing n entries takes n / 256 reads, and at most 256 for
+the newest. Must never be needed for a decision: only the entries decide.
 """
 
 import itertools
@@ -24,7 +24,7 @@ BLOCK = 256
 
 
 class EntryFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """What one entry made visible, and what it replaced."""
+    """The files that one entry made visible, and the paths that it replaced."""
 
     n: int
     files: tuple[OutputFile, ...]
@@ -33,7 +33,7 @@ class EntryFiles(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
-    """The files of entries block * 256 to block * 256 + 255."""
+    """The files of the 256 entries from block * 256 on."""
 
     sink_id: str
     block: int
@@ -54,7 +54,7 @@ def files_of(head: Head) -> EntryFiles:
 
 
 def summary_of(sink_id: str, heads: Sequence[Head]) -> Summary:
-    """The summary of one whole block, whose entries must follow one another."""
+    """Return the summary of one whole block. Its entries must follow one another."""
     first = heads[0].entry.n
     if len(heads) != BLOCK or first % BLOCK != 0:
         raise InvariantViolation(
@@ -74,7 +74,7 @@ def summary_of(sink_id: str, heads: Sequence[Head]) -> Summary:
 async def write_summary(
     store: Store, sink_id: str, heads: Sequence[Head], *, environment: Environment
 ) -> None:
-    """Create the summary of a block; equal bytes by another writer are as good."""
+    """Create the summary of a block. Equal bytes from another writer are just as good."""
     summary = summary_of(sink_id, heads)
     body = (seal(KIND, summary),)
     await put_if_absent(
@@ -91,7 +91,7 @@ async def write_summary(
 async def read_summary(
     store: Store, sink_id: str, block: int, *, environment: Environment
 ) -> Summary | None:
-    """The summary of a block, or None where none was written."""
+    """Return the summary of a block, or None if none was written."""
     key = summary_key(sink_id, block)
 
     async def read() -> Summary | None:

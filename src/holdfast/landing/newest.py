@@ -1,8 +1,8 @@
-"""The greatest number among keys that end in one, found by few listings of a long run.
+"""The search for the greatest number among keys that end in one, with few listings of a long range.
 
-Owns the search only. A listing can be old by the time it is read, so what it gives is a place to
-start probing from, never proof that nothing follows. Holes do not mislead it: it asks only whether
-any key is greater, which stays true whatever was deleted below.
+Owns the search only. A listing can be out of date when it is read. So the result is a position to
+start probing from, and must never be taken as proof that nothing follows. Holes do not mislead the
+search: it asks only whether any key is greater, which stays true whatever was deleted below.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,14 +11,17 @@ NUMBER_MAX = 2**63 - 1
 PAGE = 1000
 
 Page = Callable[[int, int], Awaitable[Sequence[int]]]
-"""Given (after, limit): at most `limit` numbers greater than `after`, ascending."""
+"""Given (after, limit), returns at most `limit` numbers greater than `after`, ascending."""
 
 
 async def greatest(page: Page, *, at_most: int = NUMBER_MAX, page_size: int = PAGE) -> int | None:
-    """The greatest number up to at_most, or None: a page each step, of doubling reach."""
+    """Return the greatest number up to at_most, or None.
+
+    Reads one page per step, with doubling steps.
+    """
 
     async def look(after: int) -> tuple[int | None, bool]:
-        """The greatest of the page after a number, and whether the search ends with it."""
+        """Return the page's greatest number that fits, and whether the search ends with it."""
         numbers = await page(after, page_size)
         fit = [number for number in numbers if number <= at_most]
         return (fit[-1] if fit else None), len(fit) < page_size

@@ -1,4 +1,4 @@
-"""Landed objects in a store: their facts by two small requests, their bytes proved, their making.
+"""Single landed objects in a store: creating them, and reading their facts or their proved bytes.
 
 Owns the input and output of single objects. Must never answer "not there" for a read that failed.
 """
@@ -18,7 +18,7 @@ TAIL_BYTES = 16 * 1024
 
 
 async def read_facts(store: Store, key: str, *, environment: Environment) -> Facts | None:
-    """What the object says of itself, or None where there is no such object now."""
+    """Return the facts of an object, by two small requests, or None if there is no object now."""
 
     async def read() -> Facts | None:
         found = await _read_block(store, key)
@@ -34,7 +34,7 @@ async def read_facts(store: Store, key: str, *, environment: Environment) -> Fac
 
 
 async def read_proved(store: Store, key: str, *, environment: Environment) -> tuple[Facts, bytes]:
-    """The whole object with its facts, every byte checked; raises ObjectNotFound."""
+    """Return the whole object with its facts, every byte checked. Raises ObjectNotFound."""
 
     async def read() -> tuple[Facts, bytes]:
         body = await store.read(key)
@@ -53,7 +53,7 @@ async def create(
     backoff: Backoff | None = None,
     deadline_seconds: float | None = None,
 ) -> Facts | None:
-    """None where our object is at the key now; the facts of the winner where it is another's."""
+    """Return None if our object is now at the key, or the facts of another writer's object."""
 
     def is_ours(found: bytes) -> bool:
         decode_block(found, key=key)
@@ -94,7 +94,7 @@ async def _read_block(store: Store, key: str) -> tuple[bytes, int] | None:
 
 
 class _ByBlock:
-    """A store whose read gives the block of facts: enough to tell whose object is there."""
+    """A store whose read returns the facts block, which is enough to know whose object it is."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

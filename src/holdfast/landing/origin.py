@@ -1,9 +1,9 @@
-"""How a chain began: the one small object that all writers of a partition agree on first.
+"""The origin of a chain: one small object that all writers of a partition agree on first.
 
-Owns the document and its making. Without it, two writers of an empty chain that start at different
-offsets (retention moved the log's start between them) would build two chains that overlap, and a
-missing first object could not be told from a chain that began later. Put-if-absent: the first
-writer decides, the others adopt. Must never be changed.
+Owns the document and its creation. Without it, two writers of an empty chain that start at
+different offsets (retention moved the log start between them) would build two chains that overlap.
+And a missing first object would look like a chain that began later. The first writer decides, by
+put-if-absent, and the others adopt its origin. Must never be changed.
 """
 
 import msgspec
@@ -20,14 +20,14 @@ KIND = "chain"
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """What one chain is, for ever."""
+    """The identity of one chain, fixed for ever."""
 
     topic: str
     partition: int
     offset: int
     """The first offset that the chain covers."""
     format: str
-    """That of the first writer; each object says its own."""
+    """The format of the first writer. Each object says its own."""
     extension: str
     template: str
     writer_id: str
@@ -35,7 +35,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_origin(store: Store, key: str, *, environment: Environment) -> Origin | None:
-    """The origin at a key, or None where no chain has begun there."""
+    """Return the origin at a key, or None if no chain has begun there."""
 
     async def read() -> Origin | None:
         try:
@@ -53,10 +53,10 @@ async def agree_on_origin(
     environment: Environment,
     deadline_seconds: float | None = None,
 ) -> Origin:
-    """The origin of the chain: ours where we are first.
+    """Return the origin of the chain: ours if we are first, otherwise the existing one.
 
-    Another extension or template would be other keys, and so a second chain: refused. A layout may
-    change from object to object, because each says its own.
+    Another extension or template would mean other keys, and so a second chain: that is refused. A
+    layout may change from object to object, because each object says its own.
     """
     key = KeyTemplate(wanted.template).origin_key(wanted.topic, wanted.partition)
     origin = await read_origin(store, key, environment=environment)

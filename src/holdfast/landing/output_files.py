@@ -1,7 +1,7 @@
-"""The files that a ledger names: written once, read whole and proved, or their footers alone.
+"""The files that a ledger names: written once, and read whole and proved, or only their footers.
 
-Owns the checks against what the entry says. Must never give out bytes that are not those that were
-committed, nor write over a file, and must name the file in every error.
+Owns the checks against the ledger entry. Must never return bytes other than those that were
+committed, nor overwrite a file, and must name the file in every error.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from holdfast.store.patience import patiently
 from holdfast.store.put_if_absent import Lost, put_if_absent, same_bytes
 
 TAIL_BYTES = 64 * 1024
-"""Enough for the footer of nearly every file: one read."""
+"""Enough to read the footer of nearly every file in one read."""
 GIVE_UP_AFTER_S = 120.0
 _FOOTER_END = 8
 _MAGIC = b"PAR1"
@@ -33,7 +33,7 @@ async def write_output(
     role: FileRole,
     environment: Environment,
 ) -> OutputFile:
-    """Write a file whose name is new; what is given back goes into the entry that names it."""
+    """Write a file under a new name. Return the description for the entry that will name it."""
     outcome = await put_if_absent(
         store,
         path,
@@ -56,7 +56,7 @@ async def write_output(
 
 
 async def read_output(store: Store, file: OutputFile, *, environment: Environment) -> bytes:
-    """All bytes of a file, once they are found to be those that its entry names."""
+    """Return all bytes of a file, checked against the entry that names it."""
 
     async def read() -> bytes:
         body = await _part(store, file, 0, None)
@@ -74,10 +74,10 @@ async def read_output(store: Store, file: OutputFile, *, environment: Environmen
 
 
 async def read_footer(store: Store, file: OutputFile, *, environment: Environment) -> Any:
-    """The metadata of a Parquet file (pyarrow's FileMetaData), by one small read or two."""
+    """Return the metadata of a Parquet file (pyarrow's FileMetaData), in one or two small reads."""
 
     async def read() -> Any:
-        # One byte more than there should be: a longer object is another one.
+        # One byte more than the file should have: a longer object is not the committed file.
         wanted = min(file.bytes, TAIL_BYTES)
         tail = await _part(store, file, file.bytes - wanted, wanted + 1)
         if len(tail) != wanted or tail[-4:] != _MAGIC:

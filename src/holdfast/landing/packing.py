@@ -1,7 +1,7 @@
-"""Record batches on their way into objects: order checked, what is landed dropped, bounds kept.
+"""Packing of record batches into objects: checks order, drops what has landed, keeps the bounds.
 
-Pure. Owns where one object ends. Must never let an offset pass twice or out of order: what it
-hands out covers a range without a break from the position on.
+Pure. Owns where one object ends. Must never let an offset pass twice or out of order: its cuts
+cover a range without gaps from the position on.
 """
 
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from holdfast.landing.arrow import RecordBatch, offsets_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """When an object is full: what comes first."""
+    """The bounds of an object: it is full when the first one is reached."""
 
     bytes_max: int = 64 * 1024 * 1024
-    """Of Arrow memory, before compression."""
+    """Bytes of Arrow memory, before compression."""
     rows_max: int = 5_000_000
 
     def __post_init__(self) -> None:
@@ -36,7 +36,7 @@ class Cut:
 
 
 class Packer:
-    """What was read of [position, end_offset) and has not landed."""
+    """Records of [position, end_offset) that were read and have not landed."""
 
     def __init__(self, *, position: int, end_offset: int, bounds: Bounds) -> None:
         self.position = position
@@ -48,7 +48,7 @@ class Packer:
         self._bytes = 0
 
     def add(self, batch: RecordBatch) -> None:
-        """Take in the next batch; offsets must go up, and stay below the end."""
+        """Add the next batch. Its offsets must increase and stay below the end."""
         if batch.num_rows == 0:
             return
         offsets = offsets_of(batch)
@@ -63,7 +63,7 @@ class Packer:
             self._keep(kept)
 
     def move_to(self, position: int) -> None:
-        """Everything below has landed, by us or by another."""
+        """Drop everything below a position, which we or another writer have landed."""
         batches, self._batches = self._batches, []
         self.position = position
         self._rows = self._bytes = 0
@@ -73,9 +73,10 @@ class Packer:
                 self._keep(kept)
 
     def full(self) -> Cut | None:
-        """The next object, where there is more than one holds; it ends at its last record.
+        """Return the next object if there is more than one holds. It ends at its last record.
 
-        What fits into one waits: it may be the last, which covers the range to its end.
+        Records that fit into one object wait: it may be the last, which covers the range to its
+        end.
         """
         if self._rows <= self._bounds.rows_max and self._bytes <= self._bounds.bytes_max:
             return None
@@ -96,7 +97,7 @@ class Packer:
         return self._cut(taken, rows, int(offsets_of(taken[-1])[-1]))
 
     def rest(self) -> Cut:
-        """All that is left; it covers the range to its end, with the holes there."""
+        """Return everything that is left. It covers the range to its end, including holes."""
         return self._cut(self._batches, self._rows, self._end_offset - 1)
 
     def _rows_that_fit(self, batch: RecordBatch, rows: int, size: int) -> int:
@@ -119,7 +120,7 @@ class Packer:
 
 
 def _from(batch: RecordBatch, position: int) -> RecordBatch | None:
-    """The part of a batch at or after a position."""
+    """Return the part of a batch at or after a position, or None if it is empty."""
     skipped = int(np.searchsorted(offsets_of(batch), position))
     if skipped == 0:
         return batch

@@ -1,6 +1,6 @@
-"""Many small reads at once, a bounded number at a time.
+"""Many small reads in parallel, a bounded number at a time.
 
-Owns the bound. Must never reorder: results stand as their items do.
+Owns the bound. Must never reorder: results are in the order of their items.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ U = TypeVar("U")
 async def each(
     call: Callable[[T], Awaitable[U]], items: Iterable[T], *, at_once: int = AT_ONCE
 ) -> list[U]:
-    """The results of a call for each item; the first error ends it."""
+    """Return the results of a call for each item. The first error ends it."""
     listed = list(items)
     results: list[U] = []
     for start in range(0, len(listed), at_once):

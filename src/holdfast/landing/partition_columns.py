@@ -1,8 +1,8 @@
 """Partition columns, which files do not hold: their types in the footer, their values as text.
 
-Pure. Owns how a Parquet file says which types the columns of its path had, and how the texts that
-a ledger keeps become values again. A column of bytes, or of anything nested, comes back as text.
-Must never guess a type: without a word in the footer a partition column is a string.
+Pure. Owns how a Parquet file records the types of the columns in its path, and how the texts that a
+ledger keeps become values again. A column of bytes, or of a nested type, comes back as text. Must
+never guess a type: if the footer does not name one, the partition column is a string.
 """
 
 import base64
@@ -16,7 +16,7 @@ FOOTER_KEY = "holdfast.partition_columns"
 
 
 def described(fields: Sequence[Any]) -> dict[str, str]:
-    """What goes into the footer of a file whose path holds these fields."""
+    """Return the metadata for the footer of a file whose path holds these fields."""
     if not fields:
         return {}
     kept = pa.schema([pa.field(field.name, _kept_type(field.type)) for field in fields])
@@ -26,7 +26,7 @@ def described(fields: Sequence[Any]) -> dict[str, str]:
 def partition_fields(
     names: Sequence[str], footer: Mapping[bytes, bytes] | None, *, path: str
 ) -> list[Any]:
-    """The fields of a file's partition columns, by the words in its footer."""
+    """Return the fields of a file's partition columns, with the types in its footer."""
     text = (footer or {}).get(FOOTER_KEY.encode())
     types: dict[str, Any] = {}
     if text is not None:
@@ -41,7 +41,7 @@ def partition_fields(
 
 
 def partition_value(text: str | None, kind: Any, *, path: str) -> Any:
-    """The value as an Arrow scalar of a type."""
+    """Return the value as an Arrow scalar of a type."""
     if text is None:
         return pa.scalar(None, kind)
     try:
@@ -53,7 +53,7 @@ def partition_value(text: str | None, kind: Any, *, path: str) -> Any:
 
 
 def _kept_type(kind: Any) -> Any:
-    """The type itself where its values come back from their texts; a string for all others."""
+    """Return the type itself if its values can be read back from text, otherwise string."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     is_kept = (

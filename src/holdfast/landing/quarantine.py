@@ -1,8 +1,8 @@
 """Record batches that cannot be read, kept whole beside the output of a Spark job.
 
-Owns their place and their shape: one JSON object for each batch, under `_unreadable/`, with the
-topic, the partition, the offsets, the reason, and the batch as the log has it, in base64. The name
-and the bytes follow from the batch alone, so a task that runs again finds what it wrote before.
+Owns their place and shape: one JSON object for each batch, under `_unreadable/`, with topic,
+partition, offsets, reason and the batch as the log has it, in base64. The name and the bytes must
+never depend on anything but the batch, so that a task that runs again finds what it wrote before.
 """
 
 import base64
@@ -17,11 +17,11 @@ from holdfast.store.interface import CreateAnswer, Store
 from holdfast.store.patience import patiently
 
 QUARANTINE_PREFIX = "_unreadable/"
-"""Spark and pyarrow skip folders whose names begin with `_`."""
+"""Folder of quarantined batches. Spark and pyarrow skip names that begin with `_`."""
 
 
 class QuarantinedBatch(msgspec.Struct, frozen=True, kw_only=True):
-    """What one object says."""
+    """The content of one object under `_unreadable/`."""
 
     topic: str
     topic_id: UUID | None
@@ -37,7 +37,11 @@ class QuarantinedBatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def quarantine_key(topic: str, partition: int, found: Unreadable) -> str:
-    """The checksum tells batches of a topic from those of an earlier one with its name."""
+    """Return the key for a batch.
+
+    The checksum in it separates batches of a topic from those of an earlier topic with the same
+    name.
+    """
     name = f"{found.base_offset:020d}-{found.header.crc:08x}.json"
     return f"{QUARANTINE_PREFIX}{topic}/{partition}/{name}"
 
@@ -52,7 +56,7 @@ async def quarantine(
     environment: Environment,
     give_up_after_s: float | None = None,
 ) -> None:
-    """Keep a batch; safe to repeat."""
+    """Store a batch; safe to repeat."""
     kept = QuarantinedBatch(
         topic=topic,
         topic_id=topic_id,
@@ -72,7 +76,7 @@ async def quarantine(
 
 
 async def read_quarantined(store: Store, key: str, *, environment: Environment) -> QuarantinedBatch:
-    """What an object under `_unreadable/` says."""
+    """Return the content of an object under `_unreadable/`."""
     body = await patiently(lambda: store.read(key), environment=environment)
     try:
         return msgspec.json.decode(body, type=QuarantinedBatch)

@@ -1,8 +1,8 @@
 """Small documents that prove themselves: a line with the hash, then JSON that a person can read.
 
 Pure. Owns the form: `holdfast <kind> <version> <sha256 of the JSON>`, a line feed, the JSON with
-sorted keys, a line feed. `tail -n +2 | jq` shows one. Must never give out a document whose hash
-does not fit.
+sorted keys, a line feed. `tail -n +2 | jq` shows one. Must never return a document whose hash does
+not match.
 """
 
 import hashlib
@@ -17,18 +17,18 @@ T = TypeVar("T")
 
 
 def seal(kind: str, document: msgspec.Struct) -> bytes:
-    """The bytes of an object."""
+    """Return the bytes of the object that holds a document."""
     text = msgspec.json.encode(document, order="sorted") + b"\n"
     return b"holdfast %s %d %s\n" % (kind.encode(), VERSION, _digest(text).encode()) + text
 
 
 def hash_in(body: bytes) -> str:
-    """The hash that names a sealed document: what the next one of a chain carries."""
+    """Return the hash in a sealed document, which the next document of a chain names."""
     return body[: body.index(b"\n")].rsplit(b" ", 1)[-1].decode()
 
 
 def unseal(kind: str, document: type[T], body: bytes, *, key: str) -> T:
-    """The document; CorruptObject where the bytes are not those that were sealed."""
+    """Return the document. Raise CorruptObject if the bytes are not those that were sealed."""
     head, line_feed, text = body.partition(b"\n")
     words = head.split(b" ")
     if not line_feed or len(words) != 4 or words[:2] != [b"holdfast", kind.encode()]:

@@ -1,8 +1,8 @@
-"""The proof that what has landed is whole: chains that tile, ledgers whose files are all there.
+"""The check that what has landed is complete: chains without gaps, ledgers whose files all exist.
 
 Owns the findings. It lists the store to find what chains and ledgers do not name. By default it
-reads the facts of each object and compares sizes; with `verify` it reads and checks every byte.
-Must never change anything, and must never call whole what it could not follow to its end.
+reads the facts of each object and compares sizes. With `verify` it reads and checks every byte.
+Must never change anything, and never call complete what it could not follow to its end.
 """
 
 import re
@@ -33,17 +33,17 @@ from holdfast.store.interface import ObjectEntry, Store
 from holdfast.store.patience import patiently
 
 OTHER_PARTS = ("ledger-summaries/", "state/", "tables/", "lanes/", "snapshots/", "floors/")
-"""Folders of other parts of Holdfast, which are not looked at here."""
+"""Folders of other parts of Holdfast, which the survey does not examine."""
 
 _LANDED_NAME = re.compile(rf"(?:^|[^0-9])[0-9]{{20}}(?:{'|'.join(map(re.escape, EXTENSIONS))})$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that keeps the landed set from being whole."""
+    """One thing that makes the landed set incomplete or wrong."""
 
     kind: str
-    """hole, overlap, missing, foreign or corrupt."""
+    """One of hole, overlap, missing, foreign, corrupt."""
     key: str
     problem: str
 
@@ -53,7 +53,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainReport:
-    """One partition's chain, as far as it reaches from its origin without a break."""
+    """The chain of one partition, as far as it can be followed from its origin."""
 
     topic: str
     partition: int
@@ -65,31 +65,31 @@ class ChainReport:
     bytes: int
     keys: tuple[str, ...]
     is_dead: bool = False
-    """Whether it holds dead letters."""
+    """True for a chain of dead letters."""
     reasons: dict[str, int] = field(default_factory=dict[str, int])
-    """Of dead letters: how many there are for each reason."""
+    """The number of dead letters for each reason, in a chain of dead letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkReport:
-    """One sink's ledger, and the files beside it."""
+    """The ledger of one sink, and the files beside it."""
 
     sink_id: str
     entries: int
     files: tuple[OutputFile, ...]
     rows: int
     late_rows: int
-    """In files apart, for records that came too late to be judged."""
+    """Rows in separate files, for records that came too late to be judged."""
     bytes: int
     orphans: tuple[ObjectEntry, ...]
-    """Named by no entry: they never count."""
+    """Files that no entry names. They never count."""
     replaced: tuple[ObjectEntry, ...]
-    """Replaced by a later entry, and still there."""
+    """Files that a later entry replaced and that still exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedOffsets:
-    """A record batch that a Spark job could not read, and kept."""
+    """A record batch that a Spark job could not read, and stored."""
 
     key: str
     topic: str
@@ -101,7 +101,7 @@ class QuarantinedOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All that was found under one address."""
+    """Everything that was found under one address."""
 
     store: str
     chains: tuple[ChainReport, ...]
@@ -109,7 +109,7 @@ class Report:
     problems: tuple[Problem, ...]
     quarantined: tuple[QuarantinedOffsets, ...]
     others: tuple[str, ...]
-    """Objects of another making, in nobody's way."""
+    """Objects that are not Holdfast's and disturb nothing."""
 
     @property
     def is_whole(self) -> bool:
@@ -119,7 +119,7 @@ class Report:
 async def survey(
     store: Store, *, environment: Environment, topic: str | None = None, verify: bool = False
 ) -> Report:
-    """Look at everything under the store's address, or at the chains of one topic."""
+    """Examine everything under the store's address, or only the chains of one topic."""
     rows = await patiently(lambda: store.list(""), environment=environment)
     walk = _Survey(store, environment, {row.key: row for row in rows}, verify=verify)
     for key in sorted(filter(is_origin_key, walk.left)):
@@ -148,7 +148,7 @@ async def survey(
 
 
 class _Survey:
-    """One look at one store: what is left unexplained, and what was found."""
+    """One survey of one store: the keys not yet explained, and the findings."""
 
     def __init__(
         self,
@@ -166,14 +166,14 @@ class _Survey:
         self._store = store
         self._environment = environment
         self._verify = verify
-        # Whole objects are held in memory, facts are small.
+        # With verify, whole objects are in memory. Facts are small.
         self._at_once = 2 if verify else AT_ONCE
 
     def _problem(self, kind: str, key: str, problem: str) -> None:
         self.problems.append(Problem(kind=kind, key=key, problem=problem.removeprefix(f"{key}: ")))
 
     async def chain(self, origin_key: str, topic: str | None) -> None:
-        """Prove the chain that an origin begins, and name all that stands in its way."""
+        """Check the chain that an origin begins, and report every problem in it."""
         try:
             origin = await read_origin(self._store, origin_key, environment=self._environment)
         except CorruptObject as error:
@@ -234,7 +234,7 @@ class _Survey:
     def _tile(
         self, origin: Origin, mine: Mapping[int, str], facts: Mapping[int, Facts]
     ) -> ChainReport:
-        """Walk by what the objects say; all that the walk does not touch is named."""
+        """Walk from object to object by their facts, and report every object not on the walk."""
         position = origin.offset
         walked: list[Facts] = []
         for offset in sorted(mine):
@@ -315,7 +315,7 @@ class _Survey:
             )
 
     async def sink(self, sink_id: str) -> None:
-        """Prove that the files of a ledger are there, and sort out those that it does not name."""
+        """Check that the files of a ledger exist, and classify those that it does not name."""
         prefix = data_prefix(sink_id)
         there = {key: row for key, row in self.left.items() if key.startswith(prefix)}
         for key in list(there):

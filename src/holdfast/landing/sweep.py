@@ -1,14 +1,15 @@
-"""Removing output files that can never count: the one place of landing that deletes.
+"""Deletion of output files that can never count: the only place in landing that deletes.
 
 Owns the rule, which needs no clock. A file is named for the ledger entry n that was to commit it,
-and `Ledger.commit` takes only files named for the entry that it writes. Entries are created once
-and never deleted. So where entry n is there and does not name the file, nothing ever will: it may
-go. A file for a number above the newest entry may be about to be committed: it stays, however old.
+and `Ledger.commit` accepts only files named for the entry that it writes. Entries are created once
+and never deleted. So if entry n exists and does not name the file, no entry ever will, and the file
+may go. A file for a number above the newest entry may still be committed. It must never be deleted,
+however old it is.
 
-A file that a later entry replaced may still be read by a query that planned before. It goes only
-once it has been replaced for `grace_ms` of wall clock; where that is too short, such a query fails
-on a missing file, and no committed row is lost. And it stays for as long as a table that follows
-the ledger has not come to the entry that replaced it.
+A file that a later entry replaced may still be read by a query that planned before. It is deleted
+only after it has been replaced for `grace_ms` of wall-clock time. If that is too short, such a
+query fails on a missing file, and no committed row is lost. The file also stays until every table
+that follows the ledger has the entry that replaced it.
 """
 
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ DELETE_AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """What a sweep removed, and what it left for later."""
+    """The files that a sweep deleted, and those that it left for later."""
 
     deleted: tuple[ObjectEntry, ...]
     kept: tuple[ObjectEntry, ...]
@@ -35,8 +36,11 @@ class Swept:
 async def sweep(
     store: Store, sink_id: str, *, environment: Environment, grace_ms: int = GRACE_MS
 ) -> Swept:
-    """Delete what can never count. Listing first and reading the ledger after it is what makes a
-    file that was committed meanwhile count as committed."""
+    """Delete the files that can never count.
+
+    It lists first and reads the ledger afterwards, so a file that is committed in between counts as
+    committed.
+    """
     rows = await patiently(lambda: store.list(data_prefix(sink_id)), environment=environment)
     followed = await marks(store, sink_id, environment=environment)
     committed = await committed_files(store, sink_id, environment=environment)

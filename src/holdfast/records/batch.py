@@ -13,9 +13,9 @@ from holdfast.records.compression import Buffer, Codec
 HEADER_BYTES = 61
 MAGIC = 2
 LENGTH_PREFIX_BYTES = 12
-"""base_offset and the length itself: the length counts what follows them."""
+"""Size of base_offset and the length, which does not count these bytes itself."""
 CRC_START = 21
-"""The CRC covers the attributes and all after them: not offset, length, leader_epoch and magic."""
+"""The CRC covers everything from the attributes on: not offset, length, leader epoch and magic."""
 SEQUENCES = 1 << 31
 
 CODEC_MASK = 0x07
@@ -24,17 +24,17 @@ TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 
 PREFIX = struct.Struct(">qiibI")
-"""Base offset, length, leader epoch, magic and CRC: what the CRC does not cover."""
+"""Base offset, length, leader epoch, magic and CRC: the fields that the CRC does not cover."""
 COVERED = struct.Struct(">hiqqqhii")
 _unpack_from = struct.Struct(">qiibIhiqqqhii").unpack_from
 
 
 class BatchHeader(NamedTuple):
-    """What the header of one batch says. A NamedTuple: one is made for each batch produced."""
+    """The header of one batch. A NamedTuple for speed: one is made for each produced batch."""
 
     base_offset: int
     size_bytes: int
-    """The whole batch, from base_offset to the end of its records."""
+    """Size of the whole batch, from base_offset to the end of its records."""
     leader_epoch: int
     magic: int
     crc: int
@@ -53,7 +53,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """Sequences wrap from 2**31 - 1 to 0; a batch without one (-1) has no last one either."""
+        """Sequences wrap from 2**31 - 1 to 0. -1 for a batch without a sequence."""
         if self.base_sequence == -1:
             return -1
         return (self.base_sequence + self.last_offset_delta) % SEQUENCES
@@ -92,7 +92,7 @@ _make = BatchHeader._make
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The header at a position, as it stands; only too few bytes are an error here."""
+    """Return the header at a position, unchecked. Raise CorruptObject only for too few bytes."""
     try:
         (
             base_offset,
@@ -134,7 +134,7 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def walk(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Each batch of a run of whole batches: its position in bytes, and its header."""
+    """Yield the position in bytes and the header of each batch in a buffer of whole batches."""
     position = 0
     end = len(buffer)
     while position < end:

@@ -1,10 +1,10 @@
-"""Whether the records of one partition in a Produce request may be appended.
+"""The check whether the records of one partition in a Produce request may be appended.
 
-Pure. Makes the checks that Kafka makes from the header and the CRC, in Kafka's order, and answers
-with Kafka's error. It opens the first record of an uncompressed batch only; all of them are for
-inside.py, which costs a microsecond or two for each record. Stricter than Kafka in three places:
-bytes after the batch are refused where Kafka would cut them off and acknowledge the rest; a
-negative producer epoch and the mark of log append time are refused always.
+Pure. Owns the checks that Kafka makes on the header and the CRC, in Kafka's order and with Kafka's
+errors. Must never open more than the first record, and that only in an uncompressed batch. Checking
+all records is the task of inside.py and costs one or two microseconds for each record. Stricter
+than Kafka in three places: bytes after the batch are refused, while Kafka cuts them off and
+acknowledges the rest. A negative producer epoch and the bit for log append time are always refused.
 """
 
 import enum
@@ -29,14 +29,14 @@ RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, two lengths and a header count, of one byte each."""
 
 FIRST_RECORD_BYTES = 21
-"""The most that a length, the attributes and two deltas can have."""
+"""The most bytes that a length, the attributes and two deltas can take."""
 
 EXPANSION_MAX = (1, 2048, 64, 512, 65536)
-"""By codec id, the bytes that one compressed byte can stand for; at least twice the real limit."""
+"""By codec id, the most bytes that one compressed byte can give, at least twice the real limit."""
 
 
 class RefusalKind(enum.Enum):
-    """Kafka's name and code of the error that the client is told."""
+    """Kafka's name and code of the error in the response."""
 
     CORRUPT_MESSAGE = 2
     MESSAGE_TOO_LARGE = 10
@@ -46,7 +46,7 @@ class RefusalKind(enum.Enum):
 
 
 class RecordError(NamedTuple):
-    """One record that is wrong, while others of its batch may be right (KIP-467)."""
+    """One invalid record. Other records of its batch may be valid (KIP-467)."""
 
     batch_index: int
     message: str
@@ -54,7 +54,7 @@ class RecordError(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the records were not taken."""
+    """The reason why the records were refused."""
 
     error: RefusalKind
     message: str
@@ -64,7 +64,10 @@ class Refusal:
 def check_produced(
     records: memoryview | bytes | None, *, max_batch_bytes: int, zstd_allowed: bool = True
 ) -> list[BatchHeader] | Refusal:
-    """The header of the one batch, or the refusal. zstd_allowed is false before Produce v7."""
+    """Return the header of the one batch, or the refusal.
+
+    zstd_allowed is false before Produce v7.
+    """
     if records is None:
         return Refusal(RefusalKind.INVALID_RECORD, "the records are null; one batch is required")
     header = _frame(records)
@@ -97,7 +100,7 @@ def check_produced(
 
 
 def _frame(records: memoryview | bytes) -> BatchHeader | Refusal:
-    """One whole batch of magic 2 at the start, or Kafka's answer to what is there instead."""
+    """Return the header of the whole batch of magic 2 at the start, or else Kafka's refusal."""
     left = len(records)
     if left < LENGTH_PREFIX_BYTES + 5:
         return _invalid(f"{left} bytes of records; at least one batch is required")
@@ -119,7 +122,7 @@ def _frame(records: memoryview | bytes) -> BatchHeader | Refusal:
 
 
 def _field_problem(header: BatchHeader) -> Refusal | None:
-    """What the CRC vouches for, but a producer must not send."""
+    """Refuse header fields that a producer must not send, even with a correct CRC."""
     count = header.record_count
     if header.codec_id > Codec.ZSTD:
         return Refusal(
@@ -153,7 +156,7 @@ def _field_problem(header: BatchHeader) -> Refusal | None:
 
 
 def _first_record_problem(records: memoryview | bytes, header: BatchHeader) -> Refusal | None:
-    """What junk in an uncompressed batch shows at once: a length that cannot be, a delta not 0."""
+    """Refuse an uncompressed batch whose first record has an impossible length or a delta not 0."""
     if header.codec_id != Codec.NONE:
         return None
     head = bytes(records[HEADER_BYTES : HEADER_BYTES + FIRST_RECORD_BYTES])

@@ -1,8 +1,8 @@
-"""The five codecs of a record batch, to and from bytes, never past a bound.
+"""The five codecs of a record batch, to and from bytes, within a bound.
 
-Pure. Owns the codec ids, the xerial framing of snappy, and the rule that decompression allocates
-no more than the caller allows: a bomb is a CorruptObject, not an allocation. Must never guess a
-codec from the data, and is the one module that knows the compression library.
+Pure. Owns the codec ids, the xerial framing of snappy, and the rule that decompression never
+allocates more than the caller allows: a compression bomb raises CorruptObject. Must never guess a
+codec from the data. No other module of records uses the compression library.
 """
 
 import enum
@@ -16,7 +16,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Codec(enum.IntEnum):
-    """The low three bits of a batch's attributes. 5, 6 and 7 mean nothing."""
+    """The low three bits of a batch's attributes. 5, 6 and 7 are not defined."""
 
     NONE = 0
     GZIP = 1
@@ -27,13 +27,13 @@ class Codec(enum.IntEnum):
 
 GZIP_LEVEL = 6
 LZ4_LEVEL = 1
-"""The library's own default is five times slower for a few percent."""
+"""The library's default level is five times slower for a few percent."""
 ZSTD_LEVEL = 3
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
 XERIAL_HEADER = XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 XERIAL_BLOCK_BYTES = 32 * 1024
-"""What the Java library writes; a reader must take any size."""
+"""The block size that the Java library writes. A reader must accept any size."""
 _BLOCK_LENGTH = struct.Struct(">i")
 
 FIRST_TRY_BYTES_MIN = 4096
@@ -41,7 +41,7 @@ GROWTH = 4
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:
-    """The bytes as a record batch of this codec carries them."""
+    """Return the bytes as a record batch of this codec carries them."""
     match codec:
         case Codec.NONE:
             return bytes(data)
@@ -56,7 +56,7 @@ def compress(codec: Codec, data: Buffer) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, *, uncompressed_bytes_max: int) -> bytes:
-    """The bytes before compression; CorruptObject where they are damaged or more than the bound."""
+    """Return the uncompressed bytes. Raise CorruptObject if they are damaged or above the bound."""
     if uncompressed_bytes_max < 0:
         raise CallError(f"uncompressed_bytes_max is {uncompressed_bytes_max}; it must be 0 or more")
     if codec is Codec.NONE:
@@ -69,7 +69,10 @@ def decompress(codec: Codec, data: Buffer, *, uncompressed_bytes_max: int) -> by
 
 
 def _decompress_growing(codec: Codec, data: Buffer, bound: int) -> bytes:
-    """The output size is not known and what a frame says of it is not trusted: try, and grow."""
+    """Decompress by trial into a growing buffer.
+
+    The output size is unknown, and the size that a frame claims is not trusted.
+    """
     size = min(bound, max(FIRST_TRY_BYTES_MIN, GROWTH * len(data)))
     while True:
         output = bytearray(size)
@@ -99,7 +102,7 @@ def _decompress_into(codec: Codec, data: Buffer, output: bytearray) -> int:
 
 
 def _compress_lz4(data: Buffer) -> bytes:
-    """Independent blocks: Java clients refuse linked ones, which are the library's default."""
+    """Write independent blocks. Java clients refuse linked ones, the library's default."""
     compressor = cramjam.lz4.Compressor(level=LZ4_LEVEL, content_checksum=False, block_linked=False)
     compressor.compress(data)
     return bytes(compressor.finish())
@@ -141,7 +144,7 @@ def _decompress_snappy(data: Buffer, bound: int) -> bytes:
 
 
 def _decompress_snappy_block(block: memoryview, left: int, bound: int) -> bytes:
-    """A block says its own size first; that is believed only as far as the bound."""
+    """Decompress a block. The size that it claims is trusted only up to the bound."""
     try:
         size = cramjam.snappy.decompress_raw_len(block)
         if size > left:

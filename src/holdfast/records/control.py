@@ -1,6 +1,6 @@
-"""Control batches: how the end of a transaction is written into a partition's log.
+"""Control batches, which mark the end of a transaction in a partition's log.
 
-Pure. Owns the key and the value of the one record in such a batch. Must never decide whether a
+Pure. Owns the key and value of the one record in such a batch. Must never decide whether a
 transaction ends.
 """
 
@@ -15,7 +15,7 @@ from holdfast.records.record import Record, decode_batch, encode_batch
 ABORT = 0
 COMMIT = 1
 VERSION = 0
-"""Of key and value alike. A newer version may only add fields behind these."""
+"""Version of both key and value. A newer version may only add fields after these."""
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
@@ -32,7 +32,7 @@ class Marker(NamedTuple):
 
 
 def encode_marker(marker: Marker, *, base_offset: int = 0, leader_epoch: int = -1) -> bytes:
-    """The control batch of a marker."""
+    """Return the control batch of a marker."""
     record = Record(
         0,
         marker.timestamp,
@@ -51,7 +51,7 @@ def encode_marker(marker: Marker, *, base_offset: int = 0, leader_epoch: int = -
 
 
 def decode_marker(batch: Buffer) -> Marker | None:
-    """The marker in a control batch; None for a control record of another kind."""
+    """Return the marker in a control batch. None for a control record of another type."""
     header = parse_header(batch)
     if not header.is_control:
         raise CorruptObject(f"the batch at offset {header.base_offset} is no control batch")

@@ -1,9 +1,9 @@
-"""Whether the records inside a batch are what its header says.
+"""The check that the records inside a batch match its header.
 
-Pure. Walks the records without making objects of them. That costs one to two microseconds for each
-record, too much for every produce (ADR 16), so the broker does it for compacted topics (each record
-needs a key) and for topics with holdfast.validate.records. Stricter than Kafka, which does not look
-at the offset deltas of an uncompressed batch. Must never read more than its bound.
+Pure. Owns the walk, which makes no objects of the records. It costs one to two microseconds for
+each record, too much for every produce (ADR 16). So the broker does it for compacted topics, whose
+records need a key, and for topics with holdfast.validate.records. Stricter than Kafka, which does
+not look at the offset deltas of an uncompressed batch. Must never decompress more than its bound.
 """
 
 from typing import NamedTuple, Never
@@ -16,19 +16,19 @@ from holdfast.records.record import UNCOMPRESSED_BYTES_MAX
 from holdfast.records.varint import decode_varint
 
 RECORD_ERRORS_MAX = 10_000
-"""More than that are wrong but not named: an answer must not be larger than its request."""
+"""The most invalid records that are listed. A response must not be larger than its request."""
 RECORDS_MAX = 200_000
-"""Of one batch that is walked: some tenths of a second in which nobody else is served."""
+"""The most records of a batch that is walked: some tenths of a second without other requests."""
 SHOWN_MAX = 3
 NULL = 1
-"""The zigzag varint of -1: the length of what is not there."""
+"""The zigzag varint of -1: the length of a null."""
 
 
 class _Found(NamedTuple):
-    """What a walk finds out besides that the records are well formed."""
+    """Facts about well-formed records that a walk collects."""
 
     keyless: list[int]
-    """Which records have no key."""
+    """The indexes of records without a key."""
     timestamp_deltas: list[int]
 
 
@@ -38,7 +38,7 @@ def check_inside(
     keys_required: bool = False,
     uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX,
 ) -> Refusal | None:
-    """What is wrong with the records of a batch that check_produced took; compaction needs keys."""
+    """Return the problem with the records of a batch that check_produced accepted, or None."""
     header = parse_header(records)
     try:
         keyless = _walk(_body(records, header, uncompressed_bytes_max), header).keyless
@@ -63,7 +63,7 @@ def name_records_out_of_time(
     newest: int,
     uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX,
 ) -> tuple[RecordError, ...]:
-    """The records whose timestamps are not between two; none where the batch cannot be read."""
+    """List the records with timestamps out of bounds. Empty if the batch cannot be read."""
     header = parse_header(records)
     base = header.base_timestamp
     try:
@@ -86,7 +86,10 @@ def _body(records: memoryview | bytes, header: BatchHeader, bound: int) -> bytes
 
 
 def _walk(data: bytes, header: BatchHeader) -> _Found:
-    """CorruptObject where the bytes are not the records that the header says."""
+    """Walk the records.
+
+    Raise CorruptObject if the bytes are not the records that the header says.
+    """
     try:
         return _walk_records(data, header.record_count)
     except IndexError:
@@ -96,9 +99,10 @@ def _walk(data: bytes, header: BatchHeader) -> _Found:
 
 
 def _walk_records(data: bytes, count: int) -> _Found:
-    """As _walk; IndexError where the bytes end too early.
+    """Like _walk, but raise IndexError if the bytes end too early.
 
-    One flat loop with the usual widths of varints spelled out: a call for each would double it.
+    One flat loop with the usual widths of varints inlined: a call for each varint would double its
+    time.
     """
     found = _Found([], [])
     add_delta = found.timestamp_deltas.append
@@ -159,7 +163,7 @@ def _refuse_size(index: int) -> Never:
 
 
 def _unsigned(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """A varint of at most 32 bits before zigzag, and the position after it."""
+    """Return a varint of at most 32 bits before zigzag, and the position after it."""
     high = data[position + 1]
     if high < 0x80:
         return data[position] & 0x7F | high << 7, position + 2

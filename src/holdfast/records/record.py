@@ -1,8 +1,9 @@
 """The records inside a batch: one batch to a list of records, and records to one batch.
 
-Pure. Strict and bounded: each length is believed only as far as bytes are left, and what does not
-add up is a CorruptObject. Plain Python, about a quarter of a million records a second: for clients,
-tests, the simulation and lookups by time, never for the path of a produce or of a fetch.
+Pure. Owns the encoding of records. Strict and bounded: a length must never be trusted beyond the
+bytes that are left, and inconsistent bytes raise CorruptObject. Plain Python, about 250,000 records
+a second: for clients, tests, the simulation and lookups by time, never for the path of a produce or
+of a fetch.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,14 +32,14 @@ from holdfast.records.varint import decode_varint, encode_varint
 UNCOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
 NO_TIMESTAMP = -1
 HEADER_KEY_ERRORS = "surrogateescape"
-"""A header key should be UTF-8, but no broker checks it: what is not comes back as it was."""
+"""Header keys should be UTF-8, but no broker checks it. Other bytes survive a round trip."""
 
 _NULL = encode_varint(-1)
 _NO_HEADERS = encode_varint(0)
 
 
 class Record(NamedTuple):
-    """One record. The offset is what the log gave it; a producer's is not used."""
+    """One record. Its offset comes from the log. A producer's offset is ignored."""
 
     offset: int
     timestamp: int
@@ -48,7 +49,7 @@ class Record(NamedTuple):
 
 
 class _Bytes(NamedTuple):
-    """The records of one batch, uncompressed, and where they end."""
+    """The records of one batch, uncompressed, and the end of the current one."""
 
     data: bytes
     end: int
@@ -57,7 +58,7 @@ class _Bytes(NamedTuple):
 def decode(
     buffer: Buffer, position: int = 0, *, uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX
 ) -> Iterator[Record]:
-    """The records of all batches from a position to the end; those of control batches too."""
+    """Yield the records of all batches from a position to the end, including control batches."""
     view = memoryview(buffer)[position:]
     for start, header in walk(view):
         yield from decode_batch(
@@ -68,7 +69,7 @@ def decode(
 def decode_batch(
     batch: Buffer, *, uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX
 ) -> list[Record]:
-    """The records of exactly one batch, whose CRC is checked first."""
+    """Return the records of exactly one batch. Its CRC is checked first."""
     header = parse_header(batch)
     _check_frame(batch, header)
     body = decompress(
@@ -177,7 +178,10 @@ def encode_batch(
     leader_epoch: int = -1,
     log_append_time_ms: int | None = None,
 ) -> bytes:
-    """One batch of these records at base_offset, base_offset + 1, ..., not at their own offsets."""
+    """Encode one batch at base_offset, base_offset + 1, ...
+
+    The records' own offsets are ignored.
+    """
     if not records:
         raise CallError("a batch needs at least one record")
     base_timestamp = records[0].timestamp
@@ -221,14 +225,17 @@ def encode_batch(
 
 
 def encode_empty_batch(base_offset: int, last_offset: int, *, leader_epoch: int) -> bytes:
-    """A batch without records over some offsets, as compaction leaves it: readers go past it."""
+    """Encode a batch without records over some offsets, as compaction by key leaves one.
+
+    Readers skip it.
+    """
     length = HEADER_BYTES - LENGTH_PREFIX_BYTES
     covered = COVERED.pack(0, last_offset - base_offset, -1, -1, -1, -1, -1, 0)
     return PREFIX.pack(base_offset, length, leader_epoch, MAGIC, iscsi(covered)) + covered
 
 
 def encode_record(record: Record, *, timestamp_delta: int, offset_delta: int) -> bytes:
-    """A record after its length."""
+    """Encode a record without the length before it."""
     key, value, headers = record.key, record.value, record.headers
     return b"".join(
         (
@@ -258,7 +265,7 @@ def first_at_or_after(
     from_offset: int = 0,
     uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX,
 ) -> tuple[int, int] | None:
-    """The (offset, timestamp) of the first record that is neither older nor below the offset."""
+    """Return (offset, timestamp) of the first record at or after both timestamp and offset."""
     header = parse_header(batch)
     if header.max_timestamp < timestamp:
         return None
@@ -273,7 +280,7 @@ def first_at_or_after(
 def max_timestamp_record(
     batch: Buffer, *, uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX
 ) -> tuple[int, int]:
-    """The (offset, timestamp) of the first record with the batch's greatest timestamp."""
+    """Return (offset, timestamp) of the first record with the batch's greatest timestamp."""
     header = parse_header(batch)
     if header.is_log_append_time or header.record_count == 1:
         return header.base_offset, header.max_timestamp

@@ -1,6 +1,6 @@
-"""What is written into a batch that is made: a leader's offsets, epoch and time, a producer's name.
+"""Writes to the header of a finished batch: the leader's offset, epoch and time, or a producer.
 
-Pure, in place. Must never touch the records themselves.
+Pure, in place. Owns these writes. Must never touch the records themselves.
 """
 
 import struct
@@ -29,15 +29,15 @@ PRODUCER_START = 43
 
 
 def stamp(buffer: memoryview | bytearray, *, base_offset: int, leader_epoch: int) -> None:
-    """Set both in the batch at position 0; neither is covered by the CRC."""
+    """Set both fields in the batch at position 0. The CRC covers neither."""
     _OFFSET.pack_into(buffer, 0, base_offset)
     _LEADER_EPOCH.pack_into(buffer, LEADER_EPOCH_START, leader_epoch)
 
 
 def stamp_log_append_time(buffer: memoryview | bytearray, *, now_ms: int) -> None:
-    """Give every record of the batch at position 0 this time, and make the CRC right again.
+    """Give every record of the batch at position 0 this time, and correct the CRC.
 
-    A reader takes max_timestamp for each record where the bit is set, so no record is rewritten.
+    If the bit is set, readers use max_timestamp for each record, so no record is rewritten.
     """
     header = parse_header(buffer)
     if header.size_bytes > len(buffer):
@@ -50,7 +50,7 @@ def stamp_log_append_time(buffer: memoryview | bytearray, *, now_ms: int) -> Non
 def stamp_producer(
     buffer: memoryview | bytearray, *, producer_id: int, producer_epoch: int, base_sequence: int
 ) -> None:
-    """Make the batch at position 0 this producer's, in its transaction, and the CRC right again."""
+    """Make the batch at position 0 part of this producer's transaction, and correct the CRC."""
     header = parse_header(buffer)
     if header.size_bytes > len(buffer):
         raise CallError(f"a batch of {header.size_bytes} bytes in a buffer of {len(buffer)}")

@@ -1,6 +1,6 @@
-"""Zigzag varints as records use them: 32-bit lengths and deltas, 64-bit timestamps.
+"""Zigzag varints as in records: 32-bit lengths and deltas, 64-bit timestamps.
 
-Pure. Must never read past the end that it is given, nor more bytes than the width allows.
+Pure. Owns their encoding. Must never read past the given end, nor more bytes than the width allows.
 """
 
 from holdfast.errors import CorruptObject
@@ -22,14 +22,14 @@ _SMALL = tuple(_encode(value) for value in range(SMALL_MAX))
 
 
 def encode_varint(value: int) -> bytes:
-    """The zigzag varint of a value; those of small records come from a table."""
+    """Return the zigzag varint of a value. Small values come from a table."""
     if 0 <= value < SMALL_MAX:
         return _SMALL[value]
     return _encode(value)
 
 
 def decode_varint(data: bytes, position: int, end: int, bits: int) -> tuple[int, int]:
-    """The value at a position and the position after it."""
+    """Return the value at a position and the position after it."""
     if position < end and (byte := data[position]) < 0x80:
         return (byte >> 1) ^ -(byte & 1), position + 1
     raw = 0

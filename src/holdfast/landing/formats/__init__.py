@@ -1,1 +1,1 @@
-"""File formats of landed objects: lines of JSON under zstd, and Parquet."""
+"""File formats of landed objects: lines of JSON, raw values, and Parquet."""

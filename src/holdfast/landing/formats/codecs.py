@@ -1,12 +1,11 @@
 """Compression of a landed file as it fills: one frame or member from its first byte to its last.
 
-Pure. Owns the names and levels of codecs, and streams that hold compressed bytes only. One frame,
-because some readers stop in silence where the first one ends. Everything long runs without the
-GIL, so that several files are compressed side by side. Must never hold a stretch uncompressed that
-is longer than GATHER_BYTES.
+Pure. Owns the names and levels of codecs, and the streams. There is one frame because some readers
+stop silently at the end of the first one. All long calls run without the GIL, so that several files
+are compressed in parallel. Must never hold more than GATHER_BYTES uncompressed.
 
-- zstd: pyarrow's stream, which has level 1 alone; other levels go through cramjam's, which holds
-  the GIL, and so in small pieces.
+- zstd: pyarrow's stream, which supports level 1 only. Other levels use cramjam's stream, which
+  holds the GIL, and therefore get small pieces.
 - gzip: zlib's stream.
 - lz4: the frame is made here, of independent blocks, because Java's reader refuses linked ones,
   which other streams write. It holds no memory between two blocks.
@@ -23,11 +22,11 @@ from holdfast.landing.arrow import pa
 from holdfast.store.interface import Buffer
 
 GATHER_BYTES = 128 * 1024
-"""Small pieces wait until there are so many bytes: a file of few records needs no stream at all."""
+"""Pieces are gathered up to this size, so that a file with few records needs no stream."""
 LZ4_BLOCK_BYTES = 1024 * 1024
 GIL_PIECE_BYTES = 128 * 1024
 _LZ4_HEAD = bytes.fromhex("04224d18606051")
-"""Magic; version 1, independent blocks, no checksums; blocks of at most 1 MiB; header checksum."""
+"""The magic, version 1, independent blocks of at most 1 MiB without checksums, header checksum."""
 _LZ4_END = bytes(4)
 _LZ4_STORED = 1 << 31
 
@@ -44,11 +43,14 @@ _ZSTD_CONTEXT_BYTES = {
     )
     for level in levels
 }
-"""By level, as measured; the greatest ones vary, and are counted high."""
+"""Memory of a zstd stream by level, as measured.
+
+The highest levels vary, so they are rounded up.
+"""
 
 
 class Codec(enum.Enum):
-    """How a file of lines or of raw values is compressed, by the end of its name."""
+    """The compression of a file of lines or raw values. The value is the end of its name."""
 
     ZSTD = ".zst"
     GZIP = ".gz"
@@ -57,7 +59,7 @@ class Codec(enum.Enum):
 
     @classmethod
     def named(cls, name: str) -> "Codec":
-        """By the word of the settings: zstd, gzip, lz4 or none."""
+        """Return the codec for a word of the settings: zstd, gzip, lz4 or none."""
         try:
             return cls[name.upper()]
         except KeyError:
@@ -68,13 +70,13 @@ class Codec(enum.Enum):
 
 LEVELS = {Codec.ZSTD: range(1, 20), Codec.GZIP: range(1, 10)}
 ZSTD_LEVEL = 1
-"""Of JSON records, 3 takes one and a half to two and a half times as long for no smaller files."""
+"""For JSON records, level 3 takes 1.5 to 2.5 times as long and makes files no smaller."""
 GZIP_LEVEL = 1
-"""6 takes three times as long for files 7 % smaller."""
+"""Level 6 takes three times as long for files 7 % smaller."""
 
 
 def checked_level(codec: Codec, level: int | None) -> int:
-    """The level to use: that of the codec where none is given, and 0 where it has no levels."""
+    """Return the level to use: the codec's default if none is given, 0 if it has no levels."""
     levels = LEVELS.get(codec)
     if level is None:
         return {Codec.ZSTD: ZSTD_LEVEL, Codec.GZIP: GZIP_LEVEL}.get(codec, 0)
@@ -91,24 +93,24 @@ def checked_level(codec: Codec, level: int | None) -> int:
 
 
 class Stream(Protocol):
-    """One codec's way of compressing piece after piece."""
+    """A codec's stream, which compresses piece after piece."""
 
     @property
     def context_bytes(self) -> int:
-        """What it holds beside its output."""
+        """Memory that it holds beside its output."""
         ...
 
     def write(self, piece: Buffer, out: list[Buffer]) -> None:
-        """Compress; what is ready goes to out."""
+        """Compress a piece and append the output that is ready to `out`."""
         ...
 
     def end(self, out: list[Buffer]) -> None:
-        """The rest."""
+        """Append the rest of the output to `out`."""
         ...
 
 
 class Compressor:
-    """The body of one file under way."""
+    """The body of one file that is being written."""
 
     def __init__(self, codec: Codec, level: int | None = None) -> None:
         self._codec = codec
@@ -126,14 +128,14 @@ class Compressor:
         return self._out_bytes + self._waiting_bytes + context
 
     def add(self, piece: Buffer) -> None:
-        """The next bytes; they are kept for a while as they are, and must not change."""
+        """Add the next bytes. They may be kept uncopied for a while, so they must not change."""
         self._waiting.append(piece)
         self._waiting_bytes += len(piece)
         if self._waiting_bytes >= GATHER_BYTES:
             self._compress()
 
     def finish(self) -> tuple[Buffer, ...]:
-        """The whole body."""
+        """Return the whole body."""
         self._compress()
         stream = self._stream or _stream(self._codec, self._level)
         stream.end(self._out)
@@ -164,7 +166,7 @@ def _stream(codec: Codec, level: int) -> Stream:
 
 
 class Pieces:
-    """What pyarrow takes for a file: it keeps what is written, in pieces."""
+    """A file object for pyarrow that keeps what is written, in pieces."""
 
     closed = False
 
@@ -182,7 +184,7 @@ class Pieces:
         pass
 
     def take(self) -> bytes:
-        """All that was written since the last time."""
+        """Return everything that was written since the last call."""
         taken = b"".join(self._pieces)
         self._pieces.clear()
         return taken
@@ -190,7 +192,7 @@ class Pieces:
 
 class _ArrowZstd:
     context_bytes = 1_020_000
-    """Window, tables and buffers of level 1, as measured by the memory of many open streams."""
+    """Window, tables and buffers of level 1, measured as the memory of many open streams."""
 
     def __init__(self) -> None:
         self._pieces = Pieces()
@@ -270,7 +272,7 @@ class _Plain:
 
 
 def decompress(codec: Codec, body: Buffer, *, key: str) -> bytes:
-    """The bytes of a whole body; CorruptObject where they are not what the codec writes."""
+    """Return the bytes of a whole body. Raise CorruptObject if the codec cannot read it."""
     try:
         match codec:
             case Codec.ZSTD:

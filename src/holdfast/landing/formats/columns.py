@@ -1,6 +1,6 @@
-"""Columns of a batch as plain buffers, for kernels: bytes, offsets and what is not null.
+"""Columns of a batch as plain buffers for kernels: bytes, offsets and a validity mask.
 
-Pure. Owns the windows in which rows become bytes. Must never hand out offsets that lead outside of
+Pure. Owns the windows in which rows become bytes. Must never return offsets that point outside of
 their bytes.
 """
 
@@ -15,17 +15,17 @@ from holdfast.errors import CorruptObject
 from holdfast.landing.arrow import RecordBatch, pa
 
 PIECE_BYTES = 1024 * 1024
-"""Rows become bytes in pieces of about so much, each compressed before the next is made."""
+"""Approximate size of a piece of rows as bytes. Each is compressed before the next is made."""
 
 
 class Parts(NamedTuple):
-    """A column of text or bytes."""
+    """The buffers of a column of text or bytes."""
 
     data: NDArray[np.uint8]
     offsets: NDArray[np.int64]
-    """One more than there are rows."""
+    """One more offset than there are rows."""
     valid: NDArray[np.bool_]
-    """Empty where no row is null."""
+    """True for each row that is not null. Empty if no row is null."""
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -33,7 +33,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(column: Any) -> Parts:
-    """The buffers of a column of text or bytes."""
+    """Return the buffers of a column of text or bytes."""
     if pa.types.is_null(column.type):
         column = column.cast(pa.binary())
     array = plain(column)
@@ -51,14 +51,17 @@ def parts_of(column: Any) -> Parts:
 
 
 def valid_rows(column: Any) -> NDArray[np.bool_]:
-    """What is not null; empty where nothing is."""
+    """Return a mask of the rows that are not null. Empty if none is null."""
     if column.null_count == 0:
         return np.empty(0, np.bool_)
     return np.array(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
 def windows(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Stretches [first, last) of rows of about PIECE_BYTES; a larger row stands alone."""
+    """Yield ranges [first, last) of rows of about PIECE_BYTES.
+
+    A larger row is alone in its range.
+    """
     rows = len(offsets) - 1
     first = 0
     while first < rows:
@@ -70,7 +73,7 @@ def windows(offsets: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
 
 
 def record_bytes(batch: RecordBatch) -> NDArray[np.int64]:
-    """The bytes of each record's key, value and headers, of the columns that are there."""
+    """Return the bytes of each record's key, value and headers, of the columns that exist."""
     sizes = np.zeros(batch.num_rows, np.int64)
     for name in ("key", "value"):
         if name in batch.schema.names:
@@ -86,14 +89,14 @@ def record_bytes(batch: RecordBatch) -> NDArray[np.int64]:
 
 
 class Items(NamedTuple):
-    """A column of lists: all items in a row, and where each list begins and ends."""
+    """A column of lists: all items flattened, and the offsets where each list begins and ends."""
 
     flat: Any
     offsets: NDArray[np.int64]
 
 
 def header_items(column: Any) -> Items:
-    """The headers of a batch; a null list is an empty one."""
+    """Return the headers of a batch. A null list becomes an empty one."""
     flat = column.flatten()
     lengths = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     offsets = np.zeros(len(column) + 1, np.int64)

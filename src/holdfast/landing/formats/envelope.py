@@ -1,8 +1,9 @@
-"""The envelope: all of a record as one object of JSON on one line.
+"""The envelope: a whole record as one JSON object on one line.
 
-Pure. Owns its members: one for each column, in the columns' order. Text stands as text, and bytes
-that are no UTF-8 stand in base64, under key_base64 or value_base64. A timestamp is in milliseconds.
-Exact both ways, but that no headers and an empty list of them are the same.
+Pure. Owns its members: one for each column, in the order of the columns. Text is written as text.
+Bytes that are not UTF-8 are written in base64, as key_base64 or value_base64. Timestamps are in
+milliseconds. Must never change a record on the way there and back. The one exception: null headers
+come back as an empty list.
 """
 
 import base64
@@ -21,13 +22,13 @@ from holdfast.landing.arrow import RecordBatch, batches_of, pa
 from holdfast.landing.formats.columns import PIECE_BYTES, header_items, parts_of, valid_rows
 
 REASON = "reason"
-"""Of a dead letter: why it could not land where it belongs."""
+"""The column of a dead letter that says why it could not land in the main chain."""
 
 _ALPHABET = bytes_of(kernels.ALPHABET)
 
 
 class _Table:
-    """What the kernel is told of a batch, and the arrays that it is told of."""
+    """The table of columns and labels for the kernel, and the arrays that it points into."""
 
     def __init__(self, batch: RecordBatch) -> None:
         self._rows: list[list[int]] = []
@@ -89,7 +90,7 @@ class _Table:
 
 
 def envelopes(batch: RecordBatch) -> Iterator[bytes]:
-    """All records as lines, in pieces."""
+    """Yield all records as lines, in pieces."""
     if batch.num_rows == 0:
         return
     table = _Table(batch)
@@ -102,12 +103,12 @@ def envelopes(batch: RecordBatch) -> Iterator[bytes]:
         if size:
             yield out[:size].tobytes()
         elif room:
-            # Only what is written takes memory: the room is for a value of control characters.
+            # Sized for a value of control characters. Pages that are not written take no memory.
             out = np.empty(room, np.uint8)
 
 
 def opened(lines: list[bytes]) -> RecordBatch:
-    """The records of some lines, a reason with them where they have one."""
+    """Return the records of some lines, with their reasons if they have any."""
     rows: list[dict[str, Any]] = []
     decode = msgspec.json.Decoder(dict[str, Any]).decode
     for line in map(decode, lines):

@@ -1,6 +1,6 @@
-"""Which records a format can hold, by whole columns.
+"""Checks of which records a format can hold, on whole columns.
 
-Pure. Owns the reasons. A batch in which all fits, as nearly all do, is handed on without a copy.
+Pure. Owns the reasons. A batch in which every record fits, as in nearly all, must never be copied.
 """
 
 from typing import Any, cast
@@ -17,7 +17,7 @@ from holdfast.landing.formats.interface import Unfit
 
 WRAP_START = b'{"$holdfast"'
 TOO_LARGE = 255
-"""Beside the problems of lines."""
+"""Number of a problem that is not among the kernel's problems of lines."""
 
 _PROBLEMS = {
     kernels.NULL: "its value is null",
@@ -41,7 +41,7 @@ def checked_record_bytes(record_bytes_max: int | None) -> int | None:
 
 
 def line_problems(column: Any, *, asks_json: bool = False) -> NDArray[np.uint8] | None:
-    """The problem of each value that is to be a line; None where all can be."""
+    """Return the problem of each value as a line, or None if there are no problems."""
     parts = parts_of(column)
     problems = np.empty(len(column), np.uint8)
     stack = np.empty(kernels.DEPTH_MAX, np.uint8) if asks_json else _NO_STACK
@@ -54,7 +54,7 @@ def line_problems(column: Any, *, asks_json: bool = False) -> NDArray[np.uint8] 
 def add_too_large(
     problems: NDArray[np.uint8] | None, batch: RecordBatch, record_bytes_max: int | None
 ) -> NDArray[np.uint8] | None:
-    """The problems, and that of records beyond the bound."""
+    """Return the problems with those of records above the bound added."""
     if record_bytes_max is None or batch.nbytes <= record_bytes_max:
         return problems
     large = record_bytes(batch) > record_bytes_max
@@ -77,7 +77,7 @@ def first_unfit(
 def sorted_out(
     batch: RecordBatch, problems: NDArray[np.uint8] | None, record_bytes_max: int | None
 ) -> tuple[RecordBatch, list[Unfit]]:
-    """What fits, and what does not."""
+    """Return the records that fit, and those that do not."""
     if problems is None:
         return batch, []
     whole = cast(Any, batch)

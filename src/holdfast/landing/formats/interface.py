@@ -1,7 +1,7 @@
-"""What the chain and the sink ask of a file format.
+"""The interface that the chain and the sink expect of a file format.
 
-Owns the vocabulary. A format must give files that plain tools read, and must never change a record
-on its way: what it cannot hold as it is, it names.
+Owns the vocabulary. A format must produce files that ordinary tools read. It must never change a
+record: it reports the records that it cannot hold as they are.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,11 +23,11 @@ class Unfit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """A file, open where the block of facts goes in."""
+    """A file in two parts. The facts block goes between them."""
 
     body: tuple[Buffer, ...]
     body_crc: int
-    """CRC-32C of the body: counted where the body is made, which is never the event loop."""
+    """CRC-32C of the body, computed where the body is made, never on the event loop."""
     after: bytes = b""
 
     @property
@@ -36,70 +36,70 @@ class Encoded:
 
 
 class Writer(Protocol):
-    """One file under way, which holds its records compressed. For one thread at a time."""
+    """One file that is being written, with its records compressed. One thread at a time."""
 
     @property
     def rows(self) -> int:
-        """The records that were added."""
+        """The number of records that were added."""
         ...
 
     @property
     def held_bytes(self) -> int:
-        """The memory that is held now."""
+        """The memory that it holds now."""
         ...
 
     def add(self, batch: RecordBatch) -> None:
-        """The next records, all of which fit: sort_out or check has said so."""
+        """Add the next records, all of which fit according to sort_out or check."""
         ...
 
     def finish(self, described: Mapping[str, str]) -> Encoded:
-        """The whole file. Nothing can be added after that."""
+        """Return the whole file. Nothing can be added afterwards."""
         ...
 
 
 class Format(Protocol):
-    """Record batches to bytes and back."""
+    """The conversion of Arrow record batches to the bytes of a file and back."""
 
     @property
     def name(self) -> str:
-        """What the facts and the origin of a chain call it; it never changes."""
+        """The name in the facts and the origin of a chain. It never changes."""
         ...
 
     @property
     def extension(self) -> str:
-        """The end of its keys, with the dot."""
+        """The end of the format's keys, with the dot."""
         ...
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What it takes from a record: no other column need be decoded for it."""
+        """The columns of a record that it uses. No others need to be decoded for it."""
         ...
 
     def check(self, batch: RecordBatch) -> Unfit | None:
-        """The first record that cannot be held, or None."""
+        """Return the first record that the format cannot hold, or None."""
         ...
 
     def sort_out(self, batch: RecordBatch) -> tuple[RecordBatch, list[Unfit]]:
-        """The records that fit, and those that do not, each with its reason; both in order."""
+        """Return the records that fit, and those that do not with reasons, both in order."""
         ...
 
     def writer(self) -> Writer:
-        """A new file."""
+        """Return a writer of a new file."""
         ...
 
     def encode(self, batches: Sequence[RecordBatch], described: Mapping[str, str]) -> Encoded:
-        """One file; the batches may be none."""
+        """Return one file. There may be no batches."""
         ...
 
     def decode(self, body: bytes, facts: Facts) -> Iterator[RecordBatch]:
-        """The records of a whole, proved object."""
+        """Yield the records of a whole, proved object."""
         ...
 
 
 def encode_with(
     writer: Writer, batches: Sequence[RecordBatch], described: Mapping[str, str]
 ) -> Encoded:
-    """A file of batches that are all here already."""
+    """Return a file of batches that are all available already."""
     for batch in batches:
         writer.add(batch)
     return writer.finish(described)

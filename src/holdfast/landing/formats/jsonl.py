@@ -1,14 +1,14 @@
-"""Lines: the value as it is, or an envelope of JSON with all of the record.
+"""Lines: the value as it is, or an envelope of JSON with the whole record.
 
-Pure. Owns what a line is. In the layout `value` a line is the record's value, byte for byte; one
-that cannot stand on a line of its own (none, empty, not UTF-8, or with a line feed or carriage
-return inside; where JSON is required, also what is not one JSON text) is refused by name, or
-wrapped where `wrap_unfit` is set: such a line is an object whose first key is "$holdfast", and a
-value that begins so itself is wrapped too, so that reading back is exact. In the layout `envelope`
-nothing is unfit. Must never let one record become two lines.
+Pure. Owns what a line is. In the layout `value` a line is the record's value, byte for byte. A
+value cannot be a line if it is null, empty, not UTF-8, or contains a line feed or carriage return.
+If JSON is required (and values are not wrapped), it must also be one JSON text. A value that cannot
+be a line is refused with its reason, or wrapped if `wrap_unfit` is set. A wrapped line is an object
+whose first key is "$holdfast". A value that begins like that is wrapped too, so that reading back
+is exact. In the layout `envelope` every value fits. Must never let one record become two lines.
 
-The layout `value` keeps no keys, times or headers. Its offsets are known when read back only where
-the object's range has no holes; they are null otherwise.
+The layout `value` keeps no keys, times or headers. Its offsets are known when read back only if the
+object's range has no holes. Otherwise they are null.
 """
 
 import base64
@@ -48,7 +48,7 @@ _REMEDY = "use the envelope layout, or wrap_unfit, or divert such records"
 
 
 class JsonLines:
-    """`jsonl`, in one of its layouts and under one of the codecs."""
+    """The format `jsonl`, in one of its layouts and with one of the codecs."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class JsonLines:
 
 
 def _values(batch: RecordBatch) -> Iterator[Buffer]:
-    """Values as lines, by whole columns."""
+    """Yield values as lines, by whole columns."""
     parts = parts_of(batch.column("value"))
     for first, last in windows(parts.offsets):
         size = int(parts.offsets[last] - parts.offsets[first]) + last - first
@@ -134,7 +134,7 @@ def _values(batch: RecordBatch) -> Iterator[Buffer]:
 
 
 def _wrapped_values(batch: RecordBatch) -> Iterator[Buffer]:
-    """The same, one by one where some value cannot be a line."""
+    """Yield values as lines, one by one if some value of the batch cannot be a line."""
     column = batch.column("value")
     problems = line_problems(column)
     if problems is None:

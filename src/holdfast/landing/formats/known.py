@@ -1,4 +1,4 @@
-"""Formats by name: how a reader opens what another version of a job wrote, and what settings say.
+"""Formats by name: for readers of existing objects, and for the settings of new ones.
 
 Owns the list. Must never forget a name: objects outlive settings.
 """
@@ -29,12 +29,12 @@ def _all_named() -> dict[str, Format]:
 _NAMED = _all_named()
 NAMES = tuple(_NAMED)
 EXTENSIONS = tuple(sorted({format.extension for format in _NAMED.values()}))
-"""The ends of the keys of all landed objects."""
+"""The extensions of the keys of all landed objects."""
 _OLD_NAMES = {"jsonl.zst": "jsonl.zst/value"}
 
 
 def format_named(name: str) -> Format:
-    """The format that the facts of an object name."""
+    """Return the format that the facts of an object name."""
     found = _NAMED.get(_OLD_NAMES.get(name, name))
     if found is None:
         raise ConfigurationError(f"there is no format {name!r}: use one of {', '.join(NAMES)}")
@@ -50,7 +50,7 @@ def new_format(
     require_json: bool = True,
     record_bytes_max: int | None = None,
 ) -> Format:
-    """The format of a sink, by the words of its settings."""
+    """Return the format that the settings of a sink describe."""
     match format:
         case jsonl.NAME:
             return JsonLines(

@@ -1,9 +1,9 @@
 """Parquet with the columns of Spark's Kafka source.
 
-Pure. Owns the settings of the file: the block of facts goes between the last row group and the
-footer, where no position of the footer changes by it. Names and numbers stand in the footer's
-key-value metadata as well, for people and tools; Holdfast itself trusts the block alone. A file
-under way holds its full row groups compressed, and the one that fills as it came.
+Pure. Owns the settings of the file. The facts block goes between the last row group and the footer,
+where it changes no position in the footer. The footer's key-value metadata repeats names and
+numbers for people and tools. Holdfast itself must never trust anything but the block. A file that
+is being written holds its full row groups compressed, and the current one as it came.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,21 +27,21 @@ EXTENSION = ".parquet"
 NAME = "parquet"
 ROWS_PER_GROUP = 1_000_000
 ROW_GROUP_BYTES = 16 * 1024 * 1024
-"""Of Arrow memory: what an open file holds uncompressed."""
+"""Bytes of Arrow memory that an open file holds uncompressed."""
 ROWS_PER_BATCH = 50_000
 LEVEL = 1
-"""zstd's; 3 took half as long again for files 7 % smaller."""
+"""Level of zstd. Level 3 took half as long again for files 7 % smaller."""
 LEVELS = {Codec.ZSTD: range(1, 23), Codec.GZIP: range(1, 10)}
 REPEATED_COLUMNS = ("topic", "partition", "timestampType")
 RISING_COLUMNS = ("offset", "timestamp")
-"""Small steps between neighbours: as differences they take less room, and less work to compress."""
+"""Columns with small steps between rows. As differences they are smaller and faster to compress."""
 OPAQUE_COLUMN = "value"
-"""Nobody looks for the least and the greatest of these bytes."""
+"""A column without statistics: nobody needs the minimum and maximum of these bytes."""
 _FOOTER_END = 8
 
 
 class Parquet:
-    """`parquet`, with the schema of the batches that it is given."""
+    """The format `parquet`, with the schema of the batches that it gets."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Parquet:
 
 
 class _Writer:
-    """One file under way."""
+    """One Parquet file that is being written."""
 
     def __init__(
         self, codec: Codec, level: int | None, rows_per_group: int, row_group_bytes: int
@@ -161,7 +161,7 @@ class _Writer:
         return writer_of(sink, schema, codec=self._codec, level=self._level)
 
     def _write(self) -> None:
-        """What waits becomes one row group, or more where it has more rows than one may."""
+        """Write the waiting batches as one row group, or several if they exceed rows_per_group."""
         if not self._waiting:
             return
         table = pa.Table.from_batches(self._waiting)
@@ -189,7 +189,7 @@ def file_of(
     level: int = LEVEL,
     rows_per_group: int = ROWS_PER_GROUP,
 ) -> Any:
-    """A Parquet file as a buffer; also for output that no chain holds."""
+    """Return a Parquet file as a buffer. Also used for output that is not in a chain."""
     sink = pa.BufferOutputStream()
     with writer_of(sink, table.schema, level=level) as writer:
         if table.num_rows:
@@ -201,7 +201,7 @@ def file_of(
 def writer_of(
     sink: Any, schema: Any, *, codec: Codec = Codec.ZSTD, level: int | None = LEVEL
 ) -> Any:
-    """pyarrow's writer with the settings of our files."""
+    """Return pyarrow's writer with the settings of our files."""
     names: list[str] = schema.names
     repeated = [name for name in REPEATED_COLUMNS if name in names]
     compression = {"compression": codec.name.lower(), "compression_level": level}

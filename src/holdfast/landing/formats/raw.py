@@ -1,8 +1,8 @@
-"""Raw values: each behind its length in four bytes, big-endian; a length of -1 is a null.
+"""Raw values: each after its length in four bytes, big-endian. A length of -1 is a null.
 
-Pure. Owns the framing, which holds any bytes. A length of -2 says that no record follows. No keys,
-times or headers are kept. Offsets are known when read back only where the object's range has no
-holes; they are null otherwise.
+Pure. Owns the framing, which holds any bytes. A length of -2 says that no record follows. Keys,
+times and headers are not kept. Offsets are known when read back only if the object's range has no
+holes, and must never be guessed: otherwise they are null.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ BYTES_PER_BATCH = 64 * 1024 * 1024
 
 
 class Raw:
-    """`raw`, under one of the codecs."""
+    """The format `raw`, with one of the codecs."""
 
     def __init__(
         self,

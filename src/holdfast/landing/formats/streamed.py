@@ -1,7 +1,7 @@
 """The writer of files that are one stream of bytes: lines, and raw values.
 
 Pure. Owns the order: records become bytes in pieces, and each piece is compressed before the next
-one is made. Must never hold a batch that it was given.
+one is made. Must never keep a batch that it was given.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +17,7 @@ LINE_FEED = b"\n"
 
 
 class StreamWriter:
-    """One file under way."""
+    """One file of lines or raw values that is being written."""
 
     def __init__(
         self,

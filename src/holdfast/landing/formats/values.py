@@ -1,6 +1,7 @@
-"""Records of which only the value was kept, as a batch with the log's columns.
+"""Record batches with the log's columns, from records of which only the value was kept.
 
-Pure. Owns what is null there: keys and times, and offsets where the object's range has holes.
+Pure. Owns which columns are null: keys and times, and offsets if the object's range has holes. Must
+never guess an offset.
 """
 
 from typing import Any
@@ -13,7 +14,7 @@ VALUE_COLUMNS = ("value", "offset")
 
 
 def value_batch(column: Any, start: int, facts: Facts) -> RecordBatch:
-    """Values of an object, of which the first is its record number `start`."""
+    """Return values of an object as a batch. The first is the object's record number `start`."""
     rows = len(column)
     dense = facts.last_offset - facts.first_offset + 1 == facts.records
     first = facts.first_offset + start
