@@ -1,1 +1,1 @@
-"""Kafka messages to bytes and back; bytes in, requests out, replies in order. Pure."""
+"""Kafka's wire protocol as pure code: message codecs, frames, the state of a connection."""

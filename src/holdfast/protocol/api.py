@@ -1,14 +1,14 @@
-"""Kafka's numbers: API keys and error codes, as of Kafka 4.3; and, far from them, those of what
-brokers ask each other only.
+"""API keys and error codes of Kafka 4.3, and the keys of Holdfast's own APIs.
 
-Pure. Owns the numbers only; what a code means to a client is for the handler that returns it.
+Pure. Owns the numbers only: what a code means to a client is defined by the handler that returns
+it. The keys of APIs between brokers begin at 10,000, far from Kafka's.
 """
 
 from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """What a request asks for."""
+    """The key of each API."""
 
     PRODUCE = 0
     FETCH = 1
@@ -124,11 +124,11 @@ BETWEEN_BROKERS = frozenset(
         ApiKey.ALLOCATE_PRODUCER_IDS,
     }
 )
-"""Served, and not told to clients."""
+"""APIs that brokers serve to each other; ApiVersions does not list them."""
 
 
 class ErrorCode(IntEnum):
-    """What a response says of one topic, partition, group or of the whole request."""
+    """The result for one topic, partition or group, or for a whole request."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

@@ -1,7 +1,8 @@
-"""Turns field tables into functions: written as source, compiled once, kept by the message class.
+"""Compiles field tables into decoders, encoders and constructors.
 
-Pure. The only place that executes generated source. Must never be handed text that came over the
-network: its input is our own field tables.
+Pure. Each function is generated as source and compiled once; the message class keeps it. This is
+the only module that executes generated source. Must never be given text that came over the network:
+its input is our own field tables.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -33,7 +34,7 @@ def slice_encoder(message: Any, version: int, flexible: bool) -> SliceEncoder:
 
 
 def constructor(fields: Mapping[str, Field]) -> Callable[..., None]:
-    """An __init__ with keyword arguments; each list or structure by default is a new one."""
+    """Return an __init__ with keyword arguments; default lists and structures are never shared."""
     names: dict[str, Any] = {"MISSING": object()}
     parameters: list[str] = []
     body: list[str] = []

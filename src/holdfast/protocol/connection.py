@@ -1,7 +1,7 @@
-"""One connection, without its socket: frames in, requests out, replies in the requests' order.
+"""One connection without its socket: frames in, requests out, replies in the requests' order.
 
-Pure. Owns which requests are admitted and the order of replies, however late each completes. Must
-never decode a body (that is the handler's) nor wait for anything.
+Pure. Owns which requests are admitted, and the order of replies, however late each completes. Must
+never decode a body (the handler does), nor wait for anything.
 """
 
 import enum
@@ -23,7 +23,7 @@ from holdfast.protocol.schemas import SCHEMAS
 
 
 class Close(enum.Enum):
-    """A reply that is no reply: the connection ends once the replies before it are out."""
+    """The reply that ends the connection, once the replies before it are sent."""
 
     CLOSE = "close"
 
@@ -36,17 +36,17 @@ CLOSE: Final = Close.CLOSE
 PENDING: Final = _Pending.PENDING
 
 Reply = Sequence[Buffer] | None | Close
-"""An encoded response without its header; None where the request wants no answer (acks=0)."""
+"""An encoded response without its header; None if the request wants no response (acks=0)."""
 
 
 class Violation(NamedTuple):
-    """Why a connection cannot go on."""
+    """The reason why a connection has to be closed."""
 
     reason: str
 
 
 class Request:
-    """A request whose body is not decoded yet; plain, since one is made for every frame."""
+    """A request whose body is not decoded yet; a plain class, since each frame makes one."""
 
     __slots__ = (
         "api_key",
@@ -74,10 +74,10 @@ class Request:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.body = body
-        """All of the message, to be handed to its `decode`; it keeps the frame alive."""
+        """The encoded message, for its class's `decode`. The view keeps the frame alive."""
         self.frame_bytes = frame_bytes
         self.flexible = flexible
-        """Whether this version has compact lengths and tagged fields."""
+        """True if this version has compact lengths and tagged fields."""
         self.reply: Reply | _Pending = PENDING
 
     def __repr__(self) -> str:
@@ -117,10 +117,11 @@ class ServedApis:
         self.unsupported_version = ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self.entries()
         ).encode(0)
-        """The answer to an ApiVersions request from the future, in the form that all can read."""
+        """The response to an ApiVersions request of a version that is too new, in version 0, which
+        all clients can read."""
 
     def entries(self) -> list[ApiVersion]:
-        """The list for an ApiVersions response."""
+        """Return the list for an ApiVersions response, without the APIs between brokers."""
         return [
             ApiVersion(api_key=row.api_key, min_version=row.first, max_version=row.last)
             for _, row in sorted(self._served.items())
@@ -132,7 +133,7 @@ class ServedApis:
 
 
 class Connection:
-    """The requests of one peer that are not answered yet, and the bytes that are due to it."""
+    """The unanswered requests of one peer, and the bytes that are to be sent to it."""
 
     __slots__ = (
         "_outgoing",
@@ -145,10 +146,10 @@ class Connection:
 
     def __init__(self, served: ServedApis) -> None:
         self.is_closing = False
-        """A CLOSE reply has come to its turn: send what is outgoing, then close."""
+        """True when it is a CLOSE reply's turn: send what is outgoing, then close."""
         self.outgoing_bytes = 0
         self.waiting_bytes = 0
-        """Of replies that wait for an earlier one."""
+        """Bytes of replies that wait for an earlier one."""
         self._served = served
         self._unanswered: deque[Request] = deque()
         self._outgoing: list[Buffer] = []
@@ -158,7 +159,7 @@ class Connection:
         return len(self._unanswered)
 
     def accept(self, frame: Buffer) -> Request | Violation | None:
-        """The request in a frame; None where the connection itself has answered it."""
+        """Return the request in a frame, None if it is answered already, or a Violation."""
         try:
             return self._accept(memoryview(frame))
         except MalformedMessage as problem:
@@ -197,7 +198,7 @@ class Connection:
         return request
 
     def complete(self, request: Request, reply: Reply) -> None:
-        """Note the reply; it becomes outgoing when all requests before it are answered."""
+        """Record the reply, which becomes outgoing when all earlier requests are answered."""
         request.reply = reply
         unanswered = self._unanswered
         if unanswered and unanswered[0] is not request:
@@ -227,7 +228,7 @@ class Connection:
         self.outgoing_bytes += size
 
     def take_outgoing(self) -> list[Buffer]:
-        """The bytes that are due, in order; they are the caller's from here."""
+        """Return the bytes that are to be sent, in order; they then belong to the caller."""
         outgoing = self._outgoing
         self._outgoing = []
         self.outgoing_bytes = 0

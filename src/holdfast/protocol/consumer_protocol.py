@@ -1,8 +1,8 @@
-"""What members of a classic group of consumers tell each other: subscription and assignment.
+"""The subscriptions and assignments of classic consumer groups, as bytes.
 
-Pure. Owns the layout of the bytes that JoinGroup and SyncGroup carry for protocol type
-"consumer". Of a classic group a broker reads them to know who owns a partition; where it assigns
-itself, because the group is on its way to another protocol, it writes assignments too. A member
+Pure. Owns the layout of the bytes that JoinGroup and SyncGroup carry for protocol type "consumer".
+A broker reads them to know which member owns a partition. It writes assignments when it assigns
+partitions itself, because a group changes between the classic and the consumer protocol. A member
 writes and reads both.
 """
 
@@ -31,21 +31,21 @@ class TopicPartition(NamedTuple):
 
 
 class Subscription(NamedTuple):
-    """What a member wants, and what it has while it joins."""
+    """The topics that a member wants, and the partitions that it owns while it joins."""
 
     version: int
     topics: list[str]
     owned: list[TopicPartition]
-    """Of a cooperative member; an eager one has given up everything before it joins."""
+    """The partitions of a cooperative member. An eager member gives up all before it joins."""
     rack_id: str | None
     generation: int = NO_GENERATION
-    """In which it had what it owns."""
+    """The generation in which the member owned these partitions."""
     user_data: bytes = b""
-    """What only its assignor understands."""
+    """Bytes that only the member's assignor understands."""
 
 
 class Assignment(NamedTuple):
-    """What a member was given, and whether its assignor has told it more than that."""
+    """The partitions that a member was given, and whether its assignor added user data."""
 
     partitions: list[TopicPartition]
     has_user_data: bool
@@ -67,7 +67,7 @@ class _Reader:
         return value
 
     def count(self, size_min: int) -> int:
-        """The length of an array; one that the bytes cannot hold is no length."""
+        """Read an array's length; raise ValueError if the bytes cannot hold it."""
         count = self.int32()
         if not 0 <= count <= (len(self._data) - self._at) // size_min:
             raise ValueError(f"an array of {count} does not fit")
@@ -83,7 +83,7 @@ class _Reader:
         return text
 
     def octets(self) -> bytes:
-        """What only members understand; nothing and no bytes are alike."""
+        """Read bytes that only members understand; null is read as empty."""
         length = self.int32()
         if length > len(self._data) - self._at:
             raise ValueError(f"{length} bytes do not fit")
@@ -107,9 +107,9 @@ class _Reader:
 
 
 def assigned_partitions(assignment: bytes) -> list[TopicPartition] | None:
-    """Whom a SyncGroup assignment makes the owner of what; None where it is not understood.
+    """Return the partitions in a SyncGroup assignment, or None if it cannot be read.
 
-    An assignment of no bytes is one of no partitions.
+    An empty assignment has no partitions.
     """
     if not assignment:
         return []
@@ -123,7 +123,7 @@ def assigned_partitions(assignment: bytes) -> list[TopicPartition] | None:
 
 
 def read_assignment(assignment: bytes) -> Assignment | None:
-    """All of a SyncGroup assignment; None where it is not understood."""
+    """Read a whole SyncGroup assignment; return None if it cannot be read."""
     if not assignment:
         return Assignment([], has_user_data=False)
     reader = _Reader(assignment)
@@ -137,7 +137,7 @@ def read_assignment(assignment: bytes) -> Assignment | None:
 
 
 def read_subscription(subscription: bytes) -> Subscription | None:
-    """All of a JoinGroup subscription; None where it is not understood."""
+    """Read a whole JoinGroup subscription; return None if it cannot be read."""
     reader = _Reader(subscription)
     try:
         version = reader.int16()
@@ -156,7 +156,7 @@ def read_subscription(subscription: bytes) -> Subscription | None:
 
 
 def subscribed_topics(subscription: bytes) -> list[str] | None:
-    """The topics that a member of a classic group wants; None where it is not understood."""
+    """Return the topics that a member of a classic group wants, or None if they cannot be read."""
     reader = _Reader(subscription)
     try:
         if reader.int16() < 0:
@@ -167,9 +167,10 @@ def subscribed_topics(subscription: bytes) -> list[str] | None:
 
 
 def sticky_generation(user_data: bytes) -> int:
-    """The generation that sticky assignors keep in user data, where the subscription has none.
+    """Return the generation that sticky assignors keep in user data, for subscriptions without one.
 
-    Of Java's cooperative one it is all there is; others say first what they owned.
+    The user data of Java's cooperative assignor is the generation alone. Other assignors put the
+    partitions that they owned before it. NO_GENERATION if it cannot be read.
     """
     reader = _Reader(user_data)
     try:
@@ -181,7 +182,7 @@ def sticky_generation(user_data: bytes) -> int:
 
 
 def subscription_bytes(subscription: Subscription) -> bytes:
-    """A subscription as a member sends it with JoinGroup."""
+    """Encode a subscription as a member sends it with JoinGroup."""
     version = subscription.version
     parts = [_INT16.pack(version), _INT32.pack(len(subscription.topics))]
     parts += [_string(topic) for topic in subscription.topics]
@@ -200,7 +201,7 @@ def subscription_bytes(subscription: Subscription) -> bytes:
 
 
 def assignment_bytes(partitions: Iterable[TopicPartition], version: int) -> bytes:
-    """An assignment as the leader of a group would send it; all versions look alike."""
+    """Encode an assignment as the leader of a group would send it; all versions look alike."""
     return b"".join(
         [
             _INT16.pack(min(version, VERSION_MAX)),

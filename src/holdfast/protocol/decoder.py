@@ -1,8 +1,9 @@
-"""Writes the function that decodes one message in one version.
+"""Generates the function that decodes one message in one version.
 
-Pure. Owns the layout of fields in bytes, read side. The function is one flat body with loops: no
-call per field or per structure, neighbouring fixed-size fields and the first byte of a following
-length in one `struct` read. Must never emit a slice whose length was not compared with `end`.
+Pure. Owns the layout of fields in bytes, for reading. The generated function is one flat body with
+loops. It makes no call per field or per structure: neighbouring fixed-size fields, and the first
+byte of a length that follows them, are read in one `struct` call. Must never emit a slice whose
+length was not compared with `end`.
 """
 
 import struct
@@ -43,7 +44,7 @@ RUNTIME = {
 
 
 class DecoderSource(Source):
-    """`decode(mv, p, end)` gives the object and the position after it."""
+    """The source of `decode(mv, p, end)`, which returns the object and the position after it."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         super().__init__(version, flexible)
@@ -61,7 +62,7 @@ class DecoderSource(Source):
         return "def decode(mv, p, end):\n" + self.text()
 
     def _fixed(self, target: str, fmt: str) -> None:
-        """Read later, together with its neighbours."""
+        """Queue a fixed-size field, to be read together with its neighbours."""
         self._run.append((target, fmt))
 
     def _flush(self) -> None:
@@ -158,7 +159,7 @@ class DecoderSource(Source):
             self.line(f"{target} = {inner}")
 
     def _length(self, fmt: str) -> str:
-        """A length or a count as a number that is -1 where the value is null."""
+        """Emit the read of a length or count; return the name of its variable (-1 means null)."""
         length = self.local("n")
         if not self.flexible:
             self._fixed(length, fmt)
@@ -172,7 +173,7 @@ class DecoderSource(Source):
         return length
 
     def _null(self, name: str, length: str, target: str, null: bool) -> None:
-        """Opens the branch for a negative length; the caller writes the other one."""
+        """Open the branch for a negative length; the caller writes the other branch."""
         with self.block(f"if {length} < 0:"):
             if null and self.flexible:
                 self.line(f"{target} = None")

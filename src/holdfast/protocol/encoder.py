@@ -1,6 +1,6 @@
-"""Writes the function that encodes one message in one version.
+"""Generates the function that encodes one message in one version.
 
-Pure. Owns the layout of fields in bytes, write side. Small fields are gathered in bytearrays; the
+Pure. Owns the layout of fields in bytes, for writing. Small fields are gathered in bytearrays; the
 buffers of record batches are passed through. Must never copy a record batch.
 """
 
@@ -17,8 +17,8 @@ from holdfast.protocol.primitives import (
 from holdfast.protocol.source import FORMATS, Source
 
 SLICE_ELEMENTS = 1_000
-"""A ListGroups response of 100,000 groups takes 75 ms to encode on a busy machine: too long for all
-other clients to wait. A slice of it takes less than one."""
+"""The number of elements in a slice. A ListGroups response of 100,000 groups takes 75 ms to encode
+on a busy machine, and all other clients would wait. A slice takes less than 1 ms."""
 RUNTIME = {
     "write_varint": write_varint,
     "refuse_null": refuse_null,
@@ -29,10 +29,10 @@ RUNTIME = {
 
 
 class EncoderSource(Source):
-    """`encode(o)` gives the list of buffers.
+    """The source of `encode(o)`, which returns the list of buffers.
 
-    With `in_slices` it is a generator that returns this list, and yields after each slice of the
-    elements of the message's own arrays.
+    With `in_slices` the function is a generator, which yields after each slice of elements of the
+    message's own arrays and then returns the list.
     """
 
     def __init__(self, version: int, flexible: bool, *, in_slices: bool = False) -> None:
@@ -57,7 +57,7 @@ class EncoderSource(Source):
         return "def encode(o):\n" + self.text()
 
     def _fixed(self, value: str, fmt: str) -> None:
-        """Written later, together with its neighbours."""
+        """Queue a fixed-size field, to be written together with its neighbours."""
         self._run.append((value, fmt))
 
     def _flush(self) -> None:
@@ -152,7 +152,7 @@ class EncoderSource(Source):
             self.line(f"write_varint(out, {length})")
 
     def _null(self, name: str, value: str, fmt: str, null: bool) -> None:
-        """Opens the branch for None; the caller writes the other one."""
+        """Open the branch for None; the caller writes the other branch."""
         self._flush()
         with self.block(f"if {value} is None:"):
             if not null:

@@ -1,11 +1,11 @@
-"""What a field of a Kafka message can be, and the words that a field table is written in.
+"""The types of message fields, and the functions that declare them in a field table.
 
-Pure. Owns the rows of the tables. Must never know a particular message (see messages/) nor how a
+Pure. Owns the rows of the tables. Must never know a particular message (see messages/), nor how a
 row is laid out in bytes (see decoder and encoder).
 
-`since` and `until` bound the versions that carry a field; in other versions it keeps its default
-when decoded and is left out when encoded. A field with a `tag` is a tagged field, left out at its
-default.
+`since` and `until` bound the versions that carry a field. In other versions the field is left out
+when encoded, and has its default when decoded. A field with a `tag` is a tagged field, which is
+left out if it has its default.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ LAST = 32767
 
 @dataclass(frozen=True, slots=True)
 class Primitive(Generic[T]):
-    """A type that an array can hold without a class of its own."""
+    """An element type of arrays that needs no Struct class."""
 
     kind: str
 
@@ -111,7 +111,7 @@ def nullable_string(
 
 
 def octets(*, since: int = 0, until: int = LAST, tag: int | None = None) -> bytes:
-    """Kafka's `bytes`: copied out of the frame, for values that are kept."""
+    """Declare Kafka's `bytes`: copied out of the frame, for values that are kept."""
     return _field("bytes", default=b"", since=since, until=until, tag=tag)
 
 
@@ -125,12 +125,12 @@ def nullable_octets(
 
 
 def records(*, since: int = 0, until: int = LAST) -> memoryview | None:
-    """Record batches as one slice of the frame, not copied; writable where the frame is."""
+    """Declare record batches as one slice of the frame, not copied; writable if the frame is."""
     return _field("records", since=since, until=until, nullable_since=0)
 
 
 def record_buffers(*, since: int = 0, until: int = LAST) -> Sequence[Buffer] | None:
-    """Record batches as the buffers they are made of, never joined; decoded as one slice."""
+    """Declare record batches as buffers that are never joined; they are decoded as one slice."""
     return _field("record_buffers", since=since, until=until, nullable_since=0)
 
 
@@ -161,7 +161,7 @@ def nullable_array(
 
 
 def nested(element: type[T], *, since: int = 0, until: int = LAST) -> T:
-    """A structure in line; its default is one with all its own defaults."""
+    """Declare an inline structure; its default is a structure with all defaults."""
     return _field("struct", element=element, since=since, until=until)
 
 
@@ -172,7 +172,7 @@ def nullable_nested(
     until: int = LAST,
     tag: int | None = None,
 ) -> T | None:
-    """A structure that may be missing: null in line, or left out where it is a tagged field."""
+    """Declare a structure that may be missing: null if inline, left out if it is a tagged field."""
     return _field(
         "struct",
         element=element,

@@ -1,10 +1,12 @@
-"""Bytes in, frames out: where the next bytes of a connection go, and which frames they complete.
+"""Cuts the bytes of a connection into frames, and owns the buffers they are received in.
 
-Pure: it never touches a socket. Owns the size bounds of frames and the memory of one that is under
-way. Must never allocate on the word of a size prefix: a frame's buffer grows with what has arrived.
+Pure: it never touches a socket. Owns the size bounds of frames and the memory of a frame that is
+not complete yet. Must never allocate memory for a size prefix alone: a frame's buffer grows with
+the bytes that have arrived.
 
-Small frames are read many at once into a scratch buffer that all connections share, and copied out
-of it; a frame that the scratch does not hold whole is received in place, in a buffer of its own.
+Small frames are read, many at once, into a scratch buffer that all connections share, and are
+copied out of it. A frame that is not complete in the scratch buffer is received in a buffer of its
+own.
 """
 
 import mmap
@@ -13,16 +15,17 @@ from struct import Struct
 SCRATCH_BYTES = 256 * 1024
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 FRAME_BYTES_MIN = 8
-"""The smallest header: api key, version, correlation id."""
+"""The size of the smallest request header: API key, version, correlation id."""
 EARNEST_BYTES = 1024
-"""From here on a frame counts as being sent, not only announced."""
+"""From this many bytes on, a frame counts as being sent, not only announced."""
 ANNOUNCED_BUFFER_BYTES = 64 * 1024
 SENT_BUFFER_BYTES = 1024 * 1024
 GROW_FACTOR = 4
-"""A buffer has one of these two sizes, or this many times what has arrived, or the frame's size."""
+"""A buffer has one of these two sizes, or this many times the bytes that have arrived, but never
+more than the frame's size."""
 LAZY_BYTES = 1024 * 1024
-"""A buffer of this size or more is mapped: its pages are made as bytes arrive, not all at once,
-which for 100 MB would hold up the loop for tens of milliseconds."""
+"""A buffer of this size or more is mapped, so that its pages are created as bytes arrive. Creating
+all pages of 100 MB at once would stop the loop for tens of milliseconds."""
 SIZE = Struct(">i")
 
 FrameBuffer = bytearray | mmap.mmap
@@ -31,7 +34,7 @@ HTTP_OPENINGS = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", 
 
 
 class FrameReceiver:
-    """Cuts one connection's bytes into frames; a frame is handed out without its size prefix."""
+    """The receiver of one connection's frames; it returns them without their size prefix."""
 
     __slots__ = (
         "_carry",
@@ -45,9 +48,9 @@ class FrameReceiver:
 
     def __init__(self, scratch: memoryview, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.violation: str | None = None
-        """Why the bytes are no Kafka frames; nothing after it is read."""
+        """Why the bytes are not Kafka frames, or None. Nothing is read after a violation."""
         self.under_way_bytes = 0
-        """The declared size of the frame that is being received in its own buffer, or 0."""
+        """The declared size of the incomplete frame that has its own buffer, or 0."""
         self._scratch = scratch
         self._frame_bytes_max = frame_bytes_max
         self._carry = b""
@@ -56,17 +59,17 @@ class FrameReceiver:
 
     @property
     def received_bytes(self) -> int:
-        """How much of the frame that is under way has arrived."""
+        """The number of bytes of the incomplete frame that have arrived."""
         return self._have if self.under_way_bytes else 0
 
     @property
     def allocated_bytes(self) -> int:
-        """The size of the buffer of the frame that is under way."""
+        """The size of the incomplete frame's buffer."""
         return len(self._frame)
 
     @property
     def growth_bytes(self) -> int:
-        """How many bytes more the next call of `buffer` will allocate."""
+        """The number of bytes by which the next call of `buffer` will extend the buffer."""
         have = self._have
         if not self.under_way_bytes or have < len(self._frame):
             return 0
@@ -74,7 +77,7 @@ class FrameReceiver:
         return min(self.under_way_bytes, max(least, GROW_FACTOR * have)) - have
 
     def buffer(self) -> memoryview:
-        """Where the next bytes must be put; valid until `received` is called."""
+        """Return the memory for the next bytes; it is valid until `received` is called."""
         size = self.under_way_bytes
         if not size:
             carried = len(self._carry)
@@ -91,7 +94,7 @@ class FrameReceiver:
         return memoryview(self._frame)[self._have :]
 
     def received(self, count: int) -> list[FrameBuffer]:
-        """The frames that `count` bytes more in the last buffer have completed."""
+        """Return the frames that `count` more bytes in the last buffer have completed."""
         if not self.under_way_bytes:
             return self._cut(len(self._carry) + count)
         self._have += count
@@ -126,7 +129,7 @@ class FrameReceiver:
         return frames
 
     def feed(self, data: bytes) -> list[FrameBuffer]:
-        """The frames that these bytes complete: for callers that have the bytes already."""
+        """Return the frames that these bytes complete, for callers that already have the bytes."""
         frames: list[FrameBuffer] = []
         position = 0
         while position < len(data) and self.violation is None:

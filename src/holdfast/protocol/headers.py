@@ -1,7 +1,8 @@
-"""What stands before a message: the request header and the response header.
+"""The headers of requests and responses.
 
-Pure. Owns the header versions: a flexible request has header 2, others 1; a flexible response has
-header 1, others 0, and ApiVersions always 0, since its reader does not know the broker yet.
+Pure. Owns the header versions. A flexible request has header 2, any other request header 1. A
+flexible response has header 1, any other response header 0. ApiVersions responses always have
+header 0, because the client does not know the broker's versions yet.
 """
 
 from struct import Struct
@@ -22,9 +23,9 @@ CORRELATION = Struct(">i")
 
 
 def decode_request_prefix(frame: Buffer) -> tuple[int, int, int]:
-    """The api key, the version and the correlation id, which stand in all header versions.
+    """Return the API key, version and correlation id, which all header versions have.
 
-    Raises MalformedMessage where the frame is shorter.
+    Raises MalformedMessage if the frame is shorter.
     """
     if len(frame) < FIXED.size:
         raise MalformedMessage(f"a request of {len(frame)} bytes has no room for its header")
@@ -32,9 +33,9 @@ def decode_request_prefix(frame: Buffer) -> tuple[int, int, int]:
 
 
 def decode_client_id(frame: memoryview, *, flexible: bool) -> tuple[str | None, int]:
-    """The client id, and the position of the body. Raises MalformedMessage.
+    """Return the client id and the position of the body. Raises MalformedMessage.
 
-    What is not UTF-8 in a client id is replaced, as Kafka does.
+    Bytes of a client id that are not UTF-8 are replaced, as in Kafka.
     """
     position = FIXED.size
     end = len(frame)
@@ -76,7 +77,7 @@ def has_tagged_response_header(api_key: int, *, flexible: bool) -> bool:
 
 
 def decode_response_header(frame: memoryview, api_key: int, *, flexible: bool) -> tuple[int, int]:
-    """The correlation id, and the position of the body. Raises MalformedMessage."""
+    """Return the correlation id and the position of the body. Raises MalformedMessage."""
     try:
         (correlation_id,) = CORRELATION.unpack_from(frame)
         position = CORRELATION.size

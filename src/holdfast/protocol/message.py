@@ -1,7 +1,7 @@
-"""Kafka messages as classes that are their own field table.
+"""The base classes of Kafka messages, whose class bodies are field tables.
 
 Pure. Owns how a message is built, compared, shown and versioned. Must never know a particular
-message (see messages/) nor how a field is laid out in bytes (see decoder and encoder).
+message (see messages/), nor how a field is laid out in bytes (see decoder and encoder).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.protocol.primitives import Buffer, MalformedMessage, UnencodableMe
 
 @dataclass_transform(kw_only_default=True)
 class StructType(type):
-    """Turns the field table in a class body into slots and a constructor."""
+    """The metaclass that turns the field table in a class body into slots and a constructor."""
 
     FIELDS: dict[str, Field]
 
@@ -34,7 +34,10 @@ class StructType(type):
 
 
 def _compile_constructor(self: Struct, **values: Any) -> None:
-    """The constructor until it is first called: most classes are never built in one process."""
+    """Compile the real constructor on the first call, then run it.
+
+    Compiling waits for that call because one process never builds most of the classes.
+    """
     cls = type(self)
     cls.__init__ = codec.constructor(cls.FIELDS)
     cls.__init__(self, **values)
@@ -72,7 +75,7 @@ class Message(Struct):
     ENCODERS: ClassVar[dict[int, codec.Encoder]]
     SLICE_ENCODERS: ClassVar[dict[int, codec.SliceEncoder]]
     ARRAYS: ClassVar[tuple[str, ...]]
-    """The names of its own arrays."""
+    """The names of the message's own array fields, without those inside its elements."""
 
     def __init_subclass__(cls, *, api_key: int, versions: str, flexible: str = "none") -> None:
         super().__init_subclass__()
@@ -87,17 +90,18 @@ class Message(Struct):
 
     @classmethod
     def is_flexible(cls, version: int) -> bool:
-        """Whether this version, and with it its header, has compact lengths and tagged fields."""
+        """True if this version, and with it its header, has compact lengths and tagged fields."""
         return version >= cls.FLEXIBLE_SINCE
 
     @classmethod
     def decode(
         cls, source: Buffer, version: int, position: int = 0, *, exact: bool = False
     ) -> Self:
-        """The message at `position`; record batches in it stay slices of `source`.
+        """Decode the message at `position`; record batches in it stay slices of `source`.
 
-        Bytes after it are passed over, as Kafka does: librdkafka 2.16 sends three too many in a
-        Metadata request for all topics. With `exact` they are refused. Raises MalformedMessage.
+        Bytes after the message are ignored, as in Kafka: librdkafka 2.16 sends three bytes too many
+        in a Metadata request for all topics. With `exact` they are refused. Raises
+        MalformedMessage.
         """
         decoder = cls.DECODERS.get(version) or cls._compile_decoder(version)
         view = source if type(source) is memoryview else memoryview(source)
@@ -109,7 +113,7 @@ class Message(Struct):
         return cast(Self, message)
 
     def encode(self, version: int) -> list[Buffer]:
-        """The message as buffers in order; those of record batches are the ones handed in.
+        """Encode the message as buffers in order; buffers of record batches are not copied.
 
         Raises UnencodableMessage.
         """
@@ -117,12 +121,14 @@ class Message(Struct):
         return encoder(self)
 
     def is_long(self) -> bool:
-        """Whether it has so many elements that it should be encoded in slices."""
+        """True if one of its arrays is so long that the message should be encoded in slices."""
         return any(len(getattr(self, name) or ()) > SLICE_ELEMENTS for name in self.ARRAYS)
 
     def encode_in_slices(self, version: int) -> Generator[None, None, list[Buffer]]:
-        """As encode, but yields after each slice of elements, so that other work may be done
-        meanwhile. The message must not change until this returns."""
+        """Encode as `encode` does, but yield after each slice of elements.
+
+        The caller can do other work at each yield. The message must not change until this returns.
+        """
         encoder = self.SLICE_ENCODERS.get(version)
         if encoder is None:
             if version not in self.VERSIONS:

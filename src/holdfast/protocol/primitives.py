@@ -1,7 +1,7 @@
-"""The few reads and writes that generated codecs call: varints, ids, tagged fields, refusals.
+"""Functions that generated codecs call: varints, UUIDs, tagged fields, refusals.
 
 Pure. Owns the bounds that keep a hostile message from costing more than its own bytes. Must never
-allocate on the word of a length that has not been compared with the bytes that are left.
+allocate memory for a length that has not been compared with the bytes that are left.
 """
 
 import struct
@@ -13,8 +13,9 @@ from holdfast.errors import CallError
 Buffer = bytes | bytearray | memoryview
 
 ELEMENTS_MAX = 1_000_000
-"""Array elements in one message, over all of its arrays: an element of three bytes on the wire can
-become a hundred in memory, so the frame's size alone is no bound."""
+"""The most array elements in one message, over all of its arrays. An element of three bytes on the
+wire can take a hundred bytes of memory, so a bound on the frame's size is not enough. Four numbers
+or UUIDs count as one element."""
 VARINT_BYTES_MAX = 5
 ZERO_UUID = UUID(int=0)
 
@@ -24,17 +25,17 @@ class MalformedMessage(CallError):
 
 
 class UnencodableMessage(CallError):
-    """A value that its field cannot carry in this version: a mistake of ours, not of the peer."""
+    """A value that its field cannot carry in this version: our mistake, not the peer's."""
 
 
 class Refusal(Exception):
-    """What is wrong with one field; the generated codec adds the message and the position."""
+    """A problem with one field; the generated codec adds the message and the position."""
 
 
 DECODE_PROBLEMS = (Refusal, IndexError, struct.error, UnicodeError)
-"""All that bytes can make a generated decoder run into."""
+"""Every exception that malformed bytes can raise in a generated decoder."""
 ENCODE_PROBLEMS = (*DECODE_PROBLEMS, AttributeError, TypeError, OverflowError)
-"""All that a value of the wrong kind or size can make a generated encoder run into."""
+"""Every exception that a value of the wrong type or size can raise in a generated encoder."""
 
 
 def more_varint(source: memoryview, position: int, first: int) -> tuple[int, int]:
@@ -64,9 +65,9 @@ def write_varint(out: bytearray, value: int) -> None:
 
 
 def skip_tagged_fields(source: memoryview, position: int, count: int, end: int) -> int:
-    """The position after `count` tagged fields, none of which this version knows.
+    """Skip `count` tagged fields that this version does not know; return the position after them.
 
-    `count` is the first byte of the varint; the rest of it, if any, is read here.
+    `count` is the first byte of the varint; if the varint is longer, the rest is read here.
     """
     if count > 0x7F:
         count, position = more_varint(source, position, count)
@@ -104,7 +105,7 @@ _set_is_safe = UUID.__dict__["is_safe"].__set__
 
 
 def uuid_of(raw: bytes) -> UUID:
-    """A UUID from its sixteen bytes, without the checks for other forms that UUID() makes."""
+    """Build a UUID from sixteen bytes, without the checks for other forms that UUID() makes."""
     value = UUID.__new__(UUID)
     _set_int(value, int.from_bytes(raw, "big"))
     _set_is_safe(value, SafeUUID.unknown)

@@ -1,6 +1,6 @@
 """Every message that Holdfast knows, by API key.
 
-Owns the table of schemas. Which versions are served is for the broker to say.
+Owns the table of message classes. Must never decide which versions are served: the broker does.
 """
 
 from holdfast.protocol.api import ApiKey
@@ -177,4 +177,4 @@ SCHEMAS: dict[ApiKey, tuple[type[Message], type[Message]]] = {
     ApiKey.PLACE_LANE: (PlaceLaneRequest, PlaceLaneResponse),
     ApiKey.DRAIN_BROKER: (DrainBrokerRequest, DrainBrokerResponse),
 }
-"""The request and the response of each API."""
+"""The request class and the response class of each API."""

@@ -1,6 +1,6 @@
-"""Python source that is being written: lines, indentation, names of constants, sizes of fields.
+"""The source of a generated function: lines, indentation, names of constants, sizes of fields.
 
-Pure. Owns what decoder and encoder share. Must never be used when a codec runs, only when one is
+Pure. Owns what decoder and encoder share. Must never be used while a codec runs, only while one is
 generated.
 """
 
@@ -21,11 +21,11 @@ FORMATS = {
     "float64": "d",
     "uuid": "16s",
 }
-"""Fields of a fixed size, as `struct` spells them: neighbours are read and written in one call."""
+"""The `struct` format of each fixed-size type; neighbouring fields share one call."""
 
 
 class Source:
-    """A function under way."""
+    """The source of one function while it is being generated."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self.version = version
@@ -46,7 +46,7 @@ class Source:
         self._depth -= 1
 
     def local(self, prefix: str) -> str:
-        """A name that no other part of the function has."""
+        """Return a new local name, which nothing else in the function has."""
         self._count += 1
         return f"{prefix}{self._count}"
 
@@ -59,7 +59,7 @@ class Source:
         return "\n".join(self._lines) + "\n"
 
     def fields(self, struct_type: Any) -> tuple[list[tuple[str, Field]], list[tuple[str, Field]]]:
-        """The fields of this version: those in line, and the tagged ones by tag."""
+        """Return the fields of this version: first the inline ones, then the tagged ones by tag."""
         present = [
             (name, row) for name, row in struct_type.FIELDS.items() if row.is_in(self.version)
         ]
@@ -73,7 +73,7 @@ def fixed_size(formats: str) -> int:
 
 
 def smallest_struct(struct_type: Any, version: int, flexible: bool) -> int:
-    """The fewest bytes that a structure can take: a bound on how many of them can follow."""
+    """Return the fewest bytes that a structure can take, which bounds how many can follow."""
     size = 1 if flexible else 0
     for row in struct_type.FIELDS.values():
         if row.is_in(version) and row.tag is None:

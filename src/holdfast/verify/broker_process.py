@@ -1,7 +1,7 @@
 """One simulated broker process: the real broker and its maintenance, run as `holdfast serve` does.
 
-Owns the life of the process: start, serve, end when it is told to or when its lanes are lost; and
-the way from a client's question to the broker's own handlers. Must never answer by itself.
+Owns the life of the process: it starts, serves, and ends when it is told to or loses its lanes.
+Also owns the way from a client's request to the broker's own handlers. Must never answer by itself.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class NotUp(RetryError):
 
 
 class Machines:
-    """Which processes ran on which machine: what /proc would show there."""
+    """The processes that ran on each machine, as /proc would show them there."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self.loop = loop
@@ -61,7 +61,7 @@ class Machines:
 
 
 class SimulatedLiveness:
-    """What a process sees of others on its own machine, and of no others."""
+    """A process's view of the other processes on its own machine; it sees no others."""
 
     def __init__(self, machines: Machines, machine: str, process: str, number: int) -> None:
         self._machines = machines
@@ -107,7 +107,8 @@ class BrokerProcess:
         self.is_ready = False
         self.has_ended = False
         self.is_listening = False
-        """For other brokers: it hears them before it is ready for clients."""
+        """True if other brokers reach the process, which is the case before it is ready for
+        clients."""
         self._broker: Broker | None = None
         self._stopping = asyncio.Event()
         self._opened = asyncio.Event()
@@ -134,7 +135,7 @@ class BrokerProcess:
         except StopError as error:
             self.crashes.append(f"broker {self.settings.broker_id}: {error!r}")
         except HoldfastError:
-            pass  # it could not start, or was overtaken while it did: the process ends
+            pass  # it could not start, or lost a lane meanwhile: the process ends
         finally:
             self.is_ready = self.is_listening = False
             self.has_ended = True
@@ -171,19 +172,19 @@ class BrokerProcess:
 
     @property
     def awaits_disk(self) -> bool:
-        """Whether it has partitions that wait for another machine's disk."""
+        """True if some of its partitions wait for another machine's disk."""
         lanes = self._broker.lanes.values() if self._broker is not None else ()
         return self.is_ready and any(lane.awaited for lane in lanes)
 
     def stop(self) -> None:
-        """As SIGTERM."""
+        """Ask the process to stop, as SIGTERM does."""
         self._stopping.set()
 
     def owned(self) -> frozenset[int]:
-        """The lanes that it serves as their owner."""
+        """Return the lanes that the process serves as their owner."""
         return frozenset(self._broker.report().lanes) if self._broker and self.is_ready else NONE
 
-    # What other brokers ask.
+    # Requests of other brokers.
 
     async def answer_peer(self, message: Message, version: int) -> Any:
         if self._broker is None:
@@ -193,7 +194,7 @@ class BrokerProcess:
         context = RequestContext(api_version=version, client_id=PEER_CLIENT_ID, client_host="peer")
         return await answer(self._broker, message, context)
 
-    # What clients ask.
+    # Requests of clients.
 
     async def ask(self, message: Message, version: int) -> Any:
         if self._broker is None or not self.is_ready:
@@ -299,8 +300,12 @@ class BrokerProcess:
 
 
 def _client_of(message: Message) -> str:
-    """Commits and fetches of offsets come as from another broker, and so are not sent on to one:
-    the history says who was asked, and the checkers judge whether it was its place to answer."""
+    """Return the client id under which a message reaches the broker.
+
+    Offset commits and fetches come as if from another broker, so that they are not forwarded to
+    one. The history names the broker that was asked, and the checkers judge if it was allowed to
+    answer.
+    """
     is_about_offsets = isinstance(message, OffsetCommitRequest | OffsetFetchRequest)
     return PEER_CLIENT_ID if is_about_offsets else "simulated"
 

@@ -1,7 +1,7 @@
-"""Members of classic groups: join, sync, heartbeat; eager or cooperative, static or not.
+"""Simulated members of classic groups: eager or cooperative, static or not.
 
-Owns how such a client behaves, the assignment that a leader makes included: the partitions go
-another way each time. Some stand still past their session, crash, or leave and come back.
+Owns how such a member behaves, including the assignment that a leader makes, which differs each
+time. Some members pause past their session timeout, crash, or leave and come back.
 """
 
 from typing import Any
@@ -65,7 +65,7 @@ class ClassicMember(Member):
             await self.pause(0.0, pause_s)
 
     async def misbehave(self) -> None:
-        """Stand still, crash, or go away for a while; mostly none of it."""
+        """Sometimes pause, crash, or leave for a while; mostly do nothing."""
         draw = self.clients.chance.random()
         if draw < 0.05:
             await self.pause(0.5, 3.0)
@@ -77,7 +77,7 @@ class ClassicMember(Member):
             await self.pause(0.2, 2.0)
 
     def forget_all(self) -> None:
-        """A new process: what is left is the instance id."""
+        """Become a new process, which has nothing but the instance id."""
         self.positions.clear()
         self.unplaced.clear()
         self.lost.clear()
@@ -85,7 +85,7 @@ class ClassicMember(Member):
         self._must_join = True
 
     async def rebalance(self) -> None:
-        """Join, and sync; or try again next time."""
+        """Join and sync; the next call tries again if that fails."""
         if not self._is_cooperative:
             if self.positions and self.chance(0.5):
                 await self.commit(self.positions)
@@ -108,7 +108,7 @@ class ClassicMember(Member):
         self.lose(self.owned - wanted)
         self.own(added)
         if revoked and self._is_cooperative:
-            self._must_join = True  # so that what it gave up finds an owner
+            self._must_join = True  # so that the revoked partitions get an owner
 
     async def _join(self) -> join_group.JoinGroupResponse | None:
         metadata = consumer_bytes.subscription(
@@ -145,7 +145,8 @@ class ClassicMember(Member):
         return answer
 
     def _assign(self, joined: join_group.JoinGroupResponse) -> dict[str, bytes]:
-        """What the leader decides: each time another way, and in two steps if cooperative."""
+        """Make the assignment if this is the leader: different each time, in two steps if
+        cooperative."""
         if joined.leader != self.member_id or joined.skip_assignment or not joined.members:
             return {}
         owned = {
@@ -186,7 +187,7 @@ class ClassicMember(Member):
         return await self._ask(operation, request, SYNC_VERSION, understand)
 
     async def beat(self) -> None:
-        """Say that it is alive, and hear whether it must join again."""
+        """Send a heartbeat, whose answer may say that the member must join again."""
         request = heartbeat.HeartbeatRequest(
             group_id=self.group,
             generation_id=self.generation,
@@ -225,7 +226,8 @@ class ClassicMember(Member):
 
 
 class MemberIdRequired:
-    """The broker has made up a member id: join again with it."""
+    """The answer of a broker that has made up a member id, with which the member must join
+    again."""
 
     def __init__(self, member_id: str) -> None:
         self.member_id = member_id

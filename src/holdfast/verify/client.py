@@ -1,8 +1,8 @@
-"""What all clients of the simulation share: brokers to try, connections, one place in the history.
+"""The base of all simulated clients: which broker to try, connections, and recorded calls.
 
-Owns the guess of who leads, and what an answer says of its call: done, refused for good, or
-unknown. Every call goes into the history. Must never look into a broker: all that a client knows
-is what it was answered.
+Owns the guess of which broker leads, and what an answer says about its call: done, refused for
+good, or unknown. Every call goes into the history. Must never look into a broker: a client knows
+only what it was answered.
 """
 
 import asyncio
@@ -49,14 +49,14 @@ DEFINITE_ERRORS = frozenset(
         "UNSUPPORTED_VERSION",
     )
 )
-"""What a broker says before it tries to land anything."""
+"""Errors that a broker returns before it writes anything: the call definitely had no effect."""
 UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 CALL_TIMEOUT_S = 4.0
 FETCH_WAIT_MS = 300
 LOOKUPS_MAX = 6
 STALE_CLIENTS = 0.25
-"""How many clients go on asking whom they know, after a refusal too."""
+"""The share of clients that often keep asking the broker that they know, even after a refusal."""
 
 
 class Refused(NamedTuple):
@@ -66,7 +66,7 @@ class Refused(NamedTuple):
 
 
 class FetchedBatches(NamedTuple):
-    """The bytes of a fetch answer and the numbers beside them."""
+    """The record batches of a fetch response, and the offsets beside them."""
 
     batches: bytes
     high_watermark: int
@@ -76,10 +76,10 @@ class FetchedBatches(NamedTuple):
 
 
 class BrokerPort(Protocol):
-    """What the simulation asks of one broker process, in Kafka's terms."""
+    """The requests that clients can send to one broker process."""
 
     async def ask(self, message: Message, version: int) -> Any:
-        """Any request of Kafka's protocol, and its response."""
+        """Send any request of Kafka's protocol and return its response."""
         ...
 
     async def produce(self, partition: Partition, batch: bytes) -> Produced | Refused: ...
@@ -117,7 +117,7 @@ ProcessAt = Callable[[Address], str | None]
 
 
 class Clients:
-    """What all clients of one simulation share."""
+    """The state that all clients of one simulation share."""
 
     def __init__(
         self,
@@ -129,7 +129,8 @@ class Clients:
         process_at: ProcessAt | None = None,
     ) -> None:
         self.process_at = process_at
-        """Who listens at an address; None where brokers share nothing, so that any may lead."""
+        """The function from an address to the process that listens there; None if brokers know
+        nothing of each other, so that any may lead."""
         self.network = network
         self.loop = network.loop
         self.chance = environment.random()
@@ -139,15 +140,15 @@ class Clients:
         self.values_of_crc: dict[tuple[int, int, int], tuple[int, ...]] = {}
         """(CRC, producer id, base sequence) -> the values of that batch."""
         self.is_over = False
-        """No new work from here on; what is under way may end."""
+        """True when clients must begin no new work; calls in progress may end."""
         self.uncertain: set[str] = set()
-        """Topics with a try to create them whose outcome is unknown."""
+        """Topics for which a request to create them has an unknown outcome."""
         self.doomed: set[str] = set()
-        """Topics that somebody has begun to delete."""
+        """Topics that a client has begun to delete."""
         self.lossy: set[str] = set()
-        """Topics that may go on without a disk: producers of theirs may be refused for good."""
+        """Topics that may continue without a disk: their producers may be refused for good."""
         self.transactional_ids: set[str] = set()
-        """All that somebody has ever used."""
+        """All transactional ids that clients have ever used."""
         self.groups: set[str] = set()
         self.acked = 0
         self.stuck: list[str] = []
@@ -160,20 +161,20 @@ class Clients:
         return tuple(range(first, first + count))
 
     def new_number(self) -> int:
-        """The identity of a transaction, or of a commit."""
+        """Return a new identity for a transaction or for a commit."""
         self._numbers += 1
         return self._numbers
 
     def remember(
         self, batch: bytes, producer_id: int, sequence: int, values: tuple[int, ...]
     ) -> None:
-        """What a batch holds, to be recognised in the store."""
+        """Remember the values of a batch, to recognise it in the store."""
         crc = int.from_bytes(batch[17:21], "big")
         self.values_of_crc[crc, producer_id, sequence] = values
 
 
 class Client:
-    """One client with its connections and its guess of who leads."""
+    """One client with its connections and its guess of which broker leads each partition."""
 
     def __init__(self, clients: Clients, name: str) -> None:
         self.clients = clients
@@ -181,11 +182,11 @@ class Client:
         self._connections: dict[str, Connection] = {}
         self._guess: dict[Partition, str] = {}
         self._former: dict[Partition, list[str]] = {}
-        """Who has ever answered for a key."""
+        """The brokers that have ever answered for a key."""
         self.is_stale = clients.process_at is not None and clients.chance.random() < STALE_CLIENTS
 
     async def guess(self, key: str, sought: Sought = Sought.PARTITION) -> str:
-        """A broker to try: the one that answered last, now and then another."""
+        """Choose a broker to try: the one that answered last, or sometimes another."""
         while not (names := self.clients.ports.names()):
             await self.pause(0.05, 0.5)
         known = self._guess.get(key)
@@ -195,7 +196,7 @@ class Client:
                 return known
             return _one_of(names, draw)
         if sought is Sought.CONTROLLER and draw() < 0.5:
-            return _one_of(names, draw)  # which sends it on
+            return _one_of(names, draw)  # which forwards the request
         if known not in names:
             found = await self._look_up(key, sought) or self.stray(key)
             return found or await self.guess(key, sought)
@@ -205,14 +206,15 @@ class Client:
         return (self.stray(key) if luck < 0.99 else _one_of(names, draw)) or known
 
     def stray(self, key: str) -> str | None:
-        """A broker that has answered for a key before, or any: old metadata names such a one."""
+        """Choose a broker that answered for a key before, as old metadata would name it, or any."""
         names = self.clients.ports.names()
         known = self._guess.get(key)
         former = [name for name in self._former.get(key, ()) if name in names and name != known]
         return _one_of(former or names, self.clients.chance.random) if names else None
 
     async def _look_up(self, key: str, sought: Sought) -> str | None:
-        """Ask any broker where to go, until one of them knows."""
+        """Ask random brokers where to go, until one of them knows or LOOKUPS_MAX tries are used
+        up."""
         clients = self.clients
         message, version = question(sought, key)
         for _ in range(LOOKUPS_MAX):
@@ -248,7 +250,10 @@ class Client:
         operation: Operation,
         handler: Callable[[], Coroutine[Any, Any, Any]],
     ) -> tuple[Call, Any]:
-        """Ask one broker; the call is in the history, complete but for an ok result."""
+        """Call one broker and record the call in the history.
+
+        The record is complete, except that the caller must report a success with `ok`.
+        """
         clients = self.clients
         recorder, loop = clients.recorder, clients.loop
         connection = self._connection(broker)
@@ -280,7 +285,8 @@ class Client:
         version: int,
         understand: Callable[[Any], Any],
     ) -> tuple[Call, Any]:
-        """As `call`, with any request of Kafka's protocol; `key` is what the guess is kept for."""
+        """Send any request of Kafka's protocol by `call`; the guess of the broker is kept by
+        `key`."""
         is_transactional = key in self.clients.transactional_ids
         sought = Sought.TRANSACTIONAL_ID if is_transactional else Sought.GROUP
         broker = await self.guess(key, sought)

@@ -1,7 +1,7 @@
-"""Three broker ids on one store, whose processes hear each other, and now and then a zombie.
+"""Three broker ids on one store, whose processes talk to each other, and sometimes a zombie.
 
-Owns which id a process gets, where it listens, and when one that died or stands still is started
-again. What it does affects who tries to own a lane, never who may. Must never touch what a broker
+Owns which id a process gets, where it listens, and when a dead or paused process is started again.
+This affects which process tries to own a lane, never which one may. Must never touch what a broker
 answers.
 """
 
@@ -17,21 +17,21 @@ from holdfast.verify.wires import PeerWay, Wires
 PORT = 9092
 BROKER_MACHINES = tuple(f"machine-{broker_id}" for broker_id in range(BROKER_IDS))
 RESTARTED = 0.3
-"""How likely a dead broker is started again whenever somebody looks."""
+"""The probability that a dead broker is started again, at each look."""
 REPLACED = 0.06
-"""And one that stands still, by another process with its id."""
+"""The probability that a paused broker is replaced by another process with its id, at each look."""
 NOTICED = 0.8
-"""How likely those who wait for a process that died hear of it before their time is up."""
+"""The probability that callers of a process that died learn of it before their timeout."""
 
 
 class ClusterFleet(Fleet):
-    """Brokers that share the lanes."""
+    """A fleet of brokers that share the lanes."""
 
     def __init__(self, wires: Wires, *, has_disks: bool, **parts: Any) -> None:
         super().__init__(**parts)
         self.wires = wires
         self._has_disks = has_disks
-        """Then each broker has a machine of its own, and all its processes run there."""
+        """True if each broker has its own machine, on which all of its processes run."""
         self._buried: set[str] = set()
 
     @property
@@ -39,7 +39,8 @@ class ClusterFleet(Fleet):
         return BROKER_MACHINES
 
     def start(self, machine: str | None = None, *, broker_id: int = -1) -> str:
-        """A process of the machine's broker, or of one that has none; else one more of any."""
+        """Start a process of the machine's broker; otherwise of a broker that has none, or of
+        any."""
         if machine is not None:
             broker_id = self.machines.index(machine)
         if broker_id < 0:
@@ -49,7 +50,7 @@ class ClusterFleet(Fleet):
         name = process_name(broker_id, number)
         address = Address(f"broker-{broker_id}", PORT)
         if self._of(broker_id):
-            # The other process has the port, also while it stands still.
+            # The other process has the port, even while it is paused.
             address = Address(f"broker-{broker_id}", PORT + number)
         if self._has_disks:
             machine = self.machines[broker_id]
@@ -58,11 +59,11 @@ class ClusterFleet(Fleet):
         return name
 
     def race(self) -> None:
-        """A second process of a broker that lives."""
+        """Start one more process of a random broker, which is usually alive."""
         self.start(broker_id=int(self._chance.random() * BROKER_IDS))
 
     def part(self, process: str, seconds: float) -> None:
-        """Cut a process off from the others, or one way between two of them."""
+        """Cut a process off from all others, or from one of them in one or both directions."""
         others = [name for name in self.alive() if name != process]
         draw = self._chance.random()
         if others and draw < 0.5:
@@ -81,7 +82,7 @@ class ClusterFleet(Fleet):
         return [n for n in self.alive() if self.processes[n].settings.broker_id == broker_id]
 
     async def supervise(self, is_over: Callable[[], bool]) -> None:
-        """Start each broker that has no process, and sometimes one whose process stands still."""
+        """Start brokers that have no process, and sometimes one whose processes are all paused."""
         while not is_over():
             for name in self.processes:
                 if name not in self._buried and not self._loop.is_alive(name):
@@ -96,13 +97,16 @@ class ClusterFleet(Fleet):
             await asyncio.sleep(0.02 + self._chance.random() * 0.6)
 
     def owners(self) -> dict[str, frozenset[int]]:
-        """What each process that is ready says that it owns."""
+        """Return the lanes that each ready process says it owns."""
         return {name: self.processes[name].owned() for name in self.names()}
 
 
 def unsettled(owners: Mapping[str, Collection[int]], lanes: int) -> list[str]:
-    """What is wrong with a cluster that was left in peace: a lane without an owner, or with two; a
-    broker with more than one data lane more than another. Pure."""
+    """Return what is wrong with a cluster that had time to settle. Pure.
+
+    Each lane must have one owner, every broker must serve, and no broker may have more than one
+    data lane more than another.
+    """
     found: list[str] = []
     for lane in range(lanes + 1):
         holders = sorted(name for name, owned in owners.items() if lane in owned)

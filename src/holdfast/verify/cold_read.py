@@ -1,4 +1,4 @@
-"""All records of a lane by a reader that has nothing but the store."""
+"""Reads all records of a lane with nothing but the store."""
 
 from holdfast.environment import Environment
 from holdfast.errors import HoldfastError
@@ -15,7 +15,7 @@ from holdfast.verify.reading import read_batches
 async def read_cold(
     store: Store, environment: Environment, lane: LaneId
 ) -> dict[PartitionId, ColdLog]:
-    """The logs of a lane, by partition."""
+    """Return the logs of a lane, by partition."""
     recovered = await recover(store, environment, lane, LogStateKind())
     reader = LogReader(
         store=store, environment=environment, lane=lane, tail=Tail(0), cache=ReadCache(0)
@@ -28,7 +28,7 @@ async def read_cold(
             try:
                 cut = await reader.read(log, position, 1 << 20)
             except HoldfastError:
-                position += 1  # what cannot be read is missing, and the checker says what was lost
+                position += 1  # what cannot be read counts as missing; checkers report losses
                 continue
             batches = b"".join(cut.buffers)
             records += read_batches(batches, position).records

@@ -1,4 +1,4 @@
-"""What simulated members of a classic group tell each other: subscription and assignment, as bytes.
+"""The subscriptions and assignments of simulated members of classic groups, as bytes.
 
 Pure. Owns the client's half of the layout: the broker reads only what it needs of it.
 """
@@ -15,14 +15,14 @@ _NO_DATA = _LENGTH.pack(-1)
 
 
 def subscription(topics: Iterable[str], owned: Iterable[Partition]) -> bytes:
-    """The topics that a member wants, and the partitions that it has."""
+    """Encode the topics that a member wants and the partitions that it owns."""
     names = list(topics)
     body = _HEAD.pack(_VERSION, len(names)) + b"".join(map(_text, names))
     return body + _NO_DATA + _partitions(owned)
 
 
 def owned_in(data: bytes) -> list[Partition]:
-    """What a member said that it has."""
+    """Return the partitions that a subscription names as owned."""
     position = _HEAD.size
     for _ in range(_HEAD.unpack_from(data)[1]):
         position += 2 + int.from_bytes(data[position : position + 2], "big")
@@ -42,7 +42,7 @@ def owned_in(data: bytes) -> list[Partition]:
 
 
 def assignment(partitions: Iterable[Partition]) -> bytes:
-    """What the leader gives to a member."""
+    """Encode the partitions that the leader gives to a member."""
     return struct.pack(">h", _VERSION) + _partitions(partitions) + _NO_DATA
 
 

@@ -1,7 +1,8 @@
-"""Members of consumer groups (KIP-848): one heartbeat for everything, the broker assigns.
+"""Simulated members of KIP-848 groups: one heartbeat for everything, and the broker assigns.
 
-Owns how such a client behaves: what it is to give up it commits, gives up and reports; what it is
-given it reads from the committed offset on. Some stand still, crash, or leave and come back.
+Owns how such a member behaves. If it must give partitions up, it sometimes commits them, stops
+reading them, and reports that. It reads new partitions from the committed offset on. Some members
+pause, crash, or leave and come back.
 """
 
 from typing import Any
@@ -45,7 +46,7 @@ class ConsumerMember(Member):
         self._begin()
 
     def _begin(self) -> None:
-        """A new process has a new member id."""
+        """Become a new process, which has a new member id."""
         self._lives += 1
         self.member_id, self.generation = f"{self.name}.{self._lives}", 0
         self.positions.clear()
@@ -94,7 +95,7 @@ class ConsumerMember(Member):
             self.ok(call, Assigned(self.member_id, self.generation, None))
 
     async def beat(self) -> None:
-        """Say what it owns, and hear what it is to own."""
+        """Report what the member owns, and adopt the assignment in the answer."""
         is_joining = self.generation == 0
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group,

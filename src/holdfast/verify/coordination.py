@@ -1,7 +1,7 @@
-"""Which clients a seed has: records alone, or groups, transactions, or both in one application.
+"""The clients of a seed: for records only, groups, transactions, or consume-transform-produce.
 
 Owns the kinds of workload, what is drawn for each, and how each is brought to its end: every
-transactional id is taken once more, and all that was committed is read and asked for.
+transactional id is initialised once more, and all committed records and offsets are read.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ RULES = GroupRules(
     group_consumer_heartbeat_interval_ms=500,
 )
 TIMEOUTS_MS = (800, 900_000, 900_000)
-"""The long one is longer than the wall clocks of two brokers are apart."""
+"""Transaction timeouts. The long one is longer than the wall clocks of two brokers differ."""
 FEEDER_IDS = 1_000_000
-"""Producer ids that the simulation makes up; brokers give out others, from 0 on."""
+"""The first producer id that the simulation makes up; brokers allocate others, from 0 on."""
 
 GROUP = "group"
 
@@ -38,26 +38,26 @@ Draw = Callable[[], float]
 
 
 class Workload(enum.Enum):
-    """What the clients of a seed do."""
+    """The kind of work that the clients of a seed do."""
 
     RECORDS = "records"
     GROUPS = "groups"
     TRANSACTIONS = "transactions"
     STREAMS = "streams"
-    """Consume, transform, produce."""
+    """Consume, transform, produce: groups and transactions in one application."""
 
 
 class Mode(enum.Enum):
-    """How the brokers of a seed stand to each other."""
+    """How the brokers of a seed are related."""
 
     ALONE = "alone"
-    """Each takes all lanes, and ends when it loses one."""
+    """Each broker takes all lanes, and ends when it loses one."""
     CLUSTER = "cluster"
-    """Three share the lanes, and hear each other."""
+    """Three brokers share the lanes and talk to each other."""
 
 
 def draw_mode(draw: Draw, workload: Workload) -> Mode:
-    """One seed in four has brokers that know nothing of each other."""
+    """Draw the mode: in one seed of four, brokers know nothing of each other."""
     is_alone = draw() < 0.25
     if workload in TRANSACTIONAL and not TRANSACTIONS_OVER_SEVERAL:
         return Mode.ALONE
@@ -65,18 +65,18 @@ def draw_mode(draw: Draw, workload: Workload) -> Mode:
 
 
 def draw_workload(draw: Draw) -> Workload:
-    """Of which kind a seed is."""
+    """Draw the workload: records is twice as likely as each of the others."""
     kinds = (Workload.RECORDS, *Workload)
     return kinds[int(draw() * len(kinds))]
 
 
 TRANSACTIONAL = (Workload.TRANSACTIONS, Workload.STREAMS)
 TRANSACTIONS_OVER_SEVERAL = True
-"""Whether a transaction can end whose parts are on several brokers."""
+"""True if brokers can end a transaction whose parts are on several of them."""
 
 
 class Ground(NamedTuple):
-    """Where coordinated clients work."""
+    """The partitions that clients read and write, and how long they work."""
 
     inputs: list[Partition]
     outputs: list[Partition]
@@ -90,7 +90,8 @@ class Ground(NamedTuple):
 def start_clients(
     workload: Workload, clients: Clients, draw: Draw, ground: Ground
 ) -> tuple[Tasks, Tasks]:
-    """Those that have an end of their own, and those that go on until they are told."""
+    """Start the clients; return those that end by themselves, and those that run until told to
+    end."""
     loop = clients.loop
     finite: Tasks = []
     endless: Tasks = []
@@ -110,7 +111,7 @@ def start_clients(
 
 
 def _feed(clients: Clients, draw: Draw, ground: Ground, finite: Tasks) -> None:
-    """Plain records for those who consume."""
+    """Start producers of plain records, for the clients that consume."""
     for number, partition in enumerate(ground.inputs):
         producer = Producer(clients, f"feeder-{number}", partition, producer_id=FEEDER_IDS + number)
         batches = 3 + int(draw() * 6)

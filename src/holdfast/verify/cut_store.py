@@ -1,7 +1,7 @@
-"""A process's own way to the store, which can be cut while others still reach it.
+"""One process's access to the store, which can be cut while other processes keep theirs.
 
-Owns nothing but the cut. A call that is under way when the cut comes still has its effect; its
-answer is lost with it.
+Owns nothing but the cut. A call that is in progress when the cut comes still takes effect; only its
+answer is lost.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """The disks of a simulation's machines, and topics that are acknowledged from them.
 
-A disk outlives the processes of its machine. A process that is killed leaves of its last write all,
-half or nothing; for a while a disk may be full, or slow. Each frame that is durable is told to the
+A disk outlives the processes of its machine. When a process is killed, all, half or nothing of its
+last write remains; for a while a disk may be full or slow. Each durable frame is recorded in the
 history. Must never call durable what a kill could undo.
 """
 
@@ -35,7 +35,7 @@ LOSSY_SHARE = 0.3
 
 
 class Trouble(NamedTuple):
-    """For a while a disk takes nothing, or takes long."""
+    """A time during which a disk is full or slow."""
 
     start: float
     end: float
@@ -43,15 +43,15 @@ class Trouble(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """A machine goes down, and comes back with an empty disk."""
+    """The crash of a machine, which comes back with an empty disk."""
 
     at: float
     which: float
-    """As a share of the machines."""
+    """The machine, as a fraction of the list of machines."""
 
 
 class DiskPlan:
-    """What a seed has of disks; drawn through a door of its own, so that seeds without any stay
+    """The disks of a seed, drawn from a separate random source, so that seeds without disks stay
     what they were."""
 
     def __init__(
@@ -68,14 +68,14 @@ class DiskPlan:
         self._topics = 0
         self._seconds = seconds
         self.is_lossy = self.is_used and may_lose and self.draw() < LOSSY_SHARE
-        """Topics may go on without a disk, and disks are lost with their machine."""
+        """True if topics may continue without a disk, and disks are lost with their machine."""
         self.losses = [
             Loss(self.draw() * seconds, self.draw())
             for _ in range(int(self.draw() * 3) if self.is_lossy else 0)
         ]
 
     def configs(self) -> dict[str, str]:
-        """Of one topic."""
+        """Draw the configs of one topic."""
         if not self.is_used or self.draw() >= DISK_TOPIC_SHARE:
             return {}
         return {
@@ -86,8 +86,8 @@ class DiskPlan:
         }
 
     def _is_next_unclean(self) -> bool:
-        """Whether the next topic may go on without a disk: all, where disks are lost; else every
-        second one."""
+        """True if the next topic may continue without a disk. In a lossy seed, that is every topic
+        if disks are lost, and otherwise every second topic."""
         self._topics += 1
         return self.is_lossy and (bool(self.losses) or self._topics % 2 == 1)
 
@@ -103,7 +103,7 @@ class DiskPlan:
 
 
 class ObservedDisk(MemoryDisk):
-    """One disk, which tells what is durable on it."""
+    """A disk that reports what is durable on it."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class Disks:
         self._disks: dict[str, ObservedDisk] = {}
 
     def of(self, machine: str) -> ObservedDisk | None:
-        """None where this seed has no disks."""
+        """Return the disk of a machine, or None if this seed has no disks."""
         if not self.plan.is_used:
             return None
         if machine not in self._disks:
@@ -175,7 +175,7 @@ class Disks:
         return self._disks[machine]
 
     def lose(self, machine: str) -> None:
-        """All that was on it is gone."""
+        """Erase the disk of a machine."""
         disk = self._disks.get(machine)
         if disk is not None:
             disk.files.clear()
@@ -201,7 +201,7 @@ class Disks:
 
 
 class Switcher(Client):
-    """Lets a topic be acknowledged from the disk, from the store, and from the disk again."""
+    """A client that switches a topic's acknowledgements between disk and store."""
 
     async def run(self, topic: str, pause_s: float) -> None:
         is_on_disk = True

@@ -1,6 +1,6 @@
-"""What a seed draws before it begins: its topics, and how its brokers are set. Pure.
+"""The topics and broker settings of a seed, drawn before the run begins.
 
-Must never draw in another order: a seed would become another one.
+Pure. Must never change the order of its draws: each seed would become another run.
 """
 
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class TopicPlan(NamedTuple):
 
 
 def draw_topics(draw: Draw, workload: Workload, doomed: float) -> list[TopicPlan]:
-    """The topics of a seed."""
+    """Draw the topics of a seed."""
     if workload is not Workload.RECORDS:
         counts = {"input": 2 + int(draw() * 2), "output": 2}
         return [
@@ -44,7 +44,7 @@ def draw_topics(draw: Draw, workload: Workload, doomed: float) -> list[TopicPlan
 
 
 def draw_settings(draw: Draw, lanes: int) -> BrokerSettings:
-    """How all brokers of a seed are set."""
+    """Draw the settings that all brokers of a seed have."""
     linger_ms = (0, 0, 5, 50)[int(draw() * 4)]
     claim_valid_ms = (300, 1000, 3000)[int(draw() * 3)]
     rewrite_entries = 4 + int(draw() * 12)
@@ -61,7 +61,7 @@ def draw_settings(draw: Draw, lanes: int) -> BrokerSettings:
         groups=RULES,
         rewrite=RewriteSettings(
             entries_max=rewrite_entries,
-            # From what is drawn already, so that old seeds stay what they were otherwise.
+            # Derived from an earlier draw, so that the rest of old seeds stays unchanged.
             step_entries_max=(1, 2, 1_000)[rewrite_entries % 3],
             segment_bytes_max=(400, 2000, 100_000)[int(draw() * 3)],
             delete_delay_s=(0.0, 0.2, 2.0)[int(draw() * 3)],

@@ -1,4 +1,4 @@
-"""What simulated brokers log as errors: they did not expect that, so it counts as a crash."""
+"""Counts each error that a simulated broker logs as a crash: the broker did not expect it."""
 
 import contextlib
 import logging
@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 
 class _Errors(logging.Handler):
-    """Keeps what a broker logs as an error: it did not expect that, so it is a crash here."""
+    """A log handler that adds each logged error to a list of crashes."""
 
     def __init__(self, crashes: list[str]) -> None:
         super().__init__(logging.ERROR)
@@ -19,7 +19,7 @@ class _Errors(logging.Handler):
 
 @contextlib.contextmanager
 def errors_logged_to(crashes: list[str]) -> Generator[None]:
-    """Nothing of a simulated broker's log is printed, and its errors count."""
+    """Print nothing that simulated brokers log, and add their errors to `crashes`."""
     logger = logging.getLogger("holdfast")
     before = logger.level, logger.propagate
     handler = _Errors(crashes)
@@ -31,4 +31,4 @@ def errors_logged_to(crashes: list[str]) -> Generator[None]:
     finally:
         logger.removeHandler(handler)
         level, logger.propagate = before
-        logger.setLevel(level)  # the attribute alone would leave children with what they remember
+        logger.setLevel(level)  # setting the attribute would leave a cached level in child loggers

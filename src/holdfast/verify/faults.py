@@ -1,7 +1,7 @@
-"""What goes wrong in a simulation: drawn once from the seed, then done at its time.
+"""The faults of a simulation: drawn once from the seed, then injected at their time.
 
-Owns the plan and its doing. Each seed has only some kinds of fault, at its own rates: a run with
-all of them at once would mostly wait. Must never decide anything from what the brokers do.
+Owns the plan and carries it out. Each seed has only some kinds of fault, at its own rates: a run
+with all of them at once would mostly wait. Must never decide anything from what the brokers do.
 """
 
 import asyncio
@@ -18,29 +18,29 @@ from holdfast.verify.virtual_loop import VirtualLoop
 STORE_CHANCES = (0.0, 0.0, 0.002, 0.01, 0.04)
 LATENCIES = ((0.0, 0.0), (0.001, 0.01), (0.005, 0.05), (0.02, 0.3))
 STORE_CALLS_OF_A_START = 16
-"""About how many calls, one after the other, lead a new process to its claims."""
+"""About how many store calls, one after the other, a new process needs to get its claims."""
 
 
 class Act(enum.Enum):
-    """What the adversary does to a broker process."""
+    """The kinds of fault that the plan injects into a broker process."""
 
     KILL = "kill"
     """kill -9; the supervisor starts another process after a while."""
     PAUSE = "pause"
     RELEASE = "release"
-    """A planned hand-off: the process lets go of its lanes and ends."""
+    """A planned hand-off: the process releases its lanes and ends."""
     CLAIM = "claim"
-    """Rivals start, though the owner lives."""
+    """More processes start and claim the lanes although the owner is alive."""
     STALL = "stall"
-    """A rival starts and stands still somewhere on its way to the claim; the owner goes on."""
+    """A process starts and is paused somewhere on its way to the claim; the owner continues."""
     CUT = "cut"
-    """The process loses the store for a while."""
+    """The process cannot reach the store for a while."""
     PART = "part"
-    """Brokers do not hear each other for a while; they have the store still."""
+    """Brokers cannot reach each other for a while, but can still reach the store."""
 
 
 ALONE = tuple(act for act in Act if act is not Act.PART)
-"""What can be done to brokers that do not speak to each other."""
+"""The acts for brokers that do not talk to each other."""
 
 
 class Strike(NamedTuple):
@@ -50,11 +50,11 @@ class Strike(NamedTuple):
     act: Act
     seconds: float
     target: float
-    """Which process, as a share of those that there are."""
+    """The process, as a fraction of the list of living processes."""
 
 
 class Plan(NamedTuple):
-    """All that will go wrong in one seed."""
+    """All faults of one seed."""
 
     store: FaultPlan
     network: NetworkPlan
@@ -62,7 +62,7 @@ class Plan(NamedTuple):
 
 
 def draw_plan(environment: Environment, seconds: float, kinds: Sequence[Act] = ALONE) -> Plan:
-    """A seed's own mixture of faults."""
+    """Draw a seed's own mixture of faults."""
     chance = environment.random()
     chances = {
         fault: STORE_CHANCES[int(chance.random() * len(STORE_CHANCES))]
@@ -70,7 +70,7 @@ def draw_plan(environment: Environment, seconds: float, kinds: Sequence[Act] = A
         if fault is not Fault.BURST
     }
     chances[Fault.BURST] = 0.002 if chance.random() < 0.3 else 0.0
-    # A broker rightly stops after a few bad reads of one object in a row: keep that out of reach.
+    # A broker rightly stops after a few bad reads of one object in a row: make that very unlikely.
     for fault in (Fault.BIT_FLIP, Fault.SHORT_READ):
         chances[fault] = min(chances[fault], 0.002)
     store = FaultPlan(
@@ -102,7 +102,7 @@ def draw_plan(environment: Environment, seconds: float, kinds: Sequence[Act] = A
 
 
 class Victims(Protocol):
-    """The broker processes, as the adversary sees them."""
+    """The broker processes, as the plan acts on them."""
 
     def alive(self) -> list[str]: ...
 
@@ -111,7 +111,7 @@ class Victims(Protocol):
         ...
 
     def start(self) -> str:
-        """Start one more process; returns its name."""
+        """Start one more process and return its name."""
         ...
 
     def race(self) -> None:
@@ -119,11 +119,11 @@ class Victims(Protocol):
         ...
 
     def cut(self, process: str, seconds: float) -> None:
-        """Keep a process from the store for a while."""
+        """Cut a process off from the store for a while."""
         ...
 
     def part(self, process: str, seconds: float) -> None:
-        """Keep a process from other brokers for a while."""
+        """Cut a process off from other brokers for a while."""
         ...
 
 
@@ -135,7 +135,7 @@ async def strike_all(
     recorder: Recorder,
     is_over: Callable[[], bool],
 ) -> None:
-    """Do what was planned, each act at its time."""
+    """Carry out the plan, each act at its time."""
     for strike in sorted(plan.strikes, key=lambda strike: strike.at):
         await asyncio.sleep(max(0.0, strike.at - loop.time()))
         alive = victims.alive()

@@ -1,8 +1,8 @@
-"""The broker processes of a simulation: who lives, who serves, who is started next.
+"""The broker processes of a simulation: which are alive, which serve, which one starts next.
 
 Brokers of this kind know nothing of each other: each takes all lanes, and ends when it loses one.
-Owns starting, replacing and stopping processes. It decides who *tries* to own the lanes, which
-affects speed and never safety. Must never touch what a broker answers.
+Owns starting, replacing and stopping processes. It decides which process *tries* to own the lanes,
+which affects speed and never safety. Must never touch what a broker answers.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from holdfast.verify.virtual_loop import VirtualLoop
 
 
 class Parts(NamedTuple):
-    """What a process is made of, beside the settings that all share."""
+    """What a process is built from, beside the settings that all processes share."""
 
     broker_id: int
     store: Store
@@ -55,7 +55,7 @@ class Fleet:
         make_process: MakeProcess,
     ) -> None:
         self.processes: dict[str, BrokerProcess] = {}
-        """Every process that ever was, by name."""
+        """Every process that was ever started, by name."""
         self._loop = loop
         self._chance = environment.random()
         self._recorder = recorder
@@ -66,7 +66,8 @@ class Fleet:
         self._next_machine: str | None = None
 
     def start(self, machine: str | None = None) -> str:
-        """A new process, which claims all lanes, on some machine or a chosen one."""
+        """Start a process, which claims all lanes, on a given machine or on any; return its
+        name."""
         number = len(self.processes) + 1
         broker_id = number % BROKER_IDS
         name = process_name(broker_id, number)
@@ -116,7 +117,7 @@ class Fleet:
         self.processes[process].stop()
 
     def race(self) -> None:
-        """Start rivals of whoever serves."""
+        """Start one or two rivals of the process that serves."""
         self.start()
         if self._chance.random() < 0.4:
             self.start()
@@ -127,7 +128,7 @@ class Fleet:
         self._loop.call_later(seconds, store.heal)
 
     def part(self, process: str, seconds: float) -> None:
-        """Brokers that do not know of each other lose nothing."""
+        """Do nothing: these brokers do not talk to each other."""
 
     def heal(self) -> None:
         for store in self._stores.values():
@@ -139,24 +140,25 @@ class Fleet:
 
     @property
     def machines(self) -> tuple[str, ...]:
-        """The machines whose disks a seed has."""
+        """The machines on which processes run, each with its own disk."""
         return MACHINE_NAMES
 
     def hand_to_other_machine(self, process: str) -> None:
-        """As placement would: where partitions wait for a disk, a process beside it has its turn.
+        """Stop a process whose partitions wait for a disk; the next one starts on the next machine.
 
-        What is acknowledged here is in the store before, so that nobody waits for this disk next.
+        Placement would do the same. The process first flushes its own acknowledged records to the
+        store, so that no later owner waits for this disk.
         """
         self.release(process)
         self._next_machine = self.other_machine(process)
 
     def other_machine(self, process: str) -> str:
-        """The machine whose turn is next."""
+        """Return the machine that comes after the process's own machine."""
         here = self.machines.index(self.processes[process].liveness.machine)
         return self.machines[(here + 1) % len(self.machines)]
 
     async def supervise(self, is_over: Callable[[], bool]) -> None:
-        """Start a process where none is left, or where all of them stand still."""
+        """Start a process when none is left, and sometimes when all of them are paused."""
         while not is_over():
             alive = self.alive()
             moving = [name for name in alive if not self._loop.is_paused(name)]

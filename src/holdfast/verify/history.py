@@ -1,4 +1,4 @@
-"""What was asked, what was answered and what the store took, in one order: what checkers read.
+"""The history of a run: calls, answers and stored objects in one order, for the checkers.
 
 Pure. Owns the vocabulary of histories. An answer is ok, fail (it definitely did not happen) or info
 (unknown); a call that was never answered is info. Must never import what is being checked: values
@@ -23,7 +23,7 @@ from holdfast.verify.vocabulary import (
 )
 
 READ_COMMITTED = 1
-"""The isolation of a fetch that wants committed records only."""
+"""The isolation level of a fetch that wants committed records only."""
 
 
 class Produce(Fact, frozen=True):
@@ -40,7 +40,7 @@ class Produce(Fact, frozen=True):
 class Produced(Fact, frozen=True):
     base_offset: int
     log_start: int = -1
-    """-1 where the answer did not say."""
+    """The log start offset; -1 if the answer did not name it."""
 
 
 class Fetch(Fact, frozen=True):
@@ -51,14 +51,15 @@ class Fetch(Fact, frozen=True):
 
 class Fetched(Fact, frozen=True):
     records: tuple[tuple[int, Value], ...]
-    """Without those that the answer names as aborted, where committed ones were asked for."""
+    """The records as (offset, value). If committed records were asked for, without those that the
+    answer names as aborted."""
     high_watermark: int
-    """-1 where the broker could not vouch for it."""
+    """The high watermark; -1 if the broker could not prove its claim."""
     log_start: int = -1
     next_offset: int = -1
-    """Where the answer ends, markers and aborted records included; -1 where that is not known."""
+    """The offset at which the answer ends, after markers and aborted records; -1 if unknown."""
     stable: int = -1
-    """The last stable offset; -1 where the broker could not vouch for it, or was not heard."""
+    """The last stable offset; -1 if the broker could not prove its claim, or if it is unknown."""
 
 
 class Which(enum.Enum):
@@ -97,11 +98,11 @@ class DeleteTopic(Fact, frozen=True):
 class AlterTopic(Fact, frozen=True):
     topic: str
     ack: str
-    """From where records are acknowledged."""
+    """The value of `holdfast.ack`: `disk` or `store`."""
 
 
 class Done(Fact, frozen=True):
-    """The answer of an operation that has nothing to tell but that it is done."""
+    """The result of an operation that returns nothing."""
 
 
 Operation = (
@@ -130,10 +131,10 @@ class Call(msgspec.Struct):
     broker: str
     operation: Operation
     invoked: int
-    """Position in the one order of all events."""
+    """The number of the event of the invocation, in the one order of all events."""
     invoked_at: float
     completed: int = -1
-    """-1 where no answer ever came."""
+    """The number of the event of the answer; -1 if none ever came."""
     completed_at: float = -1.0
     outcome: Outcome = Outcome.INFO
     result: Result | None = None
@@ -157,7 +158,7 @@ class MarkerKind(enum.Enum):
 
 
 class Marker(Fact, frozen=True):
-    """Something that happened to a process or to the store, rather than a client's call."""
+    """An event that happened to a process or to the store, rather than a client's call."""
 
     sequence: int
     at: float
@@ -181,7 +182,8 @@ class Append(NamedTuple):
 
 
 class GivenUp(NamedTuple):
-    """Offsets that a partition goes on without: they may be on a disk that is not there."""
+    """Offsets that a partition continues without: their records may be on a disk that is
+    missing."""
 
     partition: Partition
     base_offset: int
@@ -189,7 +191,7 @@ class GivenUp(NamedTuple):
 
 
 class Landing(Fact, frozen=True):
-    """A lane object at the moment the store took it, told by the store, not by its writer."""
+    """A lane object at the moment it was stored, recorded by the store and not by its writer."""
 
     sequence: int
     lane: int
@@ -204,15 +206,15 @@ class Landing(Fact, frozen=True):
     given_up: tuple[GivenUp, ...] = ()
     at: float = -1.0
     process: str = ""
-    """Of a claim: whose it is."""
+    """The process that put the claim; empty for other objects."""
     valid_s: float = -1.0
-    """Of a claim: how long its owner may answer without a new look at it."""
+    """How long the owner may answer before it must prove its claim again; -1 unless a claim."""
     owed_s: float = 0.0
-    """Of a claim: how long the owner before may still answer, by what the claim itself says."""
+    """How long previous owners may still answer, as the claim says; 0 unless a claim."""
 
 
 class SpooledFrame(Fact, frozen=True):
-    """Record batches at the moment a machine's disk had them for good, told by the disk."""
+    """Record batches at the moment they were durable on a machine's disk, recorded by the disk."""
 
     sequence: int
     disk: str
@@ -222,7 +224,8 @@ class SpooledFrame(Fact, frozen=True):
 
 
 class ColdLog(Fact, frozen=True):
-    """What a fresh reader with nothing but the store found in a partition at the very end."""
+    """The log of a partition that a fresh reader with nothing but the store found at the very
+    end."""
 
     records: tuple[tuple[int, Value], ...]
     log_start: int
@@ -231,18 +234,19 @@ class ColdLog(Fact, frozen=True):
 
 
 class PartitionRules(Fact, frozen=True):
-    """What the broker may do to a partition by itself, without a client asking."""
+    """The changes that a broker may make to a partition without a client's request."""
 
     retention: bool = False
     unclean: bool = False
-    """It may go on without a disk that holds its newest records, where it names their offsets."""
+    """True if the partition may continue without a disk that holds its newest records; it must name
+    their offsets."""
 
 
 NO_RULES = PartitionRules()
 
 
 class History(msgspec.Struct):
-    """A whole run."""
+    """Everything that was recorded of one run."""
 
     calls: list[Call] = []
     markers: list[Marker] = []
@@ -250,18 +254,18 @@ class History(msgspec.Struct):
     cold: dict[Partition, ColdLog] = {}
     rules: dict[Partition, PartitionRules] = {}
     sources: dict[Value, tuple[Partition, int]] = {}
-    """Of a record that was made from another: the partition and the offset of that one."""
+    """For each record that was made from another one: the partition and offset of that input."""
     is_settled: bool = False
-    """Whether every transaction had ended before the last reading of committed records."""
+    """True if every transaction had ended before the last read of committed records."""
     crashes: list[str] = []
-    """Exceptions that nobody handled and invariants that broke inside a process."""
+    """Unhandled exceptions, logged errors, and invariants that broke inside a process."""
     frames: list[SpooledFrame] = []
 
     def rules_of(self, partition: Partition) -> PartitionRules:
         return self.rules.get(partition, NO_RULES)
 
     def events(self) -> Iterator[tuple[int, str]]:
-        """Everything in its order, as text: for people, and for the digest."""
+        """Return all events in order, as text for people and for the digest."""
         lines: list[tuple[int, str]] = []
         for call in self.calls:
             lines.append((call.invoked, f"{call.client} {call.broker} invoke {call.operation}"))
@@ -274,7 +278,8 @@ class History(msgspec.Struct):
         return iter(sorted(lines))
 
     def digest(self) -> str:
-        """Equal for two runs exactly where they went the same way."""
+        """Return a hash that two runs share only if they had the same events and the same cold
+        read."""
         state = hashlib.sha256()
         for sequence, line in self.events():
             state.update(f"{sequence} {line}\n".encode())
@@ -284,7 +289,7 @@ class History(msgspec.Struct):
 
 
 class Recorder:
-    """Writes a history down as it happens, under one clock and one sequence."""
+    """The writer of a history, which gives all events one sequence of numbers."""
 
     def __init__(self) -> None:
         self.history = History()
@@ -300,12 +305,12 @@ class Recorder:
         call.result = result
 
     def fail(self, call: Call, error: str, at: float) -> None:
-        """The answer says that nothing happened, and that nothing will."""
+        """Complete a call whose answer says that it had no effect, and never will."""
         self._complete(call, Outcome.FAIL, at)
         call.error = error
 
     def info(self, call: Call, error: str, at: float) -> None:
-        """Whether it happened, or will, is unknown."""
+        """Complete a call of which it is unknown whether it had an effect, or will have one."""
         self._complete(call, Outcome.INFO, at)
         call.error = error
 

@@ -1,7 +1,8 @@
-"""How a client finds whom to ask: the leader of a partition, a coordinator, the controller.
+"""How a client finds the leader of a partition, a coordinator or the controller.
 
-Owns the questions, Metadata and FindCoordinator, and how their answers are read. Any broker can be
-asked, and any may be wrong: who is named refuses then. Must never look into a broker.
+Owns the requests (Metadata and FindCoordinator) and how their responses are read. A client can ask
+any broker, and any broker may be wrong: then the broker that it named refuses. Must never look into
+a broker.
 """
 
 import enum
@@ -17,7 +18,7 @@ FIND_COORDINATOR_VERSION = 5
 
 
 class Sought(enum.Enum):
-    """What a key names."""
+    """The kind of thing that a key names."""
 
     PARTITION = "partition"
     GROUP = "group"
@@ -26,7 +27,7 @@ class Sought(enum.Enum):
 
 
 def question(sought: Sought, key: str) -> tuple[Message, int]:
-    """What to ask any broker, and in which version."""
+    """Return the request to send to any broker, and its version."""
     match sought:
         case Sought.PARTITION:
             topics = [MetadataRequestTopic(name=key.rpartition("/")[0])]
@@ -41,7 +42,7 @@ def question(sought: Sought, key: str) -> tuple[Message, int]:
 
 
 def place(sought: Sought, key: str, answer: Any) -> Address | None:
-    """Where the answer says to go; None where it names nobody."""
+    """Return the address that the answer names, or None if it names no broker."""
     match sought:
         case Sought.PARTITION:
             partitions = answer.topics[0].partitions

@@ -1,7 +1,7 @@
-"""What members of both group protocols do alike: read what they own, commit, start where they left.
+"""The behaviour that members of both group protocols share: read, commit, and resume.
 
-Owns a member's belief of what it owns, and the bug that some have: they commit partitions that
-they have lost. Must never look into a broker.
+Owns what a member believes it owns, and the bug that some members have on purpose: they commit
+partitions that they have lost. Must never look into a broker.
 """
 
 from collections.abc import Iterable
@@ -24,12 +24,12 @@ from holdfast.verify.workload import Consumer
 COMMIT_VERSION = 9
 FETCH_VERSION = 9
 WAIT_MS = 20
-"""Of a fetch: a member has other things to do."""
+"""The longest wait of a fetch: short, because a member has other things to do."""
 LOSES_MEMBERSHIP = frozenset(("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH"))
 
 
 class Member(Consumer):
-    """A member of one group, by what it believes."""
+    """A group member, with what it believes about its membership."""
 
     def __init__(
         self, clients: Clients, name: str, group: str, *, instance: str | None, is_late: bool
@@ -42,11 +42,11 @@ class Member(Consumer):
         self.member_id = ""
         self.generation = -1
         self.positions: dict[Partition, int] = {}
-        """Of what it owns: where it goes on reading."""
+        """Where the member continues to read, for each owned partition whose position is known."""
         self.unplaced: set[Partition] = set()
-        """What it owns, and does not know yet where to read."""
+        """Owned partitions whose position is not known yet."""
         self.lost: dict[Partition, int] = {}
-        """What it owned once, and how far it got there."""
+        """Partitions that a member with the bug (`is_late`) has lost, and its positions there."""
         self.is_gone = False
         clients.groups.add(group)
 
@@ -58,7 +58,7 @@ class Member(Consumer):
         return self.clients.chance.random() < share
 
     def lose(self, partitions: Iterable[Partition]) -> None:
-        """These are another's now, or nobody's."""
+        """Stop owning partitions, which another member or none owns now."""
         for partition in list(partitions):
             self.unplaced.discard(partition)
             position = self.positions.pop(partition, None)
@@ -71,7 +71,7 @@ class Member(Consumer):
             self.unplaced.add(partition)
 
     async def work(self) -> None:
-        """Read on, and commit now and then."""
+        """Read from all owned partitions, and commit sometimes."""
         await self.place()
         for partition in sorted(self.positions):
             reading = await self.read(partition, self.positions[partition])
@@ -83,7 +83,7 @@ class Member(Consumer):
             await self.commit(self.lost)
 
     async def place(self) -> None:
-        """Find out where to read what is new."""
+        """Find out where to read newly owned partitions."""
         if not self.unplaced:
             return
         told = await self.committed(sorted(self.unplaced))
@@ -93,7 +93,8 @@ class Member(Consumer):
                 self.positions[partition] = max(0, offset)
 
     async def commit(self, positions: dict[Partition, int]) -> OffsetsTaken | None:
-        """Commit so far, in the name of what this member takes itself for."""
+        """Commit positions with the member id and generation that this member believes to be its
+        own."""
         commit = self.clients.new_number()
         offsets = tuple(sorted(positions.items()))
         request = offset_commit.OffsetCommitRequest(
@@ -124,7 +125,7 @@ class Member(Consumer):
         return None
 
     async def committed(self, partitions: list[Partition]) -> OffsetsTold | None:
-        """What the group has committed; None where that was not told."""
+        """Return what the group has committed, or None if the request failed."""
         call, answer = await fetch_offsets(self, self.group, partitions, self)
         if isinstance(answer, OffsetsTold):
             self.ok(call, answer)
@@ -132,13 +133,13 @@ class Member(Consumer):
         return None
 
     def heed(self, answer: Any) -> None:
-        """What a refusal says of the member itself; each protocol knows more."""
+        """Update the member's beliefs after a refusal; each protocol adds its own rules."""
         if isinstance(answer, Refused) and answer.error == "FENCED_INSTANCE_ID":
             self.is_gone = True
 
 
 class OffsetsPoller(Consumer):
-    """Asks again and again what a group has committed, now and then whom it did not ask before."""
+    """A client that keeps asking for a group's committed offsets, sometimes at another broker."""
 
     async def watch(self, group: str, partitions: list[Partition], pause_s: float) -> None:
         self.clients.groups.add(group)
@@ -154,7 +155,7 @@ class OffsetsPoller(Consumer):
 async def fetch_offsets(
     client: Consumer, group: str, partitions: list[Partition], member: Member | None = None
 ) -> Any:
-    """One OffsetFetch, of offsets that no open transaction can change."""
+    """Send one OffsetFetch for stable offsets, which no open transaction can change."""
     topics: dict[str, list[int]] = {}
     for partition in partitions:
         topic, _, number = partition.rpartition("/")

@@ -1,7 +1,7 @@
-"""Requests and replies between simulated processes: ordered per connection, late, or lost.
+"""The network between simulated clients and processes: ordered per connection, late, or lossy.
 
-Owns delay and loss. A request runs inside the process that serves it, so it dies or stands still
-with that process. Must never run a handler in its caller's process.
+Owns delay and loss. A request runs inside the process that serves it, so it dies or pauses with
+that process. Must never run a handler in its caller's process.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ IN_ORDER_SECONDS = 1e-6
 
 
 class Unanswered(RetryError):
-    """No reply came, or the connection broke: what became of the request is unknown."""
+    """No reply came, or the connection broke: the outcome of the request is unknown."""
 
 
 class NetworkPlan(NamedTuple):
-    """How good the network is."""
+    """The delay and the losses of the network."""
 
     delay_seconds: tuple[float, float] = (0.0001, 0.002)
     request_lost: float = 0.0
     reply_lost: float = 0.0
     reset_after_seconds: float = 0.05
-    """When a client learns that the process at the other end is gone."""
+    """How long it takes until a client learns that the process at the other end is gone."""
 
 
 class _Request(NamedTuple):
@@ -40,7 +40,7 @@ class _Request(NamedTuple):
 
 
 class Connection:
-    """One client's requests to one process: they arrive, and begin to be served, in order."""
+    """One client's connection to one process; its requests arrive, and begin to run, in order."""
 
     def __init__(self, network: "Network", process: str) -> None:
         self.process = process
@@ -49,7 +49,7 @@ class Connection:
         self._arrived: deque[_Request] = deque()
 
     async def call(self, handler: Callable[[], Coroutine[Any, Any, T]], timeout_s: float) -> T:
-        """Have the process run the handler; raises Unanswered, or what the handler raised."""
+        """Have the process run the handler. Raises Unanswered, or what the handler raised."""
         network = self._network
         loop = network.loop
         request = _Request(handler, loop.create_future())
@@ -93,7 +93,7 @@ def _fail_later(network: "Network", request: _Request, error: Exception) -> None
 
 
 class Network:
-    """All connections of a simulation."""
+    """All connections of a simulation, with one plan of delays and losses."""
 
     def __init__(self, loop: VirtualLoop, environment: Environment, plan: NetworkPlan) -> None:
         self.loop = loop
@@ -119,13 +119,13 @@ class Network:
         self.deliver(reply, result, error)
 
     def deliver(self, reply: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
-        """An answer that is not lost."""
+        """Deliver an answer that cannot be lost, after a delay."""
         when = self.loop.time() + self.delay()
         self.loop.call_at(when, settle, reply, result, error, context=self.context)
 
 
 def settle(reply: "asyncio.Future[Any]", result: Any, error: Exception | None) -> None:
-    """Let whoever waits go on; an answer that comes too late is for nobody."""
+    """Complete the caller's future; an answer that comes too late is ignored."""
     if reply.done():
         return
     if error is not None:

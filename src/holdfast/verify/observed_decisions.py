@@ -1,7 +1,7 @@
-"""The facts of groups and transactions in a lane object, as the words of a history.
+"""Translates the group and transaction facts of a lane object into the words of a history.
 
-Owns the translation: product facts go in, names and numbers come out. Must never judge them, nor
-keep any state: what follows from them is for the checkers to work out.
+Owns the translation: product facts go in, names and numbers come out. Must never judge facts, nor
+keep any state: the checkers work out what follows from them.
 """
 
 from collections.abc import Callable, Iterable
@@ -40,7 +40,7 @@ NameOf = Callable[[PartitionId], str]
 
 
 def decisions_of(facts: Iterable[DataFact], name_of: NameOf) -> tuple[Decision, ...]:
-    """What the facts of one object decide about groups and transactional ids, in their order."""
+    """Return what the facts of one object decide about groups and transactional ids, in order."""
     found = (_decision(fact, name_of) for fact in facts)
     return tuple(decision for decision in found if decision is not None)
 
@@ -98,12 +98,13 @@ def _of_members(fact: DataFact, name_of: NameOf) -> Decision | None:
 
 
 def partitions_in(assignment: bytes) -> tuple[str, ...]:
-    """The partitions that an assignment of the classic protocol names."""
+    """Return the partitions that an assignment of the classic protocol names."""
     return tuple(sorted(f"{t}/{p}" for t, p in assigned_partitions(assignment) or ()))
 
 
 def commit_in(metadata: str | None) -> int:
-    """Which commit a committed offset is of: the simulation's clients say so beside it."""
+    """Return the commit of a committed offset, which the simulated clients store as its
+    metadata."""
     return int(metadata) if metadata else NO_COMMIT
 
 

@@ -1,4 +1,4 @@
-"""A memory store that tells the history of each lane object that lands in it.
+"""An in-memory store that records each stored lane object in the history.
 
 Owns what counts as durable: the moment at which the key is taken. It reads the objects with the
 lane's own parser, but the checkers see only the numbers. Must never change an answer.
@@ -29,12 +29,12 @@ ValuesOf = Callable[[Appended], tuple[int, ...]]
 
 
 def process_name(broker_id: int, number: int) -> str:
-    """What a process is called in a history."""
+    """Return the name of a process in a history."""
     return f"broker-{broker_id}.{number}"
 
 
 class ObservedStore(MemoryStore):
-    """The one true store of a simulation."""
+    """The real store of a simulation, beneath the injected faults."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ObservedStore(MemoryStore):
         self._recorder = recorder
         self._values_of = values_of
         self.topics: dict[UUID, TopicCreated] = {}
-        """All topics that were ever created durably."""
+        """All topics whose creation was ever durable."""
 
     async def create(self, key: str, body: Buffers) -> CreateAnswer:
         answer = await super().create(key, body)
@@ -58,7 +58,7 @@ class ObservedStore(MemoryStore):
         return answer
 
     def name_of(self, partition: PartitionId) -> str:
-        """A partition as clients call it."""
+        """Return the name that clients use for a partition."""
         topic = self.topics.get(partition.topic_id)
         return f"{topic.name if topic else partition.topic_id}/{partition.partition}"
 

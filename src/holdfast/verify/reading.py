@@ -1,7 +1,7 @@
-"""What a client makes of the bytes of a fetch answer, by the rule of Kafka's consumers.
+"""Reads the records of a fetch response, by the rules of Kafka's consumers.
 
-Pure. Owns the client's half of committed reads: a producer's records from the first offset that
-the answer names up to its abort marker are passed over. Markers are never records.
+Pure. Owns the client's half of read_committed: a producer's records are skipped from the first
+offset that the response names up to the producer's abort marker. Markers are never records.
 """
 
 from collections.abc import Sequence
@@ -12,18 +12,18 @@ from holdfast.records.control import decode_marker
 from holdfast.records.record import decode_batch
 
 Aborted = tuple[int, int]
-"""First offset and producer id of an aborted transaction."""
+"""The first offset and the producer id of an aborted transaction."""
 
 
 class Reading(NamedTuple):
-    """Records by offset, and where the next fetch begins."""
+    """Records as (offset, value), and the offset at which the next fetch begins."""
 
     records: tuple[tuple[int, int], ...]
     next_offset: int
 
 
 def read_batches(data: bytes, offset: int, aborted: Sequence[Aborted] = ()) -> Reading:
-    """All records from an offset on; without those of the transactions that are named."""
+    """Return the records from an offset on, without those of the aborted transactions."""
     coming = sorted(aborted)
     passed_over: set[int] = set()
     records: list[tuple[int, int]] = []

@@ -1,7 +1,7 @@
-"""`python -m holdfast.verify.run`: many seeds of the simulation over all cores, and their report.
+"""`python -m holdfast.verify.run`: runs many seeds of the simulation and reports on them.
 
-Owns the report and how seeds are spread over processes. A seed that fails is printed with the one
-command that plays it again. Exit codes: 0 nothing found, 1 a violation, 2 nothing was proved.
+Owns the report, and how seeds are spread over processes. For a seed that fails it prints the one
+command that replays it. Exit codes: 0 nothing found, 1 a violation, 2 nothing was proved.
 """
 
 import contextlib
@@ -30,19 +30,19 @@ from holdfast.verify.simulation import ProcessType, simulate
 PLANTED_FILE = Path("tests/simulation/planted.py")
 SEEDS_AT_ONCE = 20
 HUNG_AFTER_SECONDS = 20.0
-"""Of processor time: a seed takes a fraction of one."""
+"""The processor time after which a seed counts as hung; a seed takes a fraction of a second."""
 SHOWN_VIOLATIONS_MAX = 5
 
 
 class Choice(NamedTuple):
-    """Of which kind all seeds are; what is None follows from each seed."""
+    """The choices that hold for all seeds; each choice that is None follows from the seed."""
 
     workload: Workload | None = None
     mode: Mode | None = None
     uses_disks: bool | None = None
 
     def options(self) -> str:
-        """As they are given on the command line."""
+        """Return the choices as command-line options."""
         disks = {None: "", True: " --disks", False: " --no-disks"}[self.uses_disks]
         workload = f" --workload {self.workload.value}" if self.workload else ""
         return workload + (f" --mode {self.mode.value}" if self.mode else "") + disks
@@ -53,7 +53,7 @@ FREE = Choice()
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What is kept of one seed."""
+    """The part of a seed's outcome that the report needs."""
 
     seed: int
     workload: str
@@ -67,13 +67,13 @@ class Summary:
     acked: int
     hand_offs: int
     frames: int
-    """Durable on a disk."""
+    """The number of frames that were durable on a disk."""
     kills: int
 
 
 @dataclasses.dataclass(slots=True)
 class Totals:
-    """What is kept of all seeds."""
+    """The sums over all seeds."""
 
     seeds: int = 0
     calls: int = 0
@@ -106,7 +106,8 @@ class Totals:
             self.failed.append(summary.seed)
 
     def verdict(self) -> str:
-        """The result with its bound: no failure in N seeds says less than 3/N, at 95 %."""
+        """Return the result with its bound: no failure in N seeds means a rate below 3/N, at 95
+        %."""
         proving = self.seeds - self.void
         if self.failed:
             return f"{len(self.failed)} of {self.seeds} seeds FAILED: {dict(self.kinds)}"
@@ -116,7 +117,7 @@ class Totals:
 
 
 def load_planted(name: str) -> ProcessType:
-    """A broker process with a bug in it, from the tests."""
+    """Load a broker process that has a bug in it, from the tests."""
     spec = importlib.util.spec_from_file_location("planted", PLANTED_FILE)
     if spec is None or spec.loader is None or not PLANTED_FILE.exists():
         raise ConfigurationError(f"{PLANTED_FILE} is not here: run this from the repository's root")
@@ -129,12 +130,12 @@ def load_planted(name: str) -> ProcessType:
 
 
 class Hung(KeyboardInterrupt):
-    """A step never gave way to the loop. An interrupt, so that no handler swallows it."""
+    """A step that never returned to the loop. An interrupt, so that no handler swallows it."""
 
 
 @contextlib.contextmanager
 def hang_detector(processor_seconds: float = HUNG_AFTER_SECONDS) -> Generator[None]:
-    """Raise Hung inside code that spins; only in a main thread."""
+    """Raise Hung inside code that spins. Works only in the main thread."""
 
     def interrupt(*_: object) -> None:
         raise Hung
@@ -149,7 +150,7 @@ def hang_detector(processor_seconds: float = HUNG_AFTER_SECONDS) -> Generator[No
 
 
 def run_seed(seed: int, process_type: ProcessType, choice: Choice = FREE) -> Summary:
-    """One seed, reduced to what the report needs."""
+    """Run one seed and reduce its outcome to what the report needs."""
     try:
         with hang_detector():
             outcome = simulate(seed, process_type=process_type, **choice._asdict())
@@ -190,7 +191,7 @@ def run_seed(seed: int, process_type: ProcessType, choice: Choice = FREE) -> Sum
 
 
 def run_seeds(seeds: Iterable[int], planted: str | None, choice: Choice) -> list[Summary]:
-    """Some seeds in this process."""
+    """Run some seeds in this process."""
     process_type: ProcessType = load_planted(planted) if planted else BrokerProcess
     gc.disable()
     found: list[Summary] = []
@@ -208,7 +209,7 @@ def run_all(
     planted: str | None,
     choice: Choice,
 ) -> Iterator[Summary]:
-    """All seeds, over so many processes, in their order."""
+    """Run all seeds in `jobs` processes and yield their summaries in order."""
     chunks = [
         range(start, min(start + SEEDS_AT_ONCE, first + count))
         for start in range(first, first + count, SEEDS_AT_ONCE)
@@ -223,7 +224,7 @@ def run_all(
         for summaries in pool.map(run_seeds, chunks, *all_alike):
             yield from summaries
     finally:
-        pool.shutdown(cancel_futures=True)  # who asked may have had enough of them
+        pool.shutdown(cancel_futures=True)  # the caller may stop before the last seed
 
 
 def replay(
@@ -233,7 +234,7 @@ def replay(
     *,
     shows_history: bool,
 ) -> int:
-    """One seed in full."""
+    """Run one seed and print its outcome; return the exit code."""
     outcome = simulate(seed, process_type=process_type, **choice._asdict())
     if shows_history:
         for sequence, line in outcome.history.events():

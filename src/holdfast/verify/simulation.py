@@ -1,8 +1,9 @@
-"""One seed of the simulation: brokers that race, clients, faults, and what came of it.
+"""One run of the simulation: racing brokers, clients, faults, and the outcome of a seed.
 
-Owns the course of a run: work under faults, heal, a last primary that recovers, a cold read by a
-fresh reader with nothing but the store (where there are disks: after each machine that is still
-needed has taken over in turn). Everything follows from the seed.
+Owns the course of a run: clients work under faults, all faults are healed, a last process takes
+over all lanes, and a fresh reader that has only the store reads everything (the cold read). If the
+seed has disks, each machine that is still needed takes over in turn before that. Everything follows
+from the seed.
 """
 
 import asyncio
@@ -58,7 +59,7 @@ ProcessType = Callable[..., BrokerProcess]
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What one seed showed."""
+    """The result of one seed."""
 
     seed: int
     workload: Workload
@@ -67,7 +68,7 @@ class Outcome:
     violations: list[Violation]
     void: str | None
     liveness: list[str]
-    """What did not get done in time after everything was healed: no breach of safety."""
+    """Work that was not done in time after all faults were healed: not a safety violation."""
     faults: Counter[str]
     acked: int
     steps: int
@@ -86,12 +87,12 @@ def simulate(
     mode: Mode | None = None,
     uses_disks: bool | None = None,
 ) -> Outcome:
-    """Run one seed, and check its history; of which kind it is follows from the seed."""
+    """Run one seed and check its history; each choice that is None follows from the seed."""
     return Simulation(seed, process_type, workload, mode, uses_disks).run()
 
 
 class Simulation:
-    """The parts of one run."""
+    """One run, with the clients, brokers, store and faults that belong to it."""
 
     def __init__(
         self,
@@ -102,7 +103,7 @@ class Simulation:
         uses_disks: bool | None = None,
     ) -> None:
         self.seed = seed
-        # A door of its own, so that what a seed of records alone draws stays what it was.
+        # A separate random source, so that seeds of records draw what they always drew.
         self._draw_kind = SeededEnvironment(seed=seed + 3, clock=VirtualClock()).random().random
         self.workload = workload or draw_workload(self._draw_kind)
         draw = SeededEnvironment(seed=seed + 4, clock=VirtualClock()).random().random
@@ -125,7 +126,7 @@ class Simulation:
         self.liveness: list[str] = []
         self._process_type = process_type
         self._on_disk: list[str] = []
-        """Topics that are acknowledged from a disk."""
+        """Topics whose records are acknowledged from a disk."""
         self._topics = draw_topics(self._chance.random, self.workload, 0.6 if is_cluster else 0.3)
         self._settings = draw_settings(self._chance.random, self.lanes)
         world = SkewedEnvironment(seed=seed + 1, loop=self.loop)
@@ -176,7 +177,7 @@ class Simulation:
         )
 
     def run(self) -> Outcome:
-        """The whole seed."""
+        """Run the whole seed and return its outcome."""
         history = self.recorder.history
         with errors_logged_to(history.crashes):
             try:
@@ -299,7 +300,8 @@ class Simulation:
         return producing, others
 
     async def _settle(self) -> None:
-        """Left in peace, brokers that share the lanes have each of them, and even shares."""
+        """Wait until each lane of a cluster has one owner and the brokers have even shares of
+        lanes."""
         if not isinstance(self.fleet, ClusterFleet):
             return
         problems: list[str] = []
@@ -311,7 +313,7 @@ class Simulation:
         self.liveness += [f"{each}, {SETTLE_SECONDS} s after all was healed" for each in problems]
 
     async def _last_primary(self) -> None:
-        """One more process takes over everything, and all is read through it."""
+        """Have one more process take over all lanes, and read everything through it."""
         is_on_disks = self.disks.plan.is_used and self.mode is Mode.CLUSTER
         machines = self.fleet.machines
         name = await self._take_over(machines[self.seed % len(machines)] if is_on_disks else None)
@@ -331,11 +333,11 @@ class Simulation:
         if self.workload is not Workload.RECORDS:
             await finish(self.clients, self._ground, name)
         if self.disks.plan.is_used:
-            await self._end(name)  # what is on its disk goes to the store
+            await self._end(name)  # it flushes its disk to the store
         self.loop.kill(name)
 
     async def _lose_disks(self) -> None:
-        """Machines go down, with all that runs there, and lose what they had on disk."""
+        """Take machines down as planned, with all their processes, and erase their disks."""
         for loss in sorted(self.disks.plan.losses):
             await asyncio.sleep(max(0.0, loss.at - self.loop.time()))
             machine = self.fleet.machines[int(loss.which * len(self.fleet.machines))]
@@ -346,7 +348,7 @@ class Simulation:
             self.disks.lose(machine)
 
     async def _take_over(self, machine: str | None = None) -> str | None:
-        """A process that serves all lanes; None where it could not."""
+        """Start a process and wait until it serves all lanes; return None if it does not."""
         name = self.fleet.start(machine)
         process = self.fleet.processes[name]
         for _ in range(1000):

@@ -1,7 +1,7 @@
-"""What a simulated process knows of the world: virtual time on its own wrong clocks, seeded chance.
+"""The environment of a simulated process: virtual time on wrong clocks, seeded randomness.
 
-Owns the skew. The monotonic clocks of two processes differ by any amount but run at the same
-speed, within the drift that is handed in; wall clocks may be far off and prove nothing.
+Owns the skew. The monotonic clocks of two processes differ by any amount but run at the same speed,
+within the drift that is passed in. Wall clocks may be far off and prove nothing.
 """
 
 from holdfast.environment import SeededEnvironment, VirtualClock

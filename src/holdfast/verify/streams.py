@@ -1,8 +1,8 @@
-"""Consume, transform, produce: workers of one group that move records between topics, once each.
+"""Consume-transform-produce workers of one group, which move records between topics exactly once.
 
-Owns how such a worker behaves: what it read, its output and its offsets are one transaction; after
-an abort, or an end that it is unsure of, it goes on from the committed offset. Workers stand still
-in mid-transaction, and lose their partitions meanwhile. Must never look into a broker.
+Owns how such a worker behaves. Its output and the offsets of its input are one transaction. After
+an abort, or an end whose outcome is unknown, it continues from the committed offset. Workers pause
+in the middle of a transaction and lose their partitions meanwhile. Must never look into a broker.
 """
 
 from holdfast.verify.classic_member import ClassicMember
@@ -14,7 +14,7 @@ from holdfast.verify.vocabulary import Partition
 
 
 class Worker(ClassicMember):
-    """One instance of the application."""
+    """One instance of the consume-transform-produce application."""
 
     def __init__(
         self,
@@ -43,14 +43,14 @@ class Worker(ClassicMember):
             clients, f"{name} producer", name, is_new=is_new, timeout_ms=timeout_ms
         )
         self._producer.is_fenced = True
-        """Until it has its transactional id."""
+        """True until the producer has initialised its transactional id."""
 
     def forget_all(self) -> None:
         super().forget_all()
         self._producer.is_fenced = True
 
     async def work(self) -> None:
-        """One transaction: some input of each partition, its output, and the offsets."""
+        """Run one transaction: some input of each partition, its output, and the offsets."""
         if self._producer.is_fenced and not await self._producer.init():
             return
         await self.place()
@@ -73,7 +73,7 @@ class Worker(ClassicMember):
             after = {p: reading.next_offset for p, reading in found.items()}
             is_sent = await producer.commit(Offsets(self.group, after, *identity))
         await producer.maybe_stall(0.2)
-        if self.chance(0.04):  # it dies here, and leaves its transaction open
+        if self.chance(0.04):  # the worker crashes here and leaves its transaction open
             self.forget_all()
             return
         is_wanted = is_sent and self.chance(0.9)
@@ -82,7 +82,7 @@ class Worker(ClassicMember):
                 if partition in self.positions:
                     self.positions[partition] = reading.next_offset
             return
-        # From the committed offset on, once the transaction is known to have ended.
+        # Continue from the committed offset, once the transaction is known to have ended.
         producer.is_fenced = True
         self.unplaced.update(self.positions)
         self.positions.clear()

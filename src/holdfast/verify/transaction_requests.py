@@ -1,6 +1,6 @@
-"""Requests of transactional producers, and what their answers say; for the simulation's clients.
+"""Builds the requests of simulated transactional producers, and reads the answers.
 
-Pure. Owns the way between a client's words and Kafka's messages.
+Pure. Owns the translation between the words of a history and Kafka's messages.
 """
 
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ REQUEST_TIMEOUT_MS = 3_000
 
 
 class Identity(NamedTuple):
-    """Who a transactional producer is."""
+    """The identity of a transactional producer."""
 
     transactional_id: str
     producer_id: int = -1
@@ -29,7 +29,7 @@ class Identity(NamedTuple):
 
 
 class Offsets:
-    """Offsets that a transaction commits, and on whose behalf."""
+    """Offsets that a transaction commits, and the group member that commits them."""
 
     def __init__(
         self, group: str, offsets: dict[Partition, int], member: str = "", generation: int = -1
@@ -43,7 +43,7 @@ class Offsets:
 def produce_request(
     identity: Identity, partition: Partition, batch: bytes
 ) -> produce.ProduceRequest:
-    """One batch, in bytes of its own: a broker stamps them."""
+    """Build a request with a copy of one batch, because a broker stamps the bytes in place."""
     topic, _, number = partition.rpartition("/")
     data = produce.PartitionProduceData(index=int(number), records=memoryview(bytearray(batch)))
     return produce.ProduceRequest(
@@ -122,7 +122,7 @@ def end_request(identity: Identity, *, committed: bool) -> end_txn.EndTxnRequest
 
 
 def done(response: Any) -> Done | Refused:
-    """Of a response that has nothing to tell but an error."""
+    """Read a response that has nothing but an error code."""
     return refusal(response.error_code) or Done()
 
 
@@ -131,9 +131,11 @@ def refusal(code: int) -> Refused | None:
 
 
 def taken(response: Any) -> OffsetsTaken | Refused:
-    """Which partitions of a commit were taken, and which not; an error of all is a refusal.
+    """Read which partitions of an offset commit were taken, and which were not.
 
-    What a stale member epoch is told looks like the refusal of all its partitions.
+    A partition that another member owns is refused with STALE_MEMBER_EPOCH; a member with a stale
+    epoch gets the same error for all partitions. Any other error counts as a refusal of the whole
+    commit.
     """
     answers = [
         (f"{topic.name}/{part.partition_index}", part.error_code)

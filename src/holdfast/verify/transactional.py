@@ -1,8 +1,9 @@
-"""Transactional producers of the simulation: every step as Kafka's clients take it, and zombies.
+"""Transactional producers of the simulation, some of which become zombies.
 
-Owns how such a client behaves: retries with the same sequence and epoch, an abort after what it is
-unsure of, a new epoch after that; some stand still in mid-transaction and go on when another has
-their transactional id. Must never look into a broker.
+Owns how such a producer behaves, step by step as Kafka's clients do: it retries with the same
+sequence and epoch, aborts if it does not know an outcome, and then takes a new epoch. Some pause in
+the middle of a transaction, and go on after another producer has taken their transactional id. Must
+never look into a broker.
 """
 
 import functools
@@ -50,7 +51,7 @@ ABORTABLE = frozenset(("INVALID_TXN_STATE", "TRANSACTION_ABORTABLE", "INVALID_RE
 
 
 class Transactional(Consumer):
-    """A producer with a transactional id; `is_new` ones speak KIP-890."""
+    """A producer with a transactional id; if `is_new`, it uses the protocol of KIP-890."""
 
     def __init__(
         self, clients: Clients, name: str, transactional_id: str, *, is_new: bool, timeout_ms: int
@@ -70,7 +71,7 @@ class Transactional(Consumer):
     async def transact(
         self, partitions: list[Partition], transactions: int, pause_s: float, group: str
     ) -> None:
-        """So many transactions; one that is fenced may take its id back, or give up."""
+        """Run `transactions` transactions; a fenced producer takes its id back, or gives up."""
         chance = self.clients.chance
         await self.pause(0.0, pause_s)
         if not await self.init():
@@ -104,12 +105,13 @@ class Transactional(Consumer):
         return Identity(self.transactional_id, self._producer_id, self._epoch)
 
     async def maybe_stall(self, share: float = 0.06) -> None:
-        """Now and then stand still, for longer than a timeout, or until another has the id."""
+        """Sometimes pause, so that the transaction may time out or another producer take the id."""
         if self.clients.chance.random() < share:
             await self.pause(0.5, 4.0)
 
     async def init(self, *, to_the_end: bool = False) -> bool:
-        """Take the transactional id; whoever has it is fenced."""
+        """Initialise the transactional id, which fences its current producer; True if it
+        succeeded."""
         request = init_producer_id.InitProducerIdRequest(
             transactional_id=self.transactional_id, transaction_timeout_ms=self._timeout_ms
         )
@@ -134,12 +136,12 @@ class Transactional(Consumer):
         return False
 
     def begin(self) -> None:
-        """The next transaction, of which no broker knows yet."""
+        """Begin the next transaction; no broker knows of it yet."""
         self._transaction = self.clients.new_number()
         self._added.clear()
 
     async def send(self, partition: Partition, values: tuple[int, ...]) -> bool:
-        """Records of this transaction; whether they are acked."""
+        """Send records in this transaction; return True if they are acked."""
         if not await self._add(partition):
             return False
         sequence = self._sequences.get(partition, 0)
@@ -166,11 +168,12 @@ class Transactional(Consumer):
             self._sequences[partition] = sequence + len(values)
             self.clients.acked += 1
             return True
-        self.is_fenced = True  # unsure: only a new epoch makes sure
+        self.is_fenced = True  # the outcome is unknown: only a new epoch settles it
         return False
 
     async def _add(self, partition: Partition) -> bool:
-        """As clients before KIP-890: say first which partition is to be in the transaction."""
+        """Add a partition to the transaction before the first record, as clients before KIP-890
+        do."""
         if self._is_new or partition in self._added:
             return True
         request = add_partition_request(self._identity, partition)
@@ -185,7 +188,7 @@ class Transactional(Consumer):
         )
 
     async def commit(self, wanted: Offsets) -> bool:
-        """Offsets of a group, which count when the transaction commits; whether all are taken."""
+        """Commit a group's offsets in this transaction; return True if all of them are taken."""
         if not await self._add_group(wanted.group):
             return False
         for _ in range(TRIES_MAX):
@@ -225,7 +228,10 @@ class Transactional(Consumer):
         return False
 
     async def end(self, *, committed: bool) -> bool:
-        """Commit or abort; whether that is what happened. Unsure is like fenced."""
+        """Commit or abort; return True if that is what happened.
+
+        A producer that does not know the outcome continues as if it were fenced.
+        """
         request = end_request(self._identity, committed=committed)
         operation = EndTransaction(
             self.transactional_id, self._transaction, committed, self._producer_id, self._epoch
@@ -254,13 +260,13 @@ class Transactional(Consumer):
         version: int,
         understand: Callable[[Any], Any],
     ) -> bool:
-        """Ask again and again; whether it is done. Not so: refused for good, or unsure."""
+        """Repeat a request until it is done; return False if it is refused for good or unknown."""
         for _ in range(TRIES_MAX):
             answer = await self._ask(operation, request(), version, understand)
             if answer is not None and not isinstance(answer, Refused):
                 return True
             if isinstance(operation, EndTransaction) and self.clients.chance.random() < 0.4:
-                return False  # the process dies here, and never knows how it ended
+                return False  # the process crashes here and never learns the outcome
             if isinstance(answer, Refused) and answer.error in FENCED:
                 self.is_fenced = True
                 return False
@@ -299,7 +305,10 @@ RETRIED = frozenset(
 
 
 async def finish_transactions(clients: Clients) -> bool:
-    """Take every transactional id once, so that no transaction is left open; whether all were."""
+    """Initialise every transactional id once, so that no transaction stays open.
+
+    Return True if all of them were initialised.
+    """
     results = [
         await Transactional(
             clients, "janitor", name, is_new=True, timeout_ms=REQUEST_TIMEOUT_MS

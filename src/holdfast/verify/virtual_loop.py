@@ -1,9 +1,9 @@
 """A deterministic asyncio event loop on virtual time, with simulated processes that can be killed.
 
-Owns the schedule: which handle runs next is drawn from one seed, and time jumps to the next timer
-when nothing can run. A handle belongs to the process that its context names, so a kill (the
-process never runs again) or a pause (it runs late) takes effect at any await. Must never touch
-real time, threads, sockets or chance outside its seed.
+Owns the schedule: the next handle is drawn from one seed, and time jumps to the next timer when
+nothing can run. A handle belongs to the process that its context names, so a kill (the process
+never runs again) or a pause (it runs late) takes effect at any await. Must never use real time,
+threads, sockets or randomness outside its seed.
 """
 
 import asyncio
@@ -24,19 +24,19 @@ WORLD = "world"
 """The process of everything that no simulated failure touches: the store, the network, the test."""
 
 PROCESS: contextvars.ContextVar[str] = contextvars.ContextVar("process", default=WORLD)
-"""Which simulated process the running code belongs to; tasks inherit it from their creator."""
+"""The simulated process that the running code belongs to; tasks inherit it from their creator."""
 
 CLOSE_TRIES_MAX = 100
 
 
 class Schedule(enum.Enum):
-    """What the loop may reorder."""
+    """How freely the loop may reorder the handles that are ready."""
 
     PROCESSES = "processes"
-    """First in, first out within a process, as real asyncio; any order between processes."""
+    """First in, first out within a process, as in asyncio; any order between processes."""
     TASKS = "tasks"
-    """Any order of all that is ready, but for the callbacks of one future: what only an unlucky
-    machine would show."""
+    """Any order of all ready handles, except the callbacks of one future. It shows what would
+    otherwise need an unlucky machine."""
 
 
 class Runaway(StopError):
@@ -105,7 +105,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.seed = seed
         self.steps = 0
         self.problems: list[str] = []
-        """Exceptions that nobody handled, as text: a run that has any is not a clean run."""
+        """Unhandled exceptions, as text; a run that has any is not a clean run."""
         self._draw = SeededEnvironment(seed=seed, clock=VirtualClock()).random().random
         self._shuffles_tasks = schedule is Schedule.TASKS
         self._steps_max = steps_max
@@ -120,7 +120,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._is_running = False
         self._is_closed = False
 
-    # What asyncio's own primitives call.
+    # Called by asyncio's own primitives.
 
     def time(self) -> float:
         return self._now
@@ -203,7 +203,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return False
 
     def set_debug(self, enabled: bool) -> None:
-        """Asyncio's debug mode reads the real clock, so it stays off."""
+        """Do nothing: asyncio's debug mode reads the real clock, so it stays off."""
 
     def is_running(self) -> bool:
         return self._is_running
@@ -222,7 +222,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self.create_task(coro, name=name, context=context)
 
     def kill(self, process: str) -> None:
-        """As kill -9: nothing of this process ever runs again, and no `finally` either."""
+        """Kill a process as `kill -9` does: none of its code ever runs again, not even a
+        `finally`."""
         entry = self._process(process)
         entry.is_dead = True
         entry.handles.clear()
@@ -230,7 +231,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._runnable.remove(entry)
 
     def pause(self, process: str, seconds: float) -> None:
-        """As SIGSTOP and later SIGCONT: its timers fall due while it stands, and run late."""
+        """Pause a process as SIGSTOP does and resume it later; timers that fall due meanwhile run
+        late."""
         entry = self._process(process)
         if entry.is_dead or entry.is_paused:
             return
@@ -250,7 +252,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     # Running.
 
     def run_until_complete(self, future: Any) -> Any:
-        """Run until the future is done; raises Runaway or Stalled where that does not happen."""
+        """Run until the future is done. Raises Runaway or Stalled if that does not happen."""
         if self._is_closed or self._is_running:
             raise CallError(f"the virtual loop of seed {self.seed} is closed or already running")
         main: asyncio.Future[Any] = asyncio.ensure_future(future, loop=self)
@@ -266,7 +268,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return main.result()
 
     def close(self) -> None:
-        """Take down what is left without a warning, and note unhandled exceptions of tasks."""
+        """Discard what is left without warnings, and record unhandled exceptions of tasks."""
         if self._is_closed:
             return
         for task, context in self._tasks:
@@ -370,7 +372,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
 
 def _take(handles: deque[VirtualHandle], position: int) -> VirtualHandle:
-    """Remove one handle; callbacks of one future stay in their order, which asyncio relies on."""
+    """Remove a handle and return it; callbacks of one future keep their order, as asyncio
+    requires."""
     handle = handles[position]
     if handle.arguments:
         subject = handle.arguments[0]
@@ -384,7 +387,7 @@ def _take(handles: deque[VirtualHandle], position: int) -> VirtualHandle:
 
 
 def _discard(task: asyncio.Task[Any]) -> None:
-    """Unwind a task that will never run, so that the interpreter has nothing to complain of."""
+    """Unwind a task that will never run, so that the interpreter prints no warning."""
     task._log_destroy_pending = False  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
     coroutine: Any = task.get_coro()
     for _ in range(CLOSE_TRIES_MAX):

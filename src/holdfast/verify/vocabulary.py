@@ -1,24 +1,26 @@
-"""The words of histories for groups and transactions: what was asked, told, and made durable.
+"""Calls, answers and durable decisions of groups and transactions, as histories name them.
 
-Pure. Owns no rule. A decision is what a lane object says of a group or a transactional id, told by
-the store. Must never import what is being checked: members, partitions and groups are names.
+Pure. Owns no rule. A decision is what a lane object says about a group or a transactional id, as
+recorded by the store. Must never import what is being checked: members, partitions and groups are
+names.
 """
 
 import msgspec
 
 Partition = str
-"""A topic's incarnation and a partition number, as the recorder names them: `orders/0`."""
+"""A topic's name and a partition number, such as `orders/0`."""
 Value = int
-"""The identity of one record: each record that a client makes up gets its own."""
+"""The identity of one record: each record that a client creates gets another one."""
 NO_COMMIT = -1
 NO_TRANSACTION = -1
 
 
 class Fact(msgspec.Struct, frozen=True, gc=False):
-    """The root of all that a history holds: cheap to make, for a simulation makes millions."""
+    """The base class of all parts of a history. It is cheap, because a simulation creates
+    millions."""
 
 
-# What clients ask, and what they are told.
+# The requests of clients, and the answers.
 
 
 class InitProducer(Fact, frozen=True):
@@ -26,14 +28,14 @@ class InitProducer(Fact, frozen=True):
 
 
 class Initialised(Fact, frozen=True):
-    """Whoever had the transactional id before is fenced."""
+    """The answer to InitProducer: the previous producer of the transactional id is now fenced."""
 
     producer_id: int
     producer_epoch: int
 
 
 class ExtendTransaction(Fact, frozen=True):
-    """What clients before KIP-890 send ahead of records and offsets."""
+    """AddPartitionsToTxn or AddOffsetsToTxn, which clients before KIP-890 send first."""
 
     transactional_id: str
     transaction: int
@@ -54,7 +56,7 @@ class CommitOffsets(Fact, frozen=True):
     member: str
     generation: int
     commit: int
-    """The identity of this commit: the brokers keep it beside the offsets."""
+    """The identity of this commit, which brokers store as metadata of the offsets."""
     offsets: tuple[tuple[Partition, int], ...]
     transactional_id: str = ""
     transaction: int = NO_TRANSACTION
@@ -63,7 +65,7 @@ class CommitOffsets(Fact, frozen=True):
 
 
 class OffsetsTaken(Fact, frozen=True):
-    """Of which partitions the offset was moved, and which are said to be another member's."""
+    """The partitions whose offset was committed, and those that the broker says others own."""
 
     partitions: tuple[Partition, ...]
     not_owned: tuple[Partition, ...] = ()
@@ -76,7 +78,7 @@ class FetchOffsets(Fact, frozen=True):
 
 class OffsetsTold(Fact, frozen=True):
     offsets: tuple[tuple[Partition, int, int], ...]
-    """Partition, offset, and the commit that it is of; -1 and NO_COMMIT where there is none."""
+    """(partition, offset, commit) for each partition; -1 and NO_COMMIT if nothing is committed."""
 
 
 class JoinGroup(Fact, frozen=True):
@@ -108,7 +110,7 @@ class LeaveGroup(Fact, frozen=True):
 
 
 class ConsumerHeartbeat(Fact, frozen=True):
-    """Of the new protocol (KIP-848)."""
+    """A ConsumerGroupHeartbeat (KIP-848)."""
 
     group: str
     member: str
@@ -116,12 +118,12 @@ class ConsumerHeartbeat(Fact, frozen=True):
 
 
 class Assigned(Fact, frozen=True):
-    """What a member is told that it owns, in which generation or member epoch."""
+    """The partitions that an answer says a member owns, and its generation or member epoch."""
 
     member: str
     generation: int
     partitions: tuple[Partition, ...] | None
-    """None where nothing was said of them."""
+    """The assigned partitions; None if the answer did not name any."""
 
 
 CoordinatorOperation = (
@@ -139,11 +141,11 @@ CoordinatorOperation = (
 CoordinatorResult = Initialised | OffsetsTaken | OffsetsTold | Joined | Assigned
 
 
-# What lane objects say.
+# The decisions in lane objects.
 
 
 class GenerationLanded(Fact, frozen=True):
-    """A classic group has these members now, and nobody owns anything yet."""
+    """A new generation of a classic group, in which no member owns a partition yet."""
 
     group: str
     generation: int
@@ -152,7 +154,7 @@ class GenerationLanded(Fact, frozen=True):
 
 
 class AssignmentLanded(Fact, frozen=True):
-    """Who owns what in a generation of a classic group."""
+    """The assignment of a generation of a classic group: the partitions of each member."""
 
     group: str
     generation: int
@@ -160,7 +162,7 @@ class AssignmentLanded(Fact, frozen=True):
 
 
 class MemberRenamed(Fact, frozen=True):
-    """A static member came back under another id, and has what it had."""
+    """A static member that came back under another id and still owns what it owned."""
 
     group: str
     old: str
@@ -168,7 +170,7 @@ class MemberRenamed(Fact, frozen=True):
 
 
 class MemberOwns(Fact, frozen=True):
-    """What a member of a consumer group (KIP-848) owns, and what it has still to give up."""
+    """The partitions that a KIP-848 member owns, and those that it still has to give up."""
 
     group: str
     member: str
@@ -183,17 +185,17 @@ class MemberGone(Fact, frozen=True):
 
 
 class OffsetsLanded(Fact, frozen=True):
-    """Committed offsets; within a transaction where the producer id is not -1."""
+    """Committed offsets; part of a transaction if the producer id is not -1."""
 
     group: str
     offsets: tuple[tuple[Partition, int, int], ...]
-    """Partition, offset and commit."""
+    """(partition, offset, commit) for each partition."""
     producer_id: int = -1
     producer_epoch: int = -1
 
 
 class OffsetsEnded(Fact, frozen=True):
-    """The transaction of a producer has ended for this group."""
+    """The end of a producer's transaction, for one group."""
 
     group: str
     producer_id: int
@@ -206,7 +208,7 @@ class OffsetsForgotten(Fact, frozen=True):
 
 
 class ProducerLanded(Fact, frozen=True):
-    """A transactional id is of this producer and epoch now."""
+    """The producer id and epoch that a transactional id has from now on."""
 
     transactional_id: str
     producer_id: int

@@ -1,8 +1,8 @@
-"""How simulated brokers reach each other: who listens where, and which ways are cut.
+"""The network between simulated brokers: which process listens where, and which links are cut.
 
 Owns addresses, and loss and delay between brokers. A request runs inside the process that serves
-it: it dies and stands still with that process. Nobody who listens refuses at once, and a process
-that stands still is silent. Must never run a handler in the asker's process.
+it: it dies or pauses with that process. An address without a listener refuses at once, and a paused
+process is silent. Must never run a handler in its caller's process.
 """
 
 import asyncio
@@ -28,31 +28,31 @@ class Listener(Protocol):
 
 
 class Wires:
-    """All ways between brokers."""
+    """All links between brokers."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
         self._listeners: dict[str, Listener] = {}
         self._at: dict[Address, str] = {}
         self._cut: dict[tuple[str, str], int] = {}
-        """(from, to) and the number of the cut that it was last part of."""
+        """(from, to) -> the number of the last cut that includes this link."""
         self._cuts = 0
         self._waiting: dict[str, set[Reply]] = {}
-        """What a process was asked and has not answered."""
+        """The requests that a process has not answered yet."""
 
     def listen(self, address: Address, process: str, listener: Listener) -> None:
         self._at[address] = process
         self._listeners[process] = listener
 
     def process_at(self, address: Address) -> str | None:
-        """Who listens at an address now."""
+        """Return the process that listens at an address now, or None."""
         process = self._at.get(address)
         if process is None or not self._listeners[process].is_listening:
             return None
         return process if self.network.loop.is_alive(process) else None
 
     def cut(self, ways: set[tuple[str, str]], seconds: float) -> None:
-        """Lose all that is sent on some ways, (from, to), for a while."""
+        """Lose everything that is sent on some links, (from, to), for a while."""
         self._cuts += 1
         self._cut |= dict.fromkeys(ways, self._cuts)
         self.network.loop.call_later(
@@ -71,14 +71,14 @@ class Wires:
                 del self._cut[way]
 
     def hang_up(self, process: str) -> None:
-        """The machine of a process that died says so to those who wait for its answers."""
+        """Fail all requests that wait for a process that died, as its machine would."""
         for reply in self._waiting.pop(process, ()):
             settle(reply, None, BrokerUnavailable(f"{process} is gone"))
 
     def send(
         self, sender: str, address: Address, message: Message, version: int, reply: Reply
     ) -> None:
-        """A request arrives, or does not."""
+        """Have a request arrive at an address, unless it is lost."""
         network = self.network
         process = self.process_at(address)
         if network.loses_request() or (process is not None and self.is_cut(sender, process)):
@@ -107,7 +107,7 @@ class Wires:
 
 
 class PeerWay:
-    """One process's way to the other brokers."""
+    """One process's PeerNetwork, its way to the other brokers."""
 
     def __init__(self, wires: Wires, process: str) -> None:
         self._wires = wires
@@ -116,7 +116,7 @@ class PeerWay:
     async def ask(
         self, address: Address, request: Message, answer: type[R], *, version: int, timeout_s: float
     ) -> R:
-        """As the real one; the messages themselves pass, not their bytes."""
+        """Send a request and return the answer; the message objects are passed, not their bytes."""
         del answer
         network = self._wires.network
         loop = network.loop
@@ -139,11 +139,11 @@ class PeerWay:
             timer.cancel()
 
     async def accepts(self, address: Address, *, timeout_s: float) -> bool:
-        """A process that stands still has a machine that accepts connections for it."""
+        """True if a connection is accepted: the machine of a paused process still accepts them."""
         await asyncio.sleep(min(timeout_s, self._wires.network.delay()))
         process = self._wires.process_at(address)
         ways = {(self._process, process or ""), (process or "", self._process)}
         return process is not None and not any(self._wires.is_cut(*way) for way in ways)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""

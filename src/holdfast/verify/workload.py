@@ -1,7 +1,7 @@
-"""Clients of the simulation: producers, consumers, watermark pollers, and people who delete.
+"""Clients of the simulation: producers, consumers, offset pollers, and clients that delete.
 
-Owns how a client behaves: a Kafka producer's retries with the same sequence, its window of
-batches in flight, a consumer's way from fetch to fetch. Must never look into a broker.
+Owns how a client behaves: a Kafka producer's retries with the same sequence, its window of batches
+in flight, a consumer's way from fetch to fetch. Must never look into a broker.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from holdfast.verify.reading import Reading, read_batches
 
 
 class Producer(Client):
-    """A producer of one partition; idempotent where it has a producer id."""
+    """A producer of one partition; idempotent if it has a producer id."""
 
     def __init__(
         self,
@@ -57,17 +57,19 @@ class Producer(Client):
         self._sequence = 0
         self._in_flight_max = in_flight_max
         self._open: list[int] = []
-        """Where the batches that are not settled begin, in the count of this producer's records."""
+        """The first record of each batch that is not settled yet, counted over this producer's
+        records."""
         self._sent: list[int] = []
         self._retrying = 0
         self._moved = asyncio.Event()
         self._has_failed = False
         self._refused = 0
         self._refused_max = 12 if clients.process_at is not None else 0
-        """How often it tries a topic again that is said to be gone: brokers may not know it yet."""
+        """How often the producer retries a topic that is being deleted when a broker does not know
+        it: in a cluster, that broker may not know the topic yet."""
 
     async def run(self, batches: int, pause_s: float) -> None:
-        """Send so many batches, each until it is acked or refused for good."""
+        """Send `batches` batches, each until it is acked or refused for good."""
         tasks: list[asyncio.Task[None]] = []
         for _ in range(batches):
             while self._must_wait():
@@ -79,7 +81,8 @@ class Producer(Client):
         await asyncio.gather(*tasks)
 
     def _must_wait(self) -> bool:
-        """As Kafka's clients: a bounded window, and nothing new while a batch is being retried."""
+        """True if the window is full or a batch is being retried: Kafka's clients then send nothing
+        new."""
         if not self._open or self._has_failed:
             return False
         window = len(self._sent) - self._sent.index(self._open[0])
@@ -97,7 +100,7 @@ class Producer(Client):
         return produce, self._encode(produce), place
 
     def _encode(self, produce: Produce) -> bytes:
-        """The batch with the timestamps of this moment."""
+        """Encode the batch with the current time as timestamps."""
         values, sequence = produce.values, produce.base_sequence
         batch = encode_batch(
             new_records(self.clients, values),
@@ -122,7 +125,7 @@ class Producer(Client):
                     await self._wait_for_move()
                     if self._has_failed:
                         return
-                if self.producer_id % 2:  # half of them act as kafkajs does
+                if self.producer_id % 2:  # half of the producers encode again, as kafkajs does
                     batch = self._encode(produce)
         finally:
             self._retrying -= tries > 0
@@ -142,7 +145,7 @@ class Producer(Client):
                 self.clients.acked += 1
                 return True
             case Refused(error) if error == UNKNOWN_TOPIC:
-                # A broker that lost its lanes may not know a new topic; a deleted one stays so.
+                # A broker that lost its lanes may not know a new topic; a deleted one stays gone.
                 is_doomed = self.partition.rpartition("/")[0] in self.clients.doomed
                 self._refused += is_doomed
                 self._has_failed = is_doomed and self._refused > self._refused_max
@@ -159,7 +162,7 @@ class Producer(Client):
                 return False
 
     def _is_behind(self, produce: Produce) -> bool:
-        """Whether an earlier batch is still open, so that a sequence error is no surprise."""
+        """True if an earlier batch is still open, so that a sequence error is to be expected."""
         return bool(self._open) and self._open[0] != produce.base_sequence
 
     async def _wait_for_move(self) -> None:
@@ -168,7 +171,7 @@ class Producer(Client):
 
 
 class Consumer(Client):
-    """Reads a partition from its start, and goes on from what it got."""
+    """A consumer that reads a partition from its start, fetch after fetch."""
 
     def __init__(self, clients: Clients, name: str, isolation: int = 0) -> None:
         super().__init__(clients, name)
@@ -182,7 +185,7 @@ class Consumer(Client):
             await self.pause(0.0, pause_s)
 
     async def read_all(self, partition: Partition, broker: str) -> None:
-        """From the earliest offset to the latest, all at one broker."""
+        """Read from the earliest offset to the latest, all from one broker."""
         ask = functools.partial(list_offsets, self, partition, broker=broker)
         latest = await ask(Which.LATEST, isolation=self.isolation) or 0
         position = await ask(Which.EARLIEST) or 0
@@ -192,11 +195,11 @@ class Consumer(Client):
             position = await self.step(partition, position, broker)
 
     async def step(self, partition: Partition, position: int, broker: str = "") -> int:
-        """One fetch; where the next one begins."""
+        """Fetch once and return the offset at which the next fetch begins."""
         return (await self.read(partition, position, broker)).next_offset
 
     async def read(self, partition: Partition, position: int, broker: str = "") -> Reading:
-        """One fetch, as this client understands its answer."""
+        """Fetch once and return what this client reads in the answer."""
         broker = broker or await self.guess(partition)
         port = self.clients.ports.port(broker)
         call, answer = await self.call(
@@ -227,7 +230,7 @@ class Consumer(Client):
 
 
 class Poller(Client):
-    """Asks all brokers in turn for the ends of a partition."""
+    """A client that keeps asking for the ends of a partition, sometimes at a former leader."""
 
     async def run(self, partition: Partition, pause_s: float) -> None:
         while not self.clients.is_over:
@@ -237,7 +240,7 @@ class Poller(Client):
 
 
 class Deleter(Client):
-    """Moves the log start of a partition up, now and then."""
+    """A client that sometimes moves the log start of a partition up."""
 
     async def run(self, partition: Partition, pause_s: float) -> None:
         while not self.clients.is_over:
@@ -259,7 +262,7 @@ class Deleter(Client):
 
 
 class Administrator(Client):
-    """Creates topics until they are there, and deletes them."""
+    """A client that creates topics, with retries until they exist, and deletes them."""
 
     async def create(self, topic: str, partitions: int, configs: dict[str, str]) -> None:
         while not self.clients.is_over:
@@ -280,8 +283,11 @@ class Administrator(Client):
             await self.pause(0.02, 0.3)
 
     async def delete(self, topic: str, after_s: float) -> None:
-        """Leave a topic alone if the outcome of a try to create it is unknown: a broker that was
-        paused may carry that try out after the deletion, and create another topic of that name."""
+        """Delete a topic, unless the outcome of a request to create it is unknown.
+
+        A broker that was paused may carry out that request after the deletion, and so create
+        another topic of the same name.
+        """
         await asyncio.sleep(after_s)
         if topic in self.clients.uncertain:
             return
@@ -304,7 +310,7 @@ async def list_offsets(
     broker: str = "",
     isolation: int = 0,
 ) -> int | None:
-    """Ask one broker for an end of the log; None where it had no answer."""
+    """Ask one broker for an end of the log; return None if it had no answer."""
     clients = client.clients
     broker = broker or await client.guess(partition)
     if clients.chance.random() < strays:

@@ -1,7 +1,7 @@
-"""AbortTransaction (10006), version 0: whether a broker coordinates a producer's transaction on a
-partition, which is then aborted.
+"""AbortTransaction (10006), version 0: abort a producer's transaction on a partition.
 
-Holdfast's own; not among what clients are told of.
+Holdfast's own API, which ApiVersions does not list. A broker aborts the transaction only if it is
+the transaction's coordinator.
 """
 
 from uuid import UUID
@@ -25,6 +25,6 @@ class AbortTransactionResponse(
 ):
     error_code: int = int16()
     is_known: bool = boolean()
-    """Whether such a transaction was there; it is aborted, unless there is an error."""
+    """True if the transaction was found. It is then aborted, unless there is an error."""
     lanes: list[int] = array(INT32)
-    """Those that the answer speaks for."""
+    """The lanes that the answer covers: the broker coordinates their transactions."""

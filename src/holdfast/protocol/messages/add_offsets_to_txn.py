@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (25), versions 0 to 4: a group whose offsets a transaction commits."""
+"""AddOffsetsToTxn (25), versions 0 to 4: add the offsets of a group to a transaction."""
 
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.fields import int16, int32, int64, string

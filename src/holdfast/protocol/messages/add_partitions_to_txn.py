@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn (24), versions 0 to 5: partitions that a transaction writes to."""
+"""AddPartitionsToTxn (24), versions 0 to 5: add partitions to transactions, or verify them."""
 
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.fields import INT32, array, boolean, int16, int32, int64, string

@@ -20,7 +20,7 @@ from holdfast.protocol.fields import (
 from holdfast.protocol.message import Message, Struct
 
 HOLDFAST_TAG = 10_000
-"""Of a field that only Holdfast has: other clients pass over tags that they do not know."""
+"""The tag of a field that only Holdfast has; other clients skip tags that they do not know."""
 
 
 class ConsumerGroupDescribeRequest(

@@ -1,4 +1,4 @@
-"""CreateTopics (19), versions 2 to 7: make topics."""
+"""CreateTopics (19), versions 2 to 7: create topics."""
 
 from uuid import UUID
 

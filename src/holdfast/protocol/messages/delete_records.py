@@ -1,4 +1,4 @@
-"""DeleteRecords (21), versions 0 to 2: move the start of partitions forward."""
+"""DeleteRecords (21), versions 0 to 2: move the log start of partitions forward."""
 
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.fields import array, int16, int32, int64, string

@@ -1,6 +1,7 @@
-"""DrainBroker (10004), version 0: a broker hands its lanes over and takes none, or ends that.
+"""DrainBroker (10004), version 0: start or stop draining a broker.
 
-Holdfast's own; not among what clients are told of.
+Holdfast's own API, which ApiVersions does not list. A draining broker hands its lanes over and
+takes no others.
 """
 
 from holdfast.protocol.api import ApiKey

@@ -1,7 +1,8 @@
-"""EndTransactionParts (10002), version 0: a transaction ends on what another broker leads.
+"""EndTransactionParts (10002), version 0: end a transaction on parts that another broker leads.
 
-Holdfast's own; not among what clients are told of. A part whose first offset, or token, is LOOK is
-looked at only: the answer says what is open there. Else it is ended, if that is what is open.
+Holdfast's own API, which ApiVersions does not list. The coordinator sends it to that broker. A part
+is a partition or a group. If its first offset or token is LOOK, the broker only answers what is
+open there. Otherwise it ends the transaction there, if what is open is what the request names.
 """
 
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""InitProducerId (22), versions 0 to 6: a producer id and its epoch."""
+"""InitProducerId (22), versions 0 to 6: get a producer id and its epoch."""
 
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.fields import boolean, int16, int32, int64, nullable_string

@@ -1,4 +1,4 @@
-"""JoinGroup (11), versions 0 to 9: enter a classic group."""
+"""JoinGroup (11), versions 0 to 9: join a classic group."""
 
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.fields import array, boolean, int16, int32, nullable_string, octets, string

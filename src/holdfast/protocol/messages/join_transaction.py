@@ -1,8 +1,9 @@
-"""JoinTransaction (10005), version 0: a broker asks a coordinator to take what it leads into a
-transaction, or whether it is in it (KIP-890).
+"""JoinTransaction (10005), version 0: add partitions and groups to a transaction (KIP-890).
 
-Holdfast's own; not among what clients are told of. Partitions go by topic id: the coordinator may
-not have heard of a topic yet, or of another one under the same name.
+Holdfast's own API, which ApiVersions does not list. The broker that leads them asks the
+coordinator, either to add them or, with `verify_only`, whether they are in the transaction.
+Partitions are named by topic id, because the coordinator may not know the topic yet, or may know
+another one of the same name.
 """
 
 from uuid import UUID
@@ -45,6 +46,6 @@ class JoinTransactionResponse(
     Message, api_key=ApiKey.JOIN_TRANSACTION, versions="0", flexible="0+"
 ):
     error_code: int = int16()
-    """Of all that was asked; where it is 0, each part has its own."""
+    """The error of the whole request. If it is 0, each part has its own."""
     partitions: list[JoinedPartition] = array(JoinedPartition)
     groups: list[JoinedGroup] = array(JoinedGroup)

@@ -1,6 +1,6 @@
 """LaneHandOver (10001), version 0: a broker asks another one to release a lane to it.
 
-Holdfast's own; not among what clients are told of.
+Holdfast's own API, which ApiVersions does not list.
 """
 
 from holdfast.protocol.api import ApiKey

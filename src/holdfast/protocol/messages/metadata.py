@@ -1,4 +1,4 @@
-"""Metadata (3), versions 0 to 13: brokers, topics, partitions and who leads them."""
+"""Metadata (3), versions 0 to 13: brokers, topics, partitions and their leaders."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""OffsetDelete (47), version 0: forget committed offsets of a group."""
+"""OffsetDelete (47), version 0: delete committed offsets of a group."""
 
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.fields import array, int16, int32, string

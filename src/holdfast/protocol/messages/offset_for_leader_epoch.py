@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23), versions 2 to 4: where a leader epoch ended."""
+"""OffsetForLeaderEpoch (23), versions 2 to 4: the end offset of a leader epoch."""
 
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.fields import array, int16, int32, int64, string

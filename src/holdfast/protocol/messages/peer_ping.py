@@ -1,6 +1,6 @@
-"""PeerPing (10000), version 0: what brokers on one store tell each other of themselves.
+"""PeerPing (10000), version 0: brokers on one store report their state to each other.
 
-Holdfast's own; not among what clients are told of.
+Holdfast's own API, which ApiVersions does not list.
 """
 
 from holdfast.protocol.api import ApiKey
@@ -53,6 +53,6 @@ class PeerPingResponse(Message, api_key=ApiKey.PEER_PING, versions="0", flexible
     error_code: int = int16()
     report: PeerReportFields = nested(PeerReportFields)
     data_lanes: int = int32(tag=0)
-    """How many the store has; 0 where the broker does not know it, or does not tell."""
+    """The number of data lanes in the store; 0 if the broker does not know it or does not say."""
     heard: list[HeardPeerFields] = array(HeardPeerFields, tag=1)
-    """What other brokers said to this one of late."""
+    """The recent reports that this broker has received from other brokers."""

@@ -1,6 +1,6 @@
-"""PlaceLane (10003), version 0: an administrator wants a lane at a broker; -1 for no wish.
+"""PlaceLane (10003), version 0: an administrator names the broker that should own a lane.
 
-Holdfast's own; not among what clients are told of.
+Holdfast's own API, which ApiVersions does not list. Broker id -1 withdraws the wish.
 """
 
 from holdfast.protocol.api import ApiKey

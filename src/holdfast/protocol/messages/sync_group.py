@@ -1,4 +1,4 @@
-"""SyncGroup (14), versions 0 to 5: give and get the assignment of a classic group."""
+"""SyncGroup (14), versions 0 to 5: send and receive the assignments of a classic group."""
 
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.fields import array, int16, int32, nullable_string, octets, string

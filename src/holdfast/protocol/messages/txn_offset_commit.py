@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (28), versions 0 to 5: committed offsets as a part of a transaction."""
+"""TxnOffsetCommit (28), versions 0 to 5: commit offsets as part of a transaction."""
 
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.fields import array, int16, int32, int64, nullable_string, string

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (27), versions 1 to 2: the end of transactions, from coordinator to leader."""
+"""WriteTxnMarkers (27), versions 1 to 2: a coordinator has leaders write transaction markers."""
 
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.fields import INT32, array, boolean, int8, int16, int32, int64, string

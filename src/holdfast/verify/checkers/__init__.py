@@ -1,7 +1,7 @@
-"""One pure function for each anomaly, and the list of them all.
+"""The list of all checkers, each of them a pure function for one anomaly.
 
-Must never share code with what is checked, and never forgive: what is allowed is written down in
-the function that checks it.
+Must never share code with what is checked, and never tolerate an anomaly silently: what is allowed
+is written down in the function that checks it.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ Checker = Callable[[Knowledge], list[Violation]]
 
 
 def crash(knowledge: Knowledge) -> list[Violation]:
-    """An exception that nobody handled, or an invariant that a process found broken."""
+    """Find unhandled exceptions, and invariants that a process found broken."""
     return [Violation(Kind.CRASH, text) for text in knowledge.history.crashes]
 
 
@@ -81,7 +81,7 @@ CHECKERS: Sequence[Checker] = (
 
 
 def check(history: History) -> list[Violation]:
-    """All that is wrong with a history."""
+    """Return everything that is wrong with a history."""
     knowledge = Knowledge(history)
     return [violation for checker in CHECKERS for violation in checker(knowledge)]
 

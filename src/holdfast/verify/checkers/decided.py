@@ -1,7 +1,7 @@
-"""What the lanes decided about groups, in order: who owned what, and which offset counted, when.
+"""Replays what the lanes decided about groups: partition owners and committed offsets over time.
 
-Pure. Replays decisions by rules of its own, apart from the broker's. Owns the two rules by which
-all group checkers judge: what makes a member the owner, and when a committed offset counts.
+Pure. Uses rules of its own, apart from the broker's. Owns the two rules by which all group checkers
+judge: what makes a member the owner, and when a committed offset counts.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,8 @@ from holdfast.verify.vocabulary import (
 
 
 def decisions(history: History) -> Iterator[tuple[int, Decision]]:
-    """Each decision with the event of its landing; those of one group are in one lane."""
+    """Yield each decision with the event that stored it; all decisions of a group are in one
+    lane."""
     landings = [
         landing
         for chain in chains(history).values()
@@ -37,13 +38,13 @@ def decisions(history: History) -> Iterator[tuple[int, Decision]]:
 
 
 class Owners:
-    """Who owns the partitions of each group, decision by decision."""
+    """The owners of each group's partitions, updated decision by decision."""
 
     def __init__(self) -> None:
         self._members: dict[str, dict[str, frozenset[Partition]]] = {}
 
     def of(self, group: str, partition: Partition) -> list[str]:
-        """More than one is an overlap."""
+        """Return the owners of a partition; more than one is an overlap."""
         return [m for m, owned in self._members.get(group, {}).items() if partition in owned]
 
     def apply(self, decision: Decision) -> None:
@@ -65,7 +66,7 @@ class Owners:
 
 
 class Counted(NamedTuple):
-    """An offset that a group has in a partition from an event on."""
+    """A group's committed offset in a partition, which counts from an event on."""
 
     event: int
     offset: int
@@ -73,14 +74,15 @@ class Counted(NamedTuple):
 
 
 class Registers:
-    """The committed offset of each group and partition, through time."""
+    """The committed offsets of each group and partition, over time."""
 
     def __init__(self, history: History) -> None:
         self.counted: dict[tuple[str, Partition], list[Counted]] = {}
         self.landed: dict[tuple[str, Partition, int], int] = {}
-        """Group, partition and commit -> when that was durable, though it may not count yet."""
+        """(group, partition, commit) -> the event that made it durable, though it may not count
+        yet."""
         self.ended: list[tuple[int, int, bool]] = []
-        """(event, commit, committed) of each commit within a transaction that has ended."""
+        """(event, commit, committed) of each offset commit in a transaction that has ended."""
         self._pending: dict[tuple[str, int], tuple[int, dict[Partition, tuple[int, int]]]] = {}
         for event, decision in decisions(history):
             match decision:

@@ -1,7 +1,7 @@
-"""Transactions: what shows that one was committed, what shows that it was aborted, who wrote.
+"""Checks transactions by the evidence that they were committed or aborted, and by their writers.
 
-Pure. A transaction is one to all readers: evidence of both ends, in whatever partition or group,
-is a torn one. One function for each anomaly.
+Pure. A transaction has the same end for all readers: evidence of both ends, in whatever partition
+or group, means that it is torn. One function for each anomaly.
 """
 
 import bisect
@@ -25,13 +25,13 @@ from holdfast.verify.vocabulary import (
 
 @dataclasses.dataclass(slots=True)
 class _Fate:
-    """What is known of one transaction."""
+    """Everything that is known about one transaction."""
 
     commit_asked: int = FOR_EVER
     commit_acked: int = FOR_EVER
     abort_acked: int = FOR_EVER
     committed: list[tuple[int, str]] = dataclasses.field(default_factory=list[tuple[int, str]])
-    """Events that show it as committed, and what they show."""
+    """The events that show it as committed, and what they show."""
     aborted: list[tuple[int, str]] = dataclasses.field(default_factory=list[tuple[int, str]])
 
 
@@ -95,7 +95,8 @@ def _see_reads(knowledge: Knowledge, fates: dict[int, _Fate], of_value: dict[Val
 
 
 def aborted_read(knowledge: Knowledge) -> list[Violation]:
-    """Something of a transaction that counts, though nobody had asked for it to be committed."""
+    """Find transactions of which something counts before a commit was asked for, or despite an
+    acked abort."""
     found: list[Violation] = []
     for number, fate in _fates(knowledge).items():
         if not fate.committed:
@@ -115,7 +116,7 @@ def aborted_read(knowledge: Knowledge) -> list[Violation]:
 
 
 def torn(knowledge: Knowledge) -> list[Violation]:
-    """A transaction of which one part counts, and another was passed over for good."""
+    """Find transactions of which one part counts and another was skipped for good."""
     return [
         Violation(
             Kind.TORN_TRANSACTION,
@@ -128,7 +129,7 @@ def torn(knowledge: Knowledge) -> list[Violation]:
 
 
 def committed_lost(knowledge: Knowledge) -> list[Violation]:
-    """A transaction whose commit was acked, and of which something was passed over for good."""
+    """Find transactions whose commit was acked and of which a part was skipped for good."""
     return [
         Violation(
             Kind.COMMITTED_LOST,
@@ -142,7 +143,7 @@ def committed_lost(knowledge: Knowledge) -> list[Violation]:
 
 
 def zombie(knowledge: Knowledge) -> list[Violation]:
-    """A write, a commit or an end by a producer after another had been given its id."""
+    """Find writes, commits and ends by a producer whose id had a newer epoch by then."""
     fences: dict[int, list[tuple[int, int]]] = {}
     writers: dict[Value, Produce] = {}
     found: list[Violation] = []

@@ -1,4 +1,4 @@
-"""Consumer groups: who owned a partition when its offset was moved, and what was told of it.
+"""Checks consumer groups: ownership when offsets are committed, and the answers to members.
 
 Pure. One function for each anomaly.
 """
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def not_owner_commit(knowledge: Knowledge) -> list[Violation]:
-    """A committed offset of a partition that was another member's when the commit was taken."""
+    """Find commits of a partition that another member owned when the commit was taken."""
     found: list[Violation] = []
     asked = {
         call.operation.commit: call
@@ -59,9 +59,9 @@ def not_owner_commit(knowledge: Knowledge) -> list[Violation]:
 
 
 def owner_refused(knowledge: Knowledge) -> list[Violation]:
-    """A commit that was refused for an owner of the partition who was none all that time.
+    """Find refused commits of a partition that no other member owned at any time of the call.
 
-    In a consumer group the same answer is given to an old member epoch: those are not judged.
+    In a KIP-848 group an old member epoch gets the same answer: those calls are not judged.
     """
     refused = [
         (call, call.operation, call.result.not_owned)
@@ -101,13 +101,13 @@ def owner_refused(knowledge: Knowledge) -> list[Violation]:
 
 
 def _meanwhile(changes: list[tuple[int, T]], call: Call) -> list[T]:
-    """What held at some time of a call."""
+    """Return the values that held at some time during a call."""
     before = [what for event, what in changes if event < call.invoked][-1:]
     return before + [what for event, what in changes if call.invoked <= event <= call.completed]
 
 
 def ownership_overlap(knowledge: Knowledge) -> list[Violation]:
-    """A partition that was made the property of two members of one group."""
+    """Find partitions that two members of one group own at the same time."""
     found: list[Violation] = []
     owners = Owners()
     for event, decision in decisions(knowledge.history):
@@ -132,7 +132,7 @@ def ownership_overlap(knowledge: Knowledge) -> list[Violation]:
 
 
 def told_anothers(knowledge: Knowledge) -> list[Violation]:
-    """A member that is told to own a partition which was another's all the time of the call."""
+    """Find members that are assigned a partition which others owned during the whole call."""
     told = [
         (call, call.operation.group, call.result.member, call.result.partitions)
         for call in knowledge.history.calls
@@ -164,11 +164,11 @@ def told_anothers(knowledge: Knowledge) -> list[Violation]:
 
 
 _Told = tuple[str, str, int, tuple[Partition, ...]]
-"""Group, member, generation or member epoch, partitions."""
+"""(group, member, generation or member epoch, partitions)."""
 
 
 class _Durable:
-    """From which event on each thing that a member may be told is durable."""
+    """The events from which on memberships and assignments are durable."""
 
     def __init__(self, knowledge: Knowledge) -> None:
         self.assignments: dict[_Told, int] = {}
@@ -201,7 +201,7 @@ class _Durable:
 
 
 def assignment_not_durable(knowledge: Knowledge) -> list[Violation]:
-    """A generation or an assignment that was told, and that the lane did not hold at that time."""
+    """Find answers with a generation or an assignment that no lane object held at that time."""
     durable = _Durable(knowledge)
     found: list[Violation] = []
     for call in knowledge.history.calls:

@@ -1,4 +1,4 @@
-"""A history, indexed once for all checkers: who saw which value at which offset, and when.
+"""An index of a history that all checkers use: which value was seen at which offset, and when.
 
 Pure. Owns no rule: it only rearranges what the history says.
 """
@@ -26,14 +26,15 @@ from holdfast.verify.vocabulary import NO_TRANSACTION
 
 FOR_EVER = 1 << 62
 COLD = FOR_EVER
-"""The event number of the final cold read: after everything else."""
+"""The event number of the final cold read, which is after all other events."""
 
 BatchIdentity = tuple[int, int, int] | tuple[int]
-"""(producer id, epoch, sequence) of an idempotent batch; the invocation of any other."""
+"""(producer id, epoch, sequence) of an idempotent batch; (event of the invocation,) of any
+other."""
 
 
 class Answered(NamedTuple):
-    """An ok call together with its operation and result, already taken apart."""
+    """A Produce call that was ok, with its operation and result."""
 
     call: Call
     produce: Produce
@@ -41,7 +42,7 @@ class Answered(NamedTuple):
 
 
 class Batch:
-    """All tries of one record batch."""
+    """All attempts to send one record batch."""
 
     __slots__ = ("acks", "first_invoked", "identity", "may_have_landed", "produce", "tries")
 
@@ -56,7 +57,7 @@ class Batch:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class PartitionKnowledge:
-    """What is known of one partition."""
+    """Everything that the history says about one partition."""
 
     partition: Partition
     batches: list[Batch] = dataclasses.field(default_factory=list[Batch])
@@ -66,13 +67,13 @@ class PartitionKnowledge:
     """offset -> value -> the first event that shows it there."""
     offsets_of: dict[Value, set[int]] = dataclasses.field(default_factory=dict[Value, set[int]])
     queries: list[Call] = dataclasses.field(default_factory=list[Call])
-    """Fetches, list-offsets and delete-records, in the order of their invocation."""
+    """Fetch, ListOffsets and DeleteRecords calls, in the order of their invocation."""
     deletes: list[tuple[int, int]] = dataclasses.field(default_factory=list[tuple[int, int]])
-    """(event, offset) of each delete-records that was asked for and may have happened."""
+    """(event, offset) of each DeleteRecords call that may have taken effect."""
     given_up: list[GivenUp] = dataclasses.field(default_factory=list[GivenUp])
-    """Offsets that the partition went on without, where it may: what was there is gone."""
+    """Offsets that the partition gave up, if it may do so: the records there are gone."""
     deleted_at: int = FOR_EVER
-    """When somebody asked to delete the topic, and did not hear a definite no."""
+    """The event of the first request to delete the topic that was not definitely refused."""
 
     @property
     def is_deleted(self) -> bool:
@@ -86,18 +87,18 @@ class PartitionKnowledge:
         self.offsets_of.setdefault(value, set()).add(offset)
 
     def asked_log_start(self, before_event: int) -> int:
-        """The highest log start that clients had asked for before an event."""
+        """Return the highest log start that clients had asked for before an event."""
         return max((to for event, to in self.deletes if event < before_event), default=0)
 
 
 class Knowledge:
-    """A whole history by partition."""
+    """A whole history, indexed by partition."""
 
     def __init__(self, history: History) -> None:
         self.history = history
         self.partitions: dict[Partition, PartitionKnowledge] = {}
         self.transactional_values: set[Value] = set()
-        # By its values too: after a definite no, a producer gives the sequence to other records.
+        # The key has the values, too: after a definite error, other records get the sequence.
         self._batches: dict[tuple[Partition, BatchIdentity, tuple[Value, ...]], Batch] = {}
         deleted_topics: dict[str, int] = {}
         for call in history.calls:
@@ -120,7 +121,7 @@ class Knowledge:
                     self.of(hole.partition).given_up.append(hole)
         for partition, known in self.partitions.items():
             known.deleted_at = deleted_topics.get(partition.rpartition("/")[0], FOR_EVER)
-            # What a partition says after that is of no interest: its log may begin anew, or end.
+            # Later answers do not count: the log may have started again, or be gone.
             known.queries = [c for c in known.queries if c.completed < known.deleted_at]
 
     def of(self, partition: Partition) -> PartitionKnowledge:

@@ -1,7 +1,7 @@
-"""What the store itself took: the lane's chain, and whether each answer was durable when given.
+"""Checks what the store holds: the sequence of each lane, and that answers were durable.
 
-Pure. The first object that landed at a number is the lane's; one that lands there again, after a
-deletion, must not count for anybody. One function for each anomaly.
+Pure. The first object that is stored at a number belongs to the lane. An object that is stored
+there again, after a deletion, must never count. One function for each anomaly.
 """
 
 import bisect
@@ -12,7 +12,8 @@ from holdfast.verify.history import Fetched, History, LandedKind, Landing, Parti
 
 
 def chains(history: History) -> dict[int, dict[int, Landing]]:
-    """For each lane the first object at each number, in the order of landing."""
+    """Return the first object at each number of each lane, in the order in which they were
+    stored."""
     chains: dict[int, dict[int, Landing]] = {}
     for landing in history.landings:
         chains.setdefault(landing.lane, {}).setdefault(landing.number, landing)
@@ -20,7 +21,7 @@ def chains(history: History) -> dict[int, dict[int, Landing]]:
 
 
 def lane_hole(knowledge: Knowledge) -> list[Violation]:
-    """An object that landed before the one at the number below it."""
+    """Find objects that were stored before the one at the number below."""
     found: list[Violation] = []
     for lane, chain in chains(knowledge.history).items():
         for number, landing in chain.items():
@@ -37,7 +38,7 @@ def lane_hole(knowledge: Knowledge) -> list[Violation]:
 
 
 def chain_broken(knowledge: Knowledge) -> list[Violation]:
-    """An object that does not name the hash of the one before it."""
+    """Find objects that do not name the hash of the one before them."""
     found: list[Violation] = []
     for lane, chain in chains(knowledge.history).items():
         for number, landing in chain.items():
@@ -55,7 +56,7 @@ def chain_broken(knowledge: Knowledge) -> list[Violation]:
 
 
 def claim_back(knowledge: Knowledge) -> list[Violation]:
-    """An object written under another claim than the newest one below it, or after its release."""
+    """Find objects written under another claim than the newest one below, or after its release."""
     found: list[Violation] = []
     for lane, chain in chains(knowledge.history).items():
         owner: Landing | None = None
@@ -84,9 +85,9 @@ def _wrong_claim(lane: int, landing: Landing, owner: Landing | None) -> Violatio
 
 
 class _Durable:
-    """Which records the lanes' own objects held, and from which event on; and what a disk had.
+    """The records in lane objects and on disks, and the events from which on they were there.
 
-    On a disk an offset may have had several values: of a writer that was fenced and did not know.
+    On a disk an offset may have had several values: a fenced writer may not know that it is fenced.
     """
 
     def __init__(self, history: History) -> None:
@@ -115,7 +116,7 @@ class _Durable:
         self._ends = {partition: sorted(entries) for partition, entries in ends.items()}
 
     def has(self, partition: Partition, offset: int, value: Value, event: int) -> bool:
-        """Whether a record was in an object, or on a disk, before an event."""
+        """True if a record was in a lane object, or on a disk, before an event."""
         held, landing = self.records.get((partition, offset), (None, None))
         if held == value and landing is not None and landing.sequence < event:
             return True
@@ -130,7 +131,7 @@ class _Durable:
 
 
 def ack_not_durable(knowledge: Knowledge) -> list[Violation]:
-    """An ack that was given before a lane object with the record had landed."""
+    """Find acks that were given before the record was in a lane object or on a disk."""
     if not knowledge.history.landings:
         return []
     durable = _Durable(knowledge.history)
@@ -158,7 +159,7 @@ def ack_not_durable(knowledge: Knowledge) -> list[Violation]:
 
 
 def read_not_durable(knowledge: Knowledge) -> list[Violation]:
-    """A record or a watermark that was served before a lane object with it had landed."""
+    """Find records and high watermarks served before a lane object or a disk had the records."""
     if not knowledge.history.landings:
         return []
     durable = _Durable(knowledge.history)

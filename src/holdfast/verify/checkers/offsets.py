@@ -1,4 +1,4 @@
-"""Committed offsets as a register: each answer tells what was durable, and nothing older than told.
+"""Checks committed offsets: each answer is durable, and never older than an earlier answer.
 
 Pure. One function for each anomaly.
 """
@@ -19,7 +19,7 @@ from holdfast.verify.vocabulary import (
 
 
 def commit_not_durable(knowledge: Knowledge) -> list[Violation]:
-    """A commit that was acked before a lane object with it had landed."""
+    """Find offset commits that were acked before a lane object held them."""
     registers = Registers(knowledge.history)
     found: list[Violation] = []
     for call in knowledge.history.calls:
@@ -41,7 +41,7 @@ def commit_not_durable(knowledge: Knowledge) -> list[Violation]:
 
 
 def offset_not_durable(knowledge: Knowledge) -> list[Violation]:
-    """A committed offset that was told, and did not count in the lane at that time."""
+    """Find offsets in answers that did not count as committed in the lane at that time."""
     registers = Registers(knowledge.history)
     found: list[Violation] = []
     for call, group, partition, offset, commit in _told(knowledge):
@@ -61,7 +61,7 @@ def offset_not_durable(knowledge: Knowledge) -> list[Violation]:
 
 
 def committed_back(knowledge: Knowledge) -> list[Violation]:
-    """An answer with an older commit than one that was acked or told before the question."""
+    """Find answers with an older commit than one that was acked or answered before the question."""
     registers = Registers(knowledge.history)
     known: dict[tuple[str, Partition], list[tuple[int, int]]] = {}
     for call in knowledge.history.calls:
@@ -109,7 +109,7 @@ def _told(knowledge: Knowledge) -> list[tuple[Call, str, Partition, int, int]]:
 def _place(
     registers: Registers, group: str, partition: Partition, commit: int
 ) -> tuple[int, Counted | None]:
-    """Which one in the order of all that counted; -1 where it never did."""
+    """Return the index of a commit among those that counted, in order, or -1 if it never did."""
     for place, counted in enumerate(registers.counted.get((group, partition), ())):
         if counted.commit == commit:
             return place, counted

@@ -1,4 +1,4 @@
-"""The order of records in a partition: by sequence for a producer, by real time for everybody.
+"""Checks the order of records in a partition: by sequence for each producer, and by real time.
 
 Pure. One function for each anomaly.
 """
@@ -14,9 +14,10 @@ SEQUENCE_ERRORS = frozenset((OUT_OF_ORDER, "UNKNOWN_PRODUCER_ID", "DUPLICATE_SEQ
 
 
 def producer_order(knowledge: Knowledge) -> list[Violation]:
-    """Two batches of one producer id and epoch whose offsets contradict their sequences.
+    """Find batches of one producer id and epoch whose offsets contradict their sequences.
 
-    What a partition gave up has no place any more: a batch before it may be tried again after it.
+    A batch at an offset that was given up is not judged: an earlier batch of its producer may be
+    sent again and land after it.
     """
     found: list[Violation] = []
     for partition, known in knowledge.partitions.items():
@@ -44,7 +45,7 @@ def producer_order(knowledge: Knowledge) -> list[Violation]:
 
 
 def batch_torn(knowledge: Knowledge) -> list[Violation]:
-    """A batch whose records do not lie one after the other."""
+    """Find batches whose records are not at consecutive offsets."""
     found: list[Violation] = []
     for partition, known in knowledge.partitions.items():
         for batch in known.batches:
@@ -66,7 +67,7 @@ def batch_torn(knowledge: Knowledge) -> list[Violation]:
 
 
 def real_time_order(knowledge: Knowledge) -> list[Violation]:
-    """A batch that was first sent after another was acked, yet lies below it."""
+    """Find batches that were first sent after another one was acked, but lie below it."""
     found: list[Violation] = []
     for partition, known in knowledge.partitions.items():
         acks = sorted(
@@ -96,9 +97,10 @@ def real_time_order(knowledge: Knowledge) -> list[Violation]:
 
 
 def sequence_refused(knowledge: Knowledge) -> list[Violation]:
-    """A sequence error for a producer that did all right: the broker forgot what it had acked.
+    """Find sequence errors for producers that did nothing wrong: the broker forgot what it had
+    acked.
 
-    Allowed where a partition gave something up: what it knew of producers went with it.
+    Allowed if a partition gave something up: what it knew about producers is gone, too.
     """
     found: list[Violation] = []
     for partition, known in knowledge.partitions.items():
@@ -132,10 +134,10 @@ def sequence_refused(knowledge: Knowledge) -> list[Violation]:
 
 
 def gap_called(knowledge: Knowledge) -> list[Violation]:
-    """A batch that was called out of order while the one before it was under way, and came.
+    """Find batches refused as out of order while the one before was in flight, and later acked.
 
-    Nothing is lost by that alone. But librdkafka takes it for a reason to begin a new epoch, and to
-    send all again that was not answered yet: what is in the log already is doubled.
+    Nothing is lost by that alone. But librdkafka then begins a new epoch and sends everything that
+    is unanswered again, so that what is already in the log is doubled (ADR 14).
     """
     found: list[Violation] = []
     for partition, known in knowledge.partitions.items():
@@ -162,13 +164,14 @@ def gap_called(knowledge: Knowledge) -> list[Violation]:
 
 
 def _comes_after(batch: Batch, event: int) -> bool:
-    """Whether a batch that had been sent before an event was acked after it, and not before."""
+    """True if a batch was sent before an event, and acked only after it."""
     acked = [ack.call.completed for ack in batch.acks]
     return batch.first_invoked < event and bool(acked) and min(acked) > event
 
 
 def _offset_of(known: PartitionKnowledge, batch: Batch) -> int | None:
-    """Where the batch lies; None where it was not seen, or in several places (doubled says so)."""
+    """Return the offset of a batch; None if it was not seen, or at several places (see
+    `doubled`)."""
     if batch.acks:
         return batch.acks[0].produced.base_offset
     for index, value in enumerate(batch.produce.values):

@@ -1,7 +1,7 @@
-"""Consume, transform, produce: each input that was committed has one output, and only one.
+"""Checks that each committed input of consume-transform-produce has exactly one output.
 
-Pure. An output names the offset that it was made from; what readers of committed records were
-shown counts. One function for each anomaly.
+Pure. An output names the offset of its input. Only outputs that read_committed readers saw count.
+One function for each anomaly.
 """
 
 from holdfast.verify.checkers.decided import Registers
@@ -13,7 +13,7 @@ _Source = tuple[Partition, int]
 
 
 def _outputs(knowledge: Knowledge) -> dict[_Source, dict[Value, int]]:
-    """For each source the outputs that readers of committed records saw, and when first."""
+    """Return the outputs of each input that read_committed readers saw, and when they first did."""
     sources = knowledge.history.sources
     found: dict[_Source, dict[Value, int]] = {}
     for known in knowledge.partitions.values() if sources else ():
@@ -30,7 +30,7 @@ def _outputs(knowledge: Knowledge) -> dict[_Source, dict[Value, int]]:
 
 
 def output_doubled(knowledge: Knowledge) -> list[Violation]:
-    """Two committed outputs of one input."""
+    """Find inputs that have two committed outputs."""
     return [
         Violation(
             Kind.OUTPUT_DOUBLED,
@@ -43,7 +43,7 @@ def output_doubled(knowledge: Knowledge) -> list[Violation]:
 
 
 def output_lost(knowledge: Knowledge) -> list[Violation]:
-    """An input below its group's committed offset, without an output that was committed."""
+    """Find inputs below their group's committed offset that have no committed output."""
     history = knowledge.history
     if not history.is_settled or not history.sources:
         return []

@@ -1,9 +1,9 @@
-"""Who may answer for a lane: its owner, until it lets go, or until its last look is out of date.
+"""Checks that only a lane's owner answers for it, until its release or until its proof expires.
 
-Pure. An answer is judged by when its question was asked, so one that was under way is never blamed.
-These rules do not wait for a wrong number: who answers without a right to is wrong, though nothing
-has changed meanwhile. Acks of records are not among them: anybody may say of a retry that it is in
-the log, and what is not there is found by others.
+Pure. An answer is judged by the time of its question, so a request in progress is never blamed.
+These checks do not wait for a wrong number: a process that answers without the right to is wrong
+even if nothing has changed. Acks of records are not judged here: any broker may say that a retried
+batch is in the log, and other checkers find what is not there.
 """
 
 import bisect
@@ -26,17 +26,17 @@ from holdfast.verify.history import (
 from holdfast.verify.vocabulary import CommitOffsets, FetchOffsets
 
 CLOCKS = 1.06
-"""How much longer than its validity an owner may answer, by the clock of the history: its own may
-run slower."""
+"""The factor by which an owner may exceed its validity by the clock of the history, because its own
+clock may run slower."""
 
 
 class _Lane:
-    """A lane's claims and releases, in their order."""
+    """The claims and releases of a lane, in order."""
 
     def __init__(self, chain: dict[int, Landing]) -> None:
         self.claims: list[Landing] = []
         self.released: dict[str, Landing] = {}
-        """By the writer of the claim."""
+        """Releases by the writer of the claim."""
         for number in sorted(chain):
             landing = chain[number]
             if landing.kind is LandedKind.CLAIM and landing.process:
@@ -46,7 +46,7 @@ class _Lane:
         self._events = [claim.sequence for claim in self.claims]
 
     def own_claim(self, process: str, before_event: int) -> int:
-        """The place of a process's newest claim before an event; -1 where it had none."""
+        """Return the index of a process's newest claim before an event, or -1 if it had none."""
         for place in range(bisect.bisect_left(self._events, before_event) - 1, -1, -1):
             if self.claims[place].process == process:
                 return place
@@ -57,7 +57,7 @@ class _Lane:
 
 
 def answered_without_claim(knowledge: Knowledge) -> list[Violation]:
-    """A process that answers for a lane which it has never claimed."""
+    """Find processes that answer for a lane that they have never claimed."""
 
     def judge(call: Call, lane: _Lane) -> str | None:
         has_claimed = lane.own_claim(call.broker, call.completed) >= 0
@@ -67,7 +67,7 @@ def answered_without_claim(knowledge: Knowledge) -> list[Violation]:
 
 
 def answered_after_release(knowledge: Knowledge) -> list[Violation]:
-    """A process that is asked after it has let go of a lane, and answers for it."""
+    """Find processes that answer for a lane although they were asked after they released it."""
 
     def judge(call: Call, lane: _Lane) -> str | None:
         place = lane.own_claim(call.broker, call.completed)
@@ -80,8 +80,10 @@ def answered_after_release(knowledge: Knowledge) -> list[Violation]:
 
 
 def stale_answer(knowledge: Knowledge) -> list[Violation]:
-    """A process that is asked when its claim is no longer the newest, and its last look at it is
-    out of date; and answers."""
+    """Find processes that answer although they were asked when their last proof had expired.
+
+    The proof has expired if a newer claim is older than the validity of the process's own claim.
+    """
 
     def judge(call: Call, lane: _Lane) -> str | None:
         place = lane.own_claim(call.broker, call.completed)
@@ -97,7 +99,7 @@ def stale_answer(knowledge: Knowledge) -> list[Violation]:
 
 
 def served_too_early(knowledge: Knowledge) -> list[Violation]:
-    """A process that answers before it has waited as long as its own claim says that it must."""
+    """Find processes that answer before they have waited as long as their own claim demands."""
 
     def judge(call: Call, lane: _Lane) -> str | None:
         place = lane.own_claim(call.broker, call.completed)
@@ -106,7 +108,7 @@ def served_too_early(knowledge: Knowledge) -> list[Violation]:
             return None
         has_older = lane.own_claim(call.broker, claim.sequence) >= 0
         if has_older:
-            return None  # it may have answered under that one, and is judged by the other rules
+            return None  # it may have answered under the older claim: other checkers judge that
         waited_s = call.completed_at - claim.at
         return f"it owed {claim.owed_s} s to the owner before, and waited {waited_s:.3f} s"
 
@@ -114,7 +116,8 @@ def served_too_early(knowledge: Knowledge) -> list[Violation]:
 
 
 def owners_overlap(knowledge: Knowledge) -> list[Violation]:
-    """A process that answers for a lane when one with a newer claim has already answered."""
+    """Find processes that answer for a lane when asked after an owner with a newer claim
+    answered."""
     spoken: dict[int, list[tuple[int, int, Call]]] = {}
     lanes: dict[int, _Lane] = {}
     for _, lane, call in _answers(knowledge):
@@ -152,7 +155,7 @@ def _judged(
 
 
 def _answers(knowledge: Knowledge) -> Iterator[tuple[str, _Lane, Call]]:
-    """What only the owner of a lane may say; histories without claims have nothing of it."""
+    """Yield the answers that only a lane's owner may give; none if the history has no claims."""
     history = knowledge.history
     lanes = {lane: _Lane(chain) for lane, chain in chains(history).items()}
     if not any(lane.claims for lane in lanes.values()):

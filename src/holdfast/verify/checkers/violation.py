@@ -1,6 +1,6 @@
-"""What a checker says when a promise was broken.
+"""The violations that checkers report.
 
-Pure. Owns the names of the anomalies; each checker raises its own only.
+Pure. Owns the names of the anomalies; each checker reports only its own.
 """
 
 import enum
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Kind(enum.Enum):
-    """One name for each way in which a log can break its promise."""
+    """The names of the anomalies, one for each way in which a log can break its promise."""
 
     LOST_WRITE = "lost write"
     TWO_VALUES = "two values at one offset"

@@ -1,4 +1,4 @@
-"""What a read must show: all that was acked before it began, and nothing left out in between.
+"""Checks that reads show everything that was acked before they began, and leave nothing out.
 
 Pure. One function for each anomaly.
 """
@@ -22,7 +22,7 @@ OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
 
 
 class _AckedEnds:
-    """The highest offset after an acked record, as of any event."""
+    """The end of the acked records, as of any event."""
 
     def __init__(self, known: PartitionKnowledge) -> None:
         acks = sorted(
@@ -39,13 +39,13 @@ class _AckedEnds:
             self._ends.append(highest)
 
     def before(self, event: int) -> tuple[int, int]:
-        """The end, and the event of the ack that brought the partition there."""
+        """Return the end before an event, and the event of the ack that raised it to there."""
         index = bisect.bisect_left(self._events, event) - 1
         return (self._ends[index], self._events[index]) if index >= 0 else (0, -1)
 
 
 def hidden(knowledge: Knowledge) -> list[Violation]:
-    """An answer that denies a record which was acked before the question was asked."""
+    """Find answers that deny a record which was acked before the question was asked."""
     found: list[Violation] = []
     for partition, known in knowledge.partitions.items():
         ends = _AckedEnds(known)
@@ -80,9 +80,9 @@ def hidden(knowledge: Knowledge) -> list[Violation]:
 
 
 def gap(knowledge: Knowledge) -> list[Violation]:
-    """A fetch that passes over an offset which is known to hold a record.
+    """Find fetches that skip an offset which is known to hold a record.
 
-    What a reader of committed records passes over of a transaction is judged with the transaction.
+    Records of a transaction that a read_committed fetch skips are judged with the transaction.
     """
     found: list[Violation] = []
     transactional = knowledge.transactional_values
@@ -113,7 +113,10 @@ def gap(knowledge: Knowledge) -> list[Violation]:
 
 
 def above_watermark(knowledge: Knowledge) -> list[Violation]:
-    """A fetch that shows a record at or above the high watermark that it names."""
+    """Find fetches that show a record at or above the end that they report.
+
+    The end is the high watermark, or for read_committed the last stable offset.
+    """
     return [
         Violation(
             Kind.ABOVE_WATERMARK,
@@ -131,7 +134,7 @@ def above_watermark(knowledge: Knowledge) -> list[Violation]:
 
 
 def _end_of(call: Call) -> int:
-    """What the answer itself names as the end of what may be read."""
+    """Return the end of what may be read, according to the answer itself."""
     if not isinstance(call.result, Fetched) or not isinstance(call.operation, Fetch):
         return -1
     if call.operation.isolation == READ_COMMITTED:
@@ -140,13 +143,16 @@ def _end_of(call: Call) -> int:
 
 
 def range_of(fetch: Fetch, fetched: Fetched) -> tuple[int, int]:
-    """The offsets that an answer covers: the first, and the one after the last."""
+    """Return the offsets that an answer covers: the first, and the one after the last."""
     shown = fetched.records[-1][0] + 1 if fetched.records else fetch.offset
     return max(fetch.offset, fetched.log_start), max(shown, fetched.next_offset)
 
 
 def empty_reads(knowledge: Knowledge) -> list[Violation]:
-    """A fetch below its own high watermark that shows nothing, though a record is known there."""
+    """Find fetches below their own end that show nothing, though a record is known there.
+
+    The end is the high watermark, or for read_committed the last stable offset.
+    """
     found: list[Violation] = []
     for partition, known in knowledge.partitions.items():
         offsets = sorted(offset for offset in known.values_at if not known.is_given_up(offset))
@@ -159,7 +165,7 @@ def empty_reads(knowledge: Knowledge) -> list[Violation]:
             if call.result.records or call.operation.offset >= end:
                 continue
             if call.result.next_offset > call.operation.offset:
-                continue  # markers, or what was aborted: it goes on behind them
+                continue  # only markers or aborted records: the next fetch begins after them
             index = bisect.bisect_left(offsets, call.operation.offset)
             if index < len(offsets) and offsets[index] < end:
                 found.append(

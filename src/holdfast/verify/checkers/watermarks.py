@@ -1,4 +1,4 @@
-"""Numbers that must never go back, in the real-time order of all answers of all brokers.
+"""Checks that offsets never move backwards, in the real-time order of all brokers' answers.
 
 Pure. An answer is compared with what had been answered before it was asked, so two answers that
 overlap in time may come in either order.
@@ -19,7 +19,7 @@ from holdfast.verify.history import (
 
 
 def watermark_back(knowledge: Knowledge) -> list[Violation]:
-    """A latest offset or high watermark below one that was already served."""
+    """Find latest offsets and high watermarks below one that was already served."""
     found: list[Violation] = []
     for known in knowledge.partitions.values():
         answers = [
@@ -32,7 +32,7 @@ def watermark_back(knowledge: Knowledge) -> list[Violation]:
 
 
 def stable_back(knowledge: Knowledge) -> list[Violation]:
-    """A last stable offset below one that was already served."""
+    """Find last stable offsets below one that was already served."""
     found: list[Violation] = []
     for known in knowledge.partitions.values():
         answers = [
@@ -43,7 +43,7 @@ def stable_back(knowledge: Knowledge) -> list[Violation]:
 
 
 def stable_stuck(knowledge: Knowledge) -> list[Violation]:
-    """Records that no reader of committed ones can reach, though every transaction has ended."""
+    """Find records that no read_committed reader can reach, though every transaction has ended."""
     found: list[Violation] = []
     for partition, known in knowledge.partitions.items():
         cold = knowledge.history.cold.get(partition)
@@ -62,7 +62,7 @@ def stable_stuck(knowledge: Knowledge) -> list[Violation]:
 
 
 def log_start_back(knowledge: Knowledge) -> list[Violation]:
-    """A log start below one that was already served: deleted records have come back."""
+    """Find log starts below one that was already served: deleted records have come back."""
     found: list[Violation] = []
     for known in knowledge.partitions.values():
         answers = [
@@ -81,7 +81,7 @@ def log_start_back(knowledge: Knowledge) -> list[Violation]:
 
 
 def log_start_unasked(knowledge: Knowledge) -> list[Violation]:
-    """A log start above all that clients asked for, where the broker may not delete by itself."""
+    """Find log starts above all that clients asked for, if the broker may not delete by itself."""
     found: list[Violation] = []
     for partition, known in knowledge.partitions.items():
         if knowledge.history.rules_of(partition).retention or known.is_deleted:

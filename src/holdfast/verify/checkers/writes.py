@@ -1,4 +1,4 @@
-"""What became of each record: lost, made up, doubled, or there although it was refused.
+"""Checks the fate of each record: lost, made up, doubled, or present although it was refused.
 
 Pure. One function for each anomaly.
 """
@@ -9,7 +9,7 @@ from holdfast.verify.history import Value
 
 
 def lost_write(knowledge: Knowledge) -> list[Violation]:
-    """An acked record that a fresh reader with only the store does not find at its offset.
+    """Find acked records that a fresh reader with only the store does not find at their offset.
 
     Allowed: offsets that an unclean partition names as given up.
     """
@@ -42,7 +42,7 @@ def lost_write(knowledge: Knowledge) -> list[Violation]:
 
 
 def two_values(knowledge: Knowledge) -> list[Violation]:
-    """Two observations of one offset, by ack, fetch or cold read, that disagree."""
+    """Find offsets for which two observations, by ack, fetch or cold read, disagree."""
     return [
         Violation(
             Kind.TWO_VALUES,
@@ -56,7 +56,7 @@ def two_values(knowledge: Knowledge) -> list[Violation]:
 
 
 def phantom(knowledge: Knowledge) -> list[Violation]:
-    """A record that nobody had sent to this partition by the time it was seen."""
+    """Find records that no client had sent to this partition by the time they were seen."""
     found: list[Violation] = []
     for partition, known in knowledge.partitions.items():
         sent: dict[Value, int] = {}
@@ -77,15 +77,15 @@ def phantom(knowledge: Knowledge) -> list[Violation]:
 
 
 def doubled(knowledge: Knowledge) -> list[Violation]:
-    """A record at more offsets than there were batches that could have brought it there.
+    """Find records at more offsets than there were batches that could have put them there.
 
-    What was given up does not count: whether it had been there, nobody could know.
+    Offsets that were given up do not count: nobody could know whether the record was there.
     """
     found: list[Violation] = []
     for partition, known in knowledge.partitions.items():
         chances: dict[Value, set[tuple[int, ...]]] = {}
         for batch in known.batches:
-            # A producer id and epoch lands a value once, whatever sequence it gives it.
+            # One producer id and epoch may write a value only once, under whatever sequence.
             identity = batch.identity[:2] if len(batch.identity) == 3 else batch.identity
             if batch.may_have_landed:
                 for value in batch.produce.values:
@@ -106,7 +106,7 @@ def doubled(knowledge: Knowledge) -> list[Violation]:
 
 
 def ack_moved(knowledge: Knowledge) -> list[Violation]:
-    """A retried batch whose second ack names another offset than the first."""
+    """Find retried batches whose second ack names another offset than the first."""
     found: list[Violation] = []
     for partition, known in knowledge.partitions.items():
         for batch in known.batches:
@@ -123,7 +123,7 @@ def ack_moved(knowledge: Knowledge) -> list[Violation]:
 
 
 def definite_error_appears(knowledge: Knowledge) -> list[Violation]:
-    """A record of which every try was refused for good, and which is there all the same."""
+    """Find records that are in the log although every attempt was refused for good."""
     found: list[Violation] = []
     for partition, known in knowledge.partitions.items():
         possible: set[Value] = set()
