@@ -1,7 +1,7 @@
-"""The one door to time, randomness and environment variables.
+"""The only access to time, randomness and environment variables.
 
-Everything that needs one of them is handed an Environment, so that the simulation can hand it a
-virtual one. The linter bans the modules behind this door everywhere else.
+Code that needs one of them receives an Environment, so that the simulation can pass a virtual one.
+The linter bans the modules behind it everywhere else.
 """
 
 import os
@@ -14,35 +14,35 @@ from uuid import UUID
 from holdfast.identifiers import WRITER_ID_BYTES, WriterId
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Counts while the machine is suspended, too: a claim must grow old then as well."""
+"""A clock that also counts while the machine is suspended: a claim must grow old then as well."""
 
 
 class Environment(Protocol):
-    """What a piece of Holdfast may know of the world outside its inputs."""
+    """The time and randomness that code may use."""
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back; it has no meaning outside this process."""
+        """Return seconds on a clock that never goes back. It means nothing outside this process."""
         ...
 
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since 1970: for timestamps that people see, never for safety."""
+        """Return milliseconds since 1970: for timestamps that people see, never for safety."""
         ...
 
     def random(self) -> random.Random:
-        """The source of all chance: jitter, sampling, shuffles."""
+        """Return the source of all randomness: jitter, sampling, shuffles."""
         ...
 
     def new_uuid(self) -> UUID:
-        """A random id."""
+        """Return a random id."""
         ...
 
     def new_writer_id(self) -> WriterId:
-        """An id that no other attempt to own a lane will ever have."""
+        """Return an id that no other attempt to own a lane will ever have."""
         ...
 
 
 class SystemEnvironment:
-    """The real world."""
+    """The clock and the randomness of this machine."""
 
     def __init__(self) -> None:
         self._random = random.SystemRandom()
@@ -64,7 +64,7 @@ class SystemEnvironment:
 
 
 class SeededEnvironment:
-    """A world that is the same each time: a clock that is handed in, and chance from one seed."""
+    """A repeatable environment: a clock that is passed in, and randomness from one seed."""
 
     def __init__(self, *, seed: int, clock: "VirtualClock") -> None:
         self._random = random.Random(seed)
@@ -87,7 +87,7 @@ class SeededEnvironment:
 
 
 class VirtualClock:
-    """A clock that moves only when it is told to."""
+    """A clock that moves only when its caller moves it."""
 
     def __init__(self, *, seconds: float = 0.0, wall_offset_ms: int = 1_700_000_000_000) -> None:
         self.seconds = seconds
@@ -99,5 +99,5 @@ class VirtualClock:
 
 
 def process_variables() -> Mapping[str, str]:
-    """The environment variables of this process."""
+    """Return the environment variables of this process."""
     return os.environ

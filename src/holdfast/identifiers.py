@@ -1,4 +1,4 @@
-"""The names of things: topics, partitions, lanes, brokers and writers, as types of their own.
+"""Types for the identifiers of topics, partitions, lanes, brokers and writers.
 
 Pure. Owns what a legal topic name is. Must never import anything of Holdfast.
 """
@@ -11,7 +11,7 @@ from uuid import UUID
 BrokerId = NewType("BrokerId", int)
 LaneId = NewType("LaneId", int)
 LaneNumber = NewType("LaneNumber", int)
-"""The position of an object in its lane: 0, 1, 2, ... with no holes."""
+"""The position of an object in its lane: 0, 1, 2, ... without gaps."""
 Offset = NewType("Offset", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
 ProducerId = NewType("ProducerId", int)
@@ -42,7 +42,7 @@ def in_order(partitions: Iterable[PartitionId]) -> list[PartitionId]:
 
 
 def topic_name_problem(name: str) -> str | None:
-    """Say what is wrong with a topic name, or None where it is legal."""
+    """Return what is wrong with a topic name, or None if it is legal."""
     if not name:
         return "the topic name is empty"
     if name in (".", ".."):

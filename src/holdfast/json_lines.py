@@ -1,7 +1,7 @@
 """Standard output as lines of JSON, for commands that run for a while.
 
-Owns the form of an event: one object in each line, its name in `event`. Nothing else reaches
-standard output meanwhile: what a pipeline's own code prints goes to standard error.
+Owns the form of an event: one object per line, with its name in `event`. Nothing else must reach
+standard output during that time: what a pipeline's code prints goes to standard error.
 """
 
 import contextlib
@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 Emit = Callable[[str, Mapping[str, Any]], None]
-"""Prints an event as one line of JSON: its name, and its fields."""
+"""A function that prints an event as one line of JSON: its name, and its fields."""
 
 
 @contextlib.contextmanager
 def json_output(*, enabled: bool) -> Generator[Emit | None]:
-    """What prints an event; None where output is text."""
+    """Yield a function that prints events, or None if the output is text."""
     if not enabled:
         yield None
         return

@@ -1,6 +1,6 @@
-"""Text for a person who waits: it changes in its place on a terminal, and is lines elsewhere.
+"""Progress text for a person: updated in place on a terminal, separate lines elsewhere.
 
-Owns the control characters. Must never decide what is said.
+Owns the control characters. Must never decide what the text says.
 """
 
 import shutil
@@ -11,7 +11,7 @@ LINE_UP = "\x1b[1A"
 
 
 class LiveText:
-    """A terminal: some lines that change, below those that stay."""
+    """Text on a terminal: some lines that change, below those that stay."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -19,16 +19,16 @@ class LiveText:
 
     @property
     def width(self) -> int:
-        """Of a line, so that the terminal does not break it."""
+        """Number of columns that a line may have without being wrapped."""
         return shutil.get_terminal_size().columns - 1
 
     def tell(self, text: str) -> None:
-        """Something that is said once, and stays."""
+        """Print a text that stays."""
         self._stream.write(f"{self._cleared()}{text}\n{self._shown}")
         self._stream.flush()
 
     def show(self, text: str) -> None:
-        """How things stand; the next one takes its place."""
+        """Show the current state; the next one replaces it."""
         width = self.width
         text = "\n".join(_cut(line, width) for line in text.splitlines())
         if text != self._shown:
@@ -47,18 +47,18 @@ class LiveText:
 
 
 class PlainText:
-    """A log file or a pipe."""
+    """Text in a log file or a pipe."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def tell(self, text: str) -> None:
-        """Something that is said once, and stays."""
+        """Print a text that stays."""
         self._stream.write(f"{text}\n")
         self._stream.flush()
 
     def show(self, text: str) -> None:
-        """What only changes is for terminals."""
+        """Do nothing: text that changes is only for terminals."""
 
     def close(self) -> None:
         self._stream.flush()

@@ -1,7 +1,7 @@
 """Durations, sizes and times, as people write them in files and on command lines.
 
-Pure. Owns which words there are: one grammar for every file and every command. Must never know what
-a quantity is for, and never reads a clock.
+Pure. Owns the units and formats: one grammar for every file and every command. Must never know what
+a quantity is for, and never read a clock.
 """
 
 import datetime
@@ -27,10 +27,10 @@ _UNITS_BYTES = {
 
 
 def duration_ms(text: str, *, bare_is_ms: bool = False) -> int:
-    """Milliseconds of "10 minutes", "10m", "24h" or "1 day 6 hours".
+    """Parse "10 minutes", "10m", "24h" or "1 day 6 hours" into milliseconds.
 
-    A number without a unit is milliseconds where `bare_is_ms` is set, as in the options of Kafka
-    and Spark; elsewhere it is refused, since nobody could tell what was meant.
+    A number without a unit is milliseconds if `bare_is_ms` is set, as in the options of Kafka and
+    Spark. Otherwise it is refused, since its unit is not clear.
     """
     if bare_is_ms and text.strip().isascii() and text.strip().isdigit():
         return int(text)
@@ -49,7 +49,10 @@ def duration_ms(text: str, *, bare_is_ms: bool = False) -> int:
 
 
 def size_bytes(text: str) -> int:
-    """Bytes of "50MiB", "1.5 GiB" or "64MB", which is a little less; a bare number is bytes."""
+    """Parse "50MiB", "1.5 GiB" or "64MB" (which is less than 64MiB) into bytes.
+
+    A number without a unit is bytes.
+    """
     if re.fullmatch(r"\d+", text.strip(), re.ASCII):
         return int(text)
     found = _QUANTITY.fullmatch(text.lower())
@@ -59,9 +62,9 @@ def size_bytes(text: str) -> int:
 
 
 def time_ms(text: str) -> int:
-    """A time in milliseconds since 1970: 2026-11-01, 2026-11-01T12:00:00+01:00, or the number.
+    """Parse a time into milliseconds since 1970.
 
-    A time without a zone is UTC.
+    It is 2026-11-01, 2026-11-01T12:00:00+01:00, or the milliseconds. Without a zone it is UTC.
     """
     if text.isascii() and text.isdigit():
         return int(text)
@@ -78,7 +81,7 @@ def time_ms(text: str) -> int:
 
 
 def since_ms(text: str, *, now_ms: int) -> int:
-    """The time that a duration ago was ("10m"), or a time as `time_ms` reads it."""
+    """Parse a duration before now, such as "10m", or a time as `time_ms` reads it."""
     try:
         return now_ms - duration_ms(text)
     except ConfigurationError:

@@ -1,8 +1,8 @@
-"""A TOML file of settings: where in it each key stands, and what is said of one that is wrong.
+"""TOML files of settings: where in a file each key stands, and the error for a wrong one.
 
-Pure, but for a look at which files are there. Owns the form of every message about a key: file,
-line, table, key, what is wrong, what to write instead; and what `--option TABLE.KEY=VALUE` changes.
-Must never know what a key is for.
+Pure, except that it checks which files exist. Owns the form of every message about a key: file,
+line, table, key, what is wrong, what to write instead. Also owns what `--option TABLE.KEY=VALUE`
+changes. Must never know what a key is for.
 """
 
 import datetime
@@ -40,27 +40,27 @@ _AT = re.compile(r"^(.*) - at `\$((?:\.|\[).*)`$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Renamed:
-    """What an old key is called now."""
+    """The current name of an old key."""
 
     key: str
     table: str | None = None
-    """None: it stands where it stood."""
+    """The table of the current key; None if it is the table of the old one."""
     values: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Old values that are written otherwise now."""
+    """Old values that are written differently now, with the current value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTables:
-    """Which tables and keys a kind of file has."""
+    """The tables and keys that a kind of file has."""
 
     tables: Mapping[str, type[msgspec.Struct] | None]
-    """None: its keys are options by any name, as texts, and are checked elsewhere."""
+    """The keys of each table. None: any key is an option with a text, and is checked elsewhere."""
     required: Mapping[str, str]
     """Tables that must be there, each with an example of a key in it."""
     example: str
-    """An override, as in TABLE.KEY=VALUE."""
+    """An example of an override, TABLE.KEY=VALUE."""
     inner: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Keys that are tables themselves, with names of the user's."""
+    """Keys that are tables themselves, with keys that the user chooses."""
     renamed: Mapping[tuple[str, str], Renamed] = field(
         default_factory=dict[tuple[str, str], Renamed]
     )
@@ -95,23 +95,23 @@ class FileTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where the keys of a file were written."""
+    """The places where the keys of a file were written."""
 
     name: str
     """The file, as the user named it."""
     text: str = ""
-    """Of a TOML file; empty where the tables are in Python."""
+    """The text of a TOML file; empty if the tables are in Python."""
     overridden: frozenset[tuple[str, str]] = field(default_factory=frozenset[tuple[str, str]])
-    """(table, key) of the command line."""
+    """(table, key) of each key that the command line replaces."""
     known: FileTables
-    """What may be in it."""
+    """The tables and keys that the file may have."""
     written: Mapping[tuple[str, str], tuple[str, str]] = field(
         default_factory=dict[tuple[str, str], tuple[str, str]]
     )
-    """Keys that stand in the file by an old name, and that name."""
+    """Keys that are in the file under an old name, and that name."""
 
     def error(self, message: str, table: str | None = None, key: str | None = None) -> Exception:
-        """The error to raise, with all that is known of the place."""
+        """Return the error to raise, with all that is known about the place."""
         if table is not None and key is not None and (table, key) in self.overridden:
             return ConfigurationError(f"--option {table}.{key}: {message}")
         if table is not None and key is not None:
@@ -126,7 +126,7 @@ class Origin:
 
 
 def line_of(text: str, table: str, key: str | None) -> int | None:
-    """The line of a key, or of its table where it has no key; None where it is not to be found."""
+    """Return the line of a key, or of its table if it has no line; None if neither is found."""
     inside, of_table, of_outer = "", None, None
     for number, line in enumerate(text.splitlines(), start=1):
         if (header := _HEADER.match(line)) is not None:
@@ -147,7 +147,7 @@ def _plain(key: str) -> str:
 
 
 def read_toml(name: str, text: str) -> Table:
-    """The tables of a file; the message of a syntax error has its line."""
+    """Parse the tables of a file. The message of a syntax error has its line."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as wrong:
@@ -155,7 +155,7 @@ def read_toml(name: str, text: str) -> Table:
 
 
 def check_tables(tables: Mapping[str, Any], origin: Origin) -> dict[str, Table]:
-    """The tables by name; refused where there is one that no such file has."""
+    """Return the tables by name. Raise if one is unknown, or if a required one is missing."""
     known = origin.known
     for name, value in tables.items():
         if name not in known.tables:
@@ -171,7 +171,7 @@ def check_tables(tables: Mapping[str, Any], origin: Origin) -> dict[str, Table]:
 
 
 def convert(table: Table, name: str, kind: type[T], origin: Origin) -> T:
-    """A table as what it must be; the message names the key, and the nearest right one."""
+    """Convert a table to its type. The error names the key, and the nearest known one."""
     keys = origin.known.keys_of(name)
     for key in table:
         if key not in keys:
@@ -187,14 +187,14 @@ def convert(table: Table, name: str, kind: type[T], origin: Origin) -> T:
 
 
 def _key_in(path: str, keys: Iterable[str]) -> str:
-    """The key that msgspec's path begins with; a key may have dots of its own."""
+    """Return the key that msgspec's path begins with. A key may contain dots."""
     path = path.lstrip(".")
     begins = [key for key in keys if re.match(rf"{re.escape(key)}(?![\w-])", path)]
     return max(begins, key=len, default=path)
 
 
 def _wrong_value(problem: str, kind: type[Any], key: str) -> str:
-    """What is wrong with the value of a key, with the words or an example of what it can be."""
+    """Say what is wrong with the value of a key, with the possible words or an example."""
     rows = [row for row in msgspec.structs.fields(kind) if row.encode_name == key]
     parts = [part for row in rows for part in _parts_of(row.type)]
     given = re.match(r"Invalid enum value '(.*)'$", problem)
@@ -205,12 +205,12 @@ def _wrong_value(problem: str, kind: type[Any], key: str) -> str:
 
 
 def _parts_of(kind: Any) -> list[Any]:
-    """The types, words and examples that a type is made of."""
+    """Return the types, words and examples that a type is made of."""
     return [kind, *(part for inner in get_args(kind) for part in _parts_of(inner))]
 
 
 def _spoken(problem: str) -> str:
-    """msgspec's words, which are of Python, in those of a TOML file."""
+    """Translate a message of msgspec from Python's words to those of a TOML file."""
     missing = re.match(r"Object missing required field `([\w.-]+)`", problem)
     if missing is not None:
         return f"the key {missing[1]!r} is missing"
@@ -222,7 +222,7 @@ def _spoken(problem: str) -> str:
 
 
 def dotted(prefix: str, table: Table) -> Table:
-    """The leaves of a table of tables, by their full names."""
+    """Return the leaves of nested tables, by their full names with dots."""
     flat: Table = {}
     for name, value in table.items():
         full = f"{prefix}.{name}" if prefix else name
@@ -234,7 +234,7 @@ def dotted(prefix: str, table: Table) -> Table:
 
 
 def option_text(value: object, name: str, origin: Origin, *, table: str = "source") -> str:
-    """A TOML value as the text that an option has."""
+    """Return a TOML value as the text of an option."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -260,7 +260,7 @@ def option_text(value: object, name: str, origin: Origin, *, table: str = "sourc
 
 
 def texts_of(inner: Table, table: str, key: str, origin: Origin) -> dict[str, str]:
-    """A table of settings inside a table, by their full names and as texts."""
+    """Return the settings of an inner table as texts, by their full names."""
     return {
         name: option_text(value, f"{key}.{name}", origin, table=table)
         for name, value in dotted("", inner).items()
@@ -268,7 +268,7 @@ def texts_of(inner: Table, table: str, key: str, origin: Origin) -> dict[str, st
 
 
 def spark_settings(inner: Table, origin: Origin) -> dict[str, str]:
-    """The settings of Spark in [spark] conf."""
+    """Return the settings of Spark in [spark] conf."""
     flat = texts_of(inner, "spark", "conf", origin)
     for name in flat:
         if not name.startswith("spark."):
@@ -287,7 +287,7 @@ def with_overrides(
     known: FileTables,
     hint: Callable[[str], None] = lambda _: None,
 ) -> tuple[Table, frozenset[tuple[str, str]]]:
-    """The tables after `--option TABLE.KEY=VALUE`, and which keys those were."""
+    """Return the tables after `--option TABLE.KEY=VALUE`, and the keys that it replaced."""
     changed: Table = {
         name: dict(cast(Table, value)) if isinstance(value, dict) else value
         for name, value in tables.items()
@@ -327,9 +327,9 @@ def with_current_names(
     name: str,
     hint: Callable[[str], None],
 ) -> tuple[Table, dict[tuple[str, str], tuple[str, str]]]:
-    """The tables by the names of now, and by which old name a key was written.
+    """Return the tables with current names, and the old name of each key that had one.
 
-    Each old name is told to `hint`, with the new one. Where a key has both, the new name counts.
+    `hint` is called for each old name, with the new one. If a key has both, the new name counts.
     """
     changed: Table = {
         key: dict(cast(Table, value)) if isinstance(value, dict) else value
@@ -356,14 +356,14 @@ def with_current_names(
 
 
 def _taken(table: Table, key: str) -> object | None:
-    """Take a key out of a table; one with dots may stand in tables of its own."""
+    """Remove a key from a table and return its value. A key with dots may be in inner tables."""
     if key in table:
         return table.pop(key)
     head, dot, rest = key.partition(".")
     while dot:
         inner = table.get(head)
         if isinstance(inner, dict):
-            # A copy, since the file's own tables are not to change.
+            # A copy, since the file's own tables must not change.
             table[head] = dict(cast(Table, inner))
             value = _taken(cast(Table, table[head]), rest)
             if not table[head]:
@@ -375,7 +375,7 @@ def _taken(table: Table, key: str) -> object | None:
 
 
 def _forget(table: Table, key: str) -> None:
-    """Names of options have no case, and one with dots may stand in a table of its own."""
+    """Remove a key from a table, in upper or lower case. A key with dots may be in inner tables."""
     for name in [name for name in table if name.lower() == key.lower()]:
         del table[name]
     head, dot, _ = key.lower().partition(".")
@@ -385,7 +385,8 @@ def _forget(table: Table, key: str) -> None:
 
 
 def _value(text: str, kind: type[msgspec.Struct] | None, key: str) -> object:
-    """As TOML reads it where the key takes a number, a flag or a list; else the text itself."""
+    """Return the value as TOML reads it if the key takes a number, a flag or a list; otherwise the
+    text itself."""
     if kind is None:
         return text
     try:
@@ -403,14 +404,14 @@ def _value(text: str, kind: type[msgspec.Struct] | None, key: str) -> object:
 
 
 def no_file(path: Path, suffixes: Collection[str]) -> str:
-    """What is said of a file that is not there: perhaps its neighbour was meant."""
+    """Return the message for a file that does not exist. It suggests a file with a near name."""
     there = [p.name for p in path.parent.glob("*") if p.suffix in suffixes]
     near = nearest(path.name, there)
     return f"there is no file {path}" + (f": did you mean {near}?" if near else "")
 
 
 def located(text: str, folder: Path) -> str:
-    """An address as it is; a path as seen from a folder."""
+    """Return an address as it is, and a path relative to a folder as a full path."""
     if _SCHEME.match(text):
         return text
     return str(Path(folder, Path(text).expanduser()))

@@ -1,6 +1,6 @@
-"""Commands that ask a cluster: how long it may take, and what is said if no broker answers.
+"""Run a command against a cluster, with time limits and a helpful error if no broker answers.
 
-Owns the limits of these waits, and what is said of a topic that does not exist.
+Owns the time limits, and the error for a topic that does not exist.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from holdfast.errors import ConfigurationError
 T = TypeVar("T")
 
 CONTACT_MS_MAX = 3_000
-"""How long a broker that does not answer at all is waited for."""
+"""How long a command tries to reach a first broker."""
 REQUEST_MS_MAX = 15_000
 
 
 async def find_topic(
     cluster: Cluster, name: str, *, remedy: str = "see `holdfast topic list`"
 ) -> TopicDescription:
-    """One topic; the nearest name is offered where there is none of this one."""
+    """Return the topic. If it does not exist, raise an error with the nearest name or `remedy`."""
     topics = {topic.name: topic for topic in await describe_topics(cluster)}
     if name not in topics:
         near = difflib.get_close_matches(name, topics, n=1)
@@ -38,7 +38,7 @@ def run_with_cluster(bootstrap: str, work: Callable[[Cluster], Coroutine[Any, An
 
 
 async def _with_cluster(bootstrap: str, work: Callable[[Cluster], Coroutine[Any, Any, T]]) -> T:
-    """Reach a broker first, within seconds or not at all; then do the work."""
+    """Do the work once a broker answers. Raise BrokerUnavailable if none does within seconds."""
     async with Cluster(
         bootstrap,
         environment=SystemEnvironment(),

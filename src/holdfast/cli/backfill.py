@@ -1,6 +1,7 @@
-"""`holdfast backfill`: an old range of a topic into files, each record once, however often it runs.
+"""`holdfast backfill`: write an old range of a topic to files, each record exactly once.
 
-Owns the options, the progress and the exit code, which is as for `holdfast run`.
+It can be run again after a kill. Owns the options, the progress and the exit code: those of
+`holdfast run`, and 130 after an interrupt.
 """
 
 import shlex
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 EXIT_INTERRUPTED = 130
 FORMATS = {"parquet": "parquet", "jsonl": "jsonl.zst", "jsonl.zst": "jsonl.zst"}
-"""The words of a pipeline's [output] format, and the names that they have in ledgers."""
+"""The name in ledgers of each `--format`. A pipeline's [output] format takes the same values."""
 
 
 @click.command(
@@ -138,7 +139,7 @@ def command(verbose: bool, as_json: bool, **given: Any) -> None:
 
 
 def _backfill(emit: Emit | None, **given: Any) -> int:
-    # These need the extra, which `--help` must do without.
+    # Imported here, because they need the extra, and `--help` must work without it.
     from holdfast.columnar.schema import SCHEMA
     from holdfast.settings_file import located
     from holdfast.spark.backfill import Backfill
@@ -242,7 +243,7 @@ def _pairs(given: tuple[str, ...], name: str) -> dict[str, str]:
 
 
 class _Shown:
-    """Says how far it is: on a terminal all the time, elsewhere after each slice."""
+    """The progress of a backfill: updated in place on a terminal, elsewhere after each slice."""
 
     def __init__(self, reporter: "Reporter", emit: Emit | None) -> None:
         self._reporter = reporter
@@ -295,7 +296,7 @@ def _shown_seconds(seconds: float) -> str:
 
 
 def _echo_end(backfill: "Backfill", store: str, emit: Emit | None, *, ended: str) -> None:
-    """The last words: what was written by this run, and whether that is everything."""
+    """Print what this run wrote, and whether the backfill is complete."""
     standing = backfill.standing()
     entries = 0 if backfill.head is None else backfill.head.n + 1
     if emit is not None:

@@ -1,7 +1,6 @@
-"""`holdfast cluster`: brokers and lanes, and where lanes should be.
+"""`holdfast cluster`: show brokers and lanes, move a lane, drain a broker.
 
-Owns the options, the tables, the waiting with its progress, and what a person is told when it does
-not work.
+Owns the options, the tables, waiting with progress, and the error messages.
 """
 
 import asyncio

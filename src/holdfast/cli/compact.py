@@ -1,6 +1,6 @@
-"""`holdfast compact`: many small committed files of a sink into few.
+"""`holdfast compact`: merge many small committed files of a pipeline into few.
 
-Owns the options and what is shown before and after. Starts Spark only where there is work for it.
+Owns the options and the summary. Starts Spark only if there is something to merge.
 """
 
 import dataclasses

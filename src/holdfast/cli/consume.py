@@ -1,7 +1,7 @@
-"""`holdfast topic consume`: records to lines, to the end of the log or for as long as they come.
+"""`holdfast topic consume`: print records as lines, to the end of the log or until it is stopped.
 
-Owns the options, from where it is read, and when it ends. With a group it commits what was written
-out, and nothing else. Must never commit a record that the reader of its output may not have.
+Owns the options, the start position, and when the command ends. With a group it commits exactly
+what was written out. Must never commit a record that the reader of its output may not have.
 """
 
 import asyncio
@@ -40,13 +40,13 @@ from holdfast.quantities import since_ms
 EXIT_UNREADABLE = 2
 EXIT_INTERRUPTED = 130
 LOOK_S = 10.0
-"""How often new partitions of a followed topic are looked for."""
+"""How often a followed topic is checked for new partitions."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the options say."""
+    """The parsed options of `holdfast topic consume`."""
 
     topic: str
     partitions: frozenset[int]
@@ -199,7 +199,7 @@ def _start(text: str) -> Start:
 
 
 class Consumption:
-    """One run of the command."""
+    """One run of `holdfast topic consume`."""
 
     def __init__(self, cluster: Cluster, wanted: Wanted) -> None:
         self._cluster = cluster
@@ -213,7 +213,7 @@ class Consumption:
         )
 
     async def run(self) -> int:
-        """The exit code."""
+        """Print records until done; return the exit code."""
         topic = await find_topic(self._cluster, self._wanted.topic)
         unknown = sorted(self._wanted.partitions - topic.leaders.keys())
         if unknown:
@@ -235,7 +235,7 @@ class Consumption:
         return EXIT_INTERRUPTED if self._is_interrupted and not self._wanted.follows else 0
 
     def _interrupt(self) -> None:
-        """The first signal ends it in order; the next one ends the process."""
+        """Stop cleanly at the first signal, and let the next one end the process."""
         self._is_interrupted = True
         self._stop.set()
         for number in SIGNALS:
@@ -268,7 +268,7 @@ class Consumption:
         await self._add(topic.leaders.keys() - self._reader.positions.keys(), FROM_THE_BEGINNING)
 
     async def _next_round(self) -> list[Found]:
-        """What comes next, or nothing where it is to stop first."""
+        """Return the next records, or an empty list if a signal comes first."""
         fetching = asyncio.ensure_future(self._reader.fetch_round())
         stopping = asyncio.ensure_future(self._stop.wait())
         try:
@@ -280,7 +280,7 @@ class Consumption:
             await asyncio.gather(fetching, stopping, return_exceptions=True)
 
     async def _print(self, found: Found) -> int:
-        """Write the records out; the offset to go on at, after those that were taken."""
+        """Write the records out; return the offset to continue at."""
         wanted, end = self._wanted, self._reader.ends.get(found.where.partition)
         lines: list[bytes] = []
         position = found.next_offset
@@ -303,10 +303,10 @@ class Consumption:
         return position
 
     async def _write(self, data: bytes) -> None:
-        """In a thread, so that a slow reader of the output does not stop heartbeats."""
+        """Write in a thread, so that a slow reader of the output does not hold up heartbeats."""
 
         def write() -> None:
-            # Not through sys.stdout: with PYTHONUNBUFFERED its writes end short on a full pipe.
+            # Not through sys.stdout: with PYTHONUNBUFFERED it writes only a part to a full pipe.
             left = memoryview(data)
             while left:
                 left = left[os.write(sys.stdout.fileno(), left) :]
@@ -314,7 +314,7 @@ class Consumption:
         try:
             await asyncio.to_thread(write)
         except BrokenPipeError:
-            # Whoever read the output has had enough, and the interpreter must not flush again.
+            # The reader has closed the output. The interpreter must not flush to it at exit.
             self._is_output_closed = True
             self._stop.set()
             with contextlib.suppress(OSError):

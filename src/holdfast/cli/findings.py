@@ -1,6 +1,6 @@
-"""What a verification found, and how far it has come.
+"""Findings and progress of a verification.
 
-Pure. Owns the difference between damage (exit code 2), leftovers that a broker will remove, and
+Pure. Owns the distinction between damage (exit code 2), leftovers that a broker will remove, and
 record batches that a client sent in a form that cannot be read.
 """
 
@@ -9,23 +9,24 @@ import enum
 from collections.abc import Callable
 
 FINDINGS_COMPARED = 100
-"""How far back a repeated finding is recognised: one object's problems come together."""
+"""How many of the latest findings a new one is compared with, to drop repetitions. All problems of
+one object are found close together."""
 
 
 class Weight(enum.Enum):
-    """What a finding means."""
+    """How serious a finding is."""
 
     HARM = "harm"
-    """Bytes are not those that were written, or records are missing."""
+    """Damage: bytes are not those that were written, or records are missing."""
     LEFT_OVER = "left over"
-    """Nothing names the object: a broker was stopped between two steps, and sweeps it later."""
+    """Nothing names the object. Usually a broker stopped between two steps, and sweeps it later."""
     UNREADABLE = "unreadable"
-    """A record batch as its producer sent it, whose records cannot be read."""
+    """A record batch is as its producer sent it, and its records cannot be read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """One object, and what is the matter with it."""
+    """One problem of one object."""
 
     weight: Weight
     key: str
@@ -36,7 +37,7 @@ class Finding:
 
 
 class Findings:
-    """Collects; each object's problems once, whatever way they were found."""
+    """All findings of a verification, each only once, and how much has been read."""
 
     def __init__(self, on_progress: Callable[["Findings"], None] | None = None) -> None:
         self.found: list[Finding] = []
@@ -44,7 +45,7 @@ class Findings:
         self.bytes = 0
         self.bytes_expected = 0
         self.skipped = 0
-        """Objects that a broker replaced again and again before they could be read."""
+        """Number of objects not read, because a broker kept replacing them."""
         self._on_progress = on_progress
 
     def harm(self, key: str, problem: str) -> None:
@@ -61,14 +62,14 @@ class Findings:
             self.found.append(finding)
 
     def read(self, size_bytes: int) -> None:
-        """One more object was read."""
+        """Count one more object as read, and report progress."""
         self.objects += 1
         self.bytes += size_bytes
         if self._on_progress is not None:
             self._on_progress(self)
 
     def forget_since(self, count: int) -> None:
-        """Keep the first `count` findings only: the objects of the others are read again."""
+        """Keep only the first `count` findings. The objects of the others are read again."""
         del self.found[count:]
 
     def of(self, weight: Weight) -> list[Finding]:

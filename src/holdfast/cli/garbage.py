@@ -1,9 +1,10 @@
-"""Python's garbage collector in a process that serves: it does not look at what lives long.
+"""Keep Python's garbage collector away from long-lived objects in a process that serves.
 
-Owns which objects it looks at. A full collection looks at all of them and finds next to nothing:
-state is freed when the last reference goes. While 100,000 groups came to a broker on a busy
-machine, there were 24 full collections. They stopped the loop for up to 0.6 s of processor time and
-3.9 s on the clock, and freed no object. Must never keep a lane alive that was left.
+Owns which objects the collector examines. A full collection examines all objects and frees next to
+nothing, because state is freed when its last reference goes. While 100,000 groups came to a broker
+on a busy machine, there were 24 full collections. They stopped the loop for up to 0.6 s of
+processor time and 3.9 s on the clock, and freed no object. Must never keep the state of a lane in
+memory for good after the broker has left the lane.
 """
 
 import asyncio
@@ -14,16 +15,16 @@ from typing import Any
 from holdfast.identifiers import LaneId
 
 OBJECTS_MAX = 50_000
-"""With more objects than these after a full collection, none of them is looked at again. So the
-next one looks at about 100,000 new objects, which takes 20 to 40 ms."""
+"""If a full collection leaves more objects than this, they are frozen: later collections skip them.
+So the next full one examines about 100,000 new objects, which takes 20 to 40 ms."""
 LEFT_S = 60.0
-"""When nothing refers to a lane that was left any more. It is full of cycles, so only a collection
-that looks at all objects frees it."""
+"""How long after the broker has left a lane all objects are examined again. By then nothing refers
+to the lane. It is full of reference cycles, so only a collection of all objects frees it."""
 OLDEST = 2
 
 
 class LongLivedObjects:
-    """What the collector passes over, from `begin` to `end`."""
+    """The objects that the collector skips, from `begin` to `end`."""
 
     def __init__(self) -> None:
         self._timers: dict[LaneId, asyncio.TimerHandle] = {}
@@ -44,7 +45,7 @@ class LongLivedObjects:
             gc.freeze()
 
     def lane_left(self, lane: LaneId) -> None:
-        """Have the next full collection look at everything, once the lane is certainly closed."""
+        """After LEFT_S, when the lane is closed, let the next full collection examine all."""
         if lane in self._timers:
             self._timers[lane].cancel()
         loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
 """`holdfast group`: list, describe and reset consumer groups of any Kafka-compatible cluster.
 
-Owns the options, the tables, and what a person is told when it does not work. A reset is the one
-way in which committed offsets may go back: it shows what it will do, and asks.
+Owns the options, the tables, and the error messages. A reset is the only way in which committed
+offsets may go back: it shows what it will do, and asks.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ NOBODY = "-"
 
 
 class ResetTo(enum.Enum):
-    """Where a reset moves committed offsets to."""
+    """An end of the log to which a reset moves committed offsets."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -42,7 +42,7 @@ class ResetTo(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRow:
-    """How far a group has come in one partition."""
+    """The progress of a group in one partition."""
 
     topic: str
     partition: int
@@ -54,7 +54,7 @@ class PartitionRow:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRow:
-    """One group."""
+    """A consumer group, as `holdfast group describe` shows it."""
 
     group: str
     protocol: str
@@ -171,7 +171,7 @@ def reset(
 
 
 def _target(text: str) -> ResetTo | int | tuple[int]:
-    """Where to: an end of the log, an offset, or (in a tuple) a time."""
+    """Parse `--to` into an end of the log, an offset, or (in a tuple) a time in milliseconds."""
     lowered = text.strip().lower()
     for end in ResetTo:
         if lowered == end.value:
@@ -243,7 +243,7 @@ async def _offset_at(cluster: Cluster, where: TopicPartition, at: int) -> int | 
 async def _plan(
     cluster: Cluster, group: str, topics: tuple[str, ...], target: ResetTo | int | tuple[int]
 ) -> dict[TopicPartition, tuple[int | None, int]]:
-    """What each committed offset is, and what it becomes."""
+    """Return the committed offset of each partition, and what the reset makes of it."""
     found = await describe_group(cluster, group)
     if found is not None and found.members:
         raise CallError(

@@ -1,8 +1,8 @@
-"""A member of a group that reads one topic, and commits what was written out.
+"""A member of a consumer group that reads one topic and commits what was written out.
 
-Owns the membership, and the positions that may be committed. A partition that is taken away is
-committed up to what was written, while nothing more of it is written. Must never commit an offset
-that was not written out.
+Owns the membership, and the positions that may be committed. When a partition is revoked, stops
+writing out its records, then commits up to the last one written. Must never commit an offset that
+was not written out.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from holdfast.protocol.consumer_protocol import TopicPartition
 COMMIT_S = 5.0
 PAUSE_S = 0.05
 EMPTY_S = 10.0
-"""How long a member that owns nothing waits for partitions, before it ends for want of them."""
+"""How long a member without partitions waits for one before it ends."""
 REBALANCE_MS = 30_000
 
 
 class GroupReading:
-    """An async context: it joins at the start, and commits and leaves at the end."""
+    """An async context manager for a membership: joins on entry, commits and leaves on exit."""
 
     def __init__(
         self,
@@ -70,11 +70,11 @@ class GroupReading:
             await self._membership
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """They are read from the next round on."""
+        """Read these partitions, too, from the next round on."""
         self._new |= set(partitions)
 
     async def revoked(self, partitions: Collection[TopicPartition], seconds: float) -> None:
-        """What was written of them is committed; then they are another's."""
+        """Stop reading the partitions, and commit what was written of them."""
         async with self._writing:
             self._let_go(partitions)
         with contextlib.suppress(TimeoutError):
@@ -83,7 +83,7 @@ class GroupReading:
         self._forget(partitions)
 
     def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """They may be another's already: nothing of them is committed."""
+        """Stop reading the partitions, without a commit: another member may own them already."""
         self._let_go(partitions)
         self._forget(partitions)
 
@@ -99,17 +99,20 @@ class GroupReading:
 
     @contextlib.asynccontextmanager
     async def hold(self, where: TopicPartition) -> AsyncGenerator[bool]:
-        """Whether the partition is owned; it stays so while records of it are written out."""
+        """Yield whether the partition is owned. A revoke of it waits until the block ends."""
         async with self._writing:
             yield where.partition in self._reader.positions
 
     def written(self, where: TopicPartition, position: int) -> None:
-        """All before this offset was written out, and may be committed."""
+        """Record that everything before this offset was written out, and may be committed."""
         self._reader.move(where.partition, position)
         self._written[where] = position
 
     async def is_done(self) -> bool:
-        """Whether what is owned was read to its end, as it was when it came."""
+        """True if all owned partitions were read to the end that they had when they were assigned.
+
+        Also true if the membership has ended, or brought no partition for EMPTY_S.
+        """
         if self._membership is not None and self._membership.done():
             self._membership.result()
             return True
@@ -125,7 +128,7 @@ class GroupReading:
         return now - self._empty_since >= EMPTY_S
 
     async def rest(self) -> None:
-        """Between two rounds: take new partitions, commit, pause where nothing is read."""
+        """Do what is due between two rounds: take new partitions, commit, pause if all is read."""
         if self._new:
             await self._begin()
         now = self._cluster.environment.monotonic()
@@ -136,7 +139,7 @@ class GroupReading:
             await asyncio.sleep(PAUSE_S)
 
     async def _begin(self) -> None:
-        """Find out where new partitions begin: by what is committed, else by the options."""
+        """Start new partitions at their committed offset, or at the start position without one."""
         new = list(self._new)
         try:
             committed = await committed_positions(self._cluster, self._group, new)
@@ -146,7 +149,7 @@ class GroupReading:
             }
             found = await start_offsets(self._cluster, starts, read_committed=self._read_committed)
         except RetryError:
-            return  # They stay new, and are asked for again.
+            return  # They stay new, and the next round tries again.
         for where in self._new & found.keys():
             position, end = found[where]
             self._reader.add(where.partition, position, None if self._follows else end)

@@ -1,6 +1,6 @@
-"""`holdfast inspect`: what is in a store, and whether it is undamaged, without asking a broker.
+"""`holdfast inspect`: show what is in a store, and check it for damage, without asking a broker.
 
-Owns the options, the tables and the exit code: 2 where an object is damaged, which is then named.
+Owns the options, the tables and the exit code: 2 if an object is damaged. Its key is then printed.
 """
 
 import asyncio
@@ -111,7 +111,7 @@ async def _inspect(
 async def _survey(
     store: ReadOnlyStore, environment: Environment, wanted: Wanted, findings: Findings
 ) -> Survey | None:
-    """None where the control lane is damaged; damage is a finding, here and in each lane."""
+    """Survey the store, and report damage as findings. None if the control lane is damaged."""
     try:
         seen = await survey(store, environment, wanted)
     except NewerFormat:
@@ -130,7 +130,7 @@ def _split(message: str) -> tuple[str, str]:
 
 
 def progress_lines(environment: Environment) -> Callable[[Findings], None]:
-    """A line now and then on stderr, for a person who waits."""
+    """Return a function that prints the progress on stderr every PROGRESS_EVERY_S."""
     said_at = environment.monotonic()
 
     def say(findings: Findings) -> None:
@@ -279,7 +279,7 @@ def _echo_topics(seen: Survey) -> None:
 
 
 def _echo_disks(seen: Survey, now_ms: int) -> None:
-    """Offsets that are, or may have been, only on a broker's disk; prints nothing if none are."""
+    """Print offsets that are, or may have been, only on a broker's disk. Print nothing if none."""
     rows = [(_shown_name(topic), row) for topic in seen.topics for row in topic.partitions]
     missing = [(name, row, hole) for name, row in rows for hole in row.missing]
     if missing:

@@ -1,8 +1,9 @@
-"""`holdfast landed`: what has landed under an address, and the proof that it is whole.
+"""`holdfast landed`: show what has landed at an address, and check that it is complete.
 
-Owns the options, the tables and the exit code: 0 only where every chain tiles and every file that
-a ledger names is there; 2 where something is missing, doubled, foreign or harmed, by its key, and
-where there is nothing at all: a wrong address must not look like success.
+Owns the options, the tables and the exit code. It is 0 only if every chain covers each offset
+exactly once and every file that a ledger names is there. It is 2 if something is missing,
+duplicated, foreign or damaged, which is named by its key. It is also 2 if nothing has landed at
+all: a wrong address must not look like success.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""One lane, read whole: each object's checksums, the chain between them, and the state they build.
+"""Check one lane: the checksums of its objects, their hash chain, and the state that they build.
 
-Owns the walk from the floor to the end, with the snapshots on the way. After a harmed object it
-goes on from the next one that can be read, and takes the state up again at the next snapshot.
+Owns the walk from the floor to the end, with the snapshots on the way. After a damaged object it
+continues at the next one that can be read, and resumes the state from the next snapshot.
 """
 
 import asyncio
@@ -41,18 +41,18 @@ from holdfast.store.patience import patiently
 
 READS_AT_ONCE = 8
 UNREADABLE = (CorruptObject, *NOT_JSON, ValueError)
-"""A checksum that is wrong; or right, over something that this version cannot read."""
+"""Errors of an object with a wrong checksum, or with content that this version cannot read."""
 
 
 FLOOR_BODY = b"floor\n"
 
 
 class StoreMoved(Exception):
-    """A broker writes to the lane and has raised its floor over what was to be read."""
+    """A broker is writing to the lane, and has raised its floor above what was still to be read."""
 
 
 class LaneWalk:
-    """The walk over one lane; `state` is None where it cannot be known."""
+    """The walk over one lane; `state` is None while damage makes it unknown."""
 
     def __init__(
         self, store: Store, environment: Environment, lane: LaneId, findings: Findings
@@ -70,10 +70,10 @@ class LaneWalk:
         self.cursor: Cursor | None = None
         self.state: Any = None
         self.last_known: Any = None
-        """The state before the last harm, or the newest one."""
+        """The newest state. If damage makes that unknown, the last state before the damage."""
 
     async def run(self) -> None:
-        """Read it all; StoreMoved where it must be done again."""
+        """Read the whole lane. Raise StoreMoved if it must be read again from the start."""
         await self._list_all()
         await self._read_snapshots()
         await self._read_kept_claims()
@@ -137,7 +137,7 @@ class LaneWalk:
                 self._snapshots[number] = snapshot
 
     async def _read_kept_claims(self) -> None:
-        """Below the floor only claims are kept, and those for ever."""
+        """Check the objects below the floor: only claims are kept there, and for ever."""
         for number in sorted(n for n in self._listed if n < self._floor):
             key = entry_key(self.lane, number)
             body = await self._read(key)
@@ -200,7 +200,7 @@ class LaneWalk:
             self._apply(key, header, facts)
 
     def _check_bytes(self, number: int, body: bytes) -> EntryHeader | None:
-        """The header of an object whose every byte is right; None where one is not."""
+        """Return the header of an object. If any byte is wrong, report that and return None."""
         key = entry_key(self.lane, number)
         try:
             header = parse_header(body, key=key)
@@ -244,7 +244,7 @@ class LaneWalk:
         self.cursor, self.state, self._epoch_known = None, None, False
 
     def _meet_snapshot(self, number: int) -> None:
-        """Compare a snapshot with the state at its number, or resume from it if there is none."""
+        """Compare a snapshot with the state at its number. Resume from it if that is unknown."""
         snapshot = self._snapshots.get(number)
         if snapshot is None:
             return
@@ -265,7 +265,7 @@ class LaneWalk:
             )
 
     async def _check_claims_are_there(self) -> None:
-        """Claims are never deleted: a stalled writer must find its number taken."""
+        """Check that no claim is missing. A stalled writer must find its number taken."""
         if isinstance(self.state, LogState):
             for number in sorted(set(self.state.claims) - set(self._claims)):
                 key = entry_key(self.lane, number)
@@ -276,7 +276,7 @@ class LaneWalk:
 
 
 def _after(header: EntryHeader) -> Cursor:
-    """Take up the chain behind an object whose predecessor cannot be read."""
+    """Return the cursor after an object whose predecessor cannot be read."""
     return Cursor(
         lane=header.lane,
         next_number=LaneNumber(header.number + 1),
@@ -289,7 +289,7 @@ def _after(header: EntryHeader) -> Cursor:
 
 
 def _settled(state: Any) -> bytes:
-    """A state as bytes that can be compared, whatever of it was visible when it was encoded."""
+    """Encode a state for comparison, as if everything in it were visible."""
     if isinstance(state, ControlState):
         copy = msgspec.msgpack.decode(state.encode(), type=ControlState)
         for topic in (*copy.topics.values(), *copy.deleted.values()):

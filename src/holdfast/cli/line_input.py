@@ -1,7 +1,7 @@
 """Lines from a file, a pipe or a terminal, as they come, for a command that must not block.
 
-Owns one thread that reads, at most two blocks ahead. Reads the descriptor itself: a thread that is
-blocked in a buffered reader would hold its lock when the process ends.
+Owns one thread that reads, at most two blocks ahead. It reads the file descriptor directly: a
+thread that is blocked in a buffered reader would hold the reader's lock when the process ends.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ LINE_BYTES_MAX = 256 * 1024 * 1024
 
 
 class LineInput:
-    """The lines of a descriptor. For one task; `end` may be called from a signal handler."""
+    """The lines of a file descriptor, for one task. A signal handler may call `end`."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -26,12 +26,12 @@ class LineInput:
         threading.Thread(target=self._read, daemon=True, name="holdfast-input").start()
 
     def end(self) -> None:
-        """Read no more: `lines` says None, and a line that is not complete is left out."""
+        """Stop reading: `lines` returns None, and an incomplete line is dropped."""
         self._rest, self._has_ended = b"", True
         self._blocks.put_nowait(b"")
 
     async def lines(self) -> list[bytes] | None:
-        """All lines that are there, at least one; None at the end of the input."""
+        """Wait for complete lines and return them, at least one. None at the end of the input."""
         while not self._has_ended:
             block = await self._blocks.get()
             self._room.release()

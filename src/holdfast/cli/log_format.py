@@ -1,6 +1,6 @@
-"""How log lines look: text for people, or one JSON object in each line for machines.
+"""The format of log lines: text for people, or one JSON object per line for machines.
 
-Owns the names of the JSON fields. Must never drop what the text would have said.
+Owns the names of the JSON fields. JSON must never lack anything that the text would have said.
 """
 
 import datetime
@@ -20,14 +20,14 @@ _OWN = frozenset({"time", "level", "logger", "message", "event", "traceback"})
 
 
 def set_up_logging(level: str, form: LogFormat) -> None:
-    """Log lines go to standard error."""
+    """Send log lines to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter(TEXT) if form == "text" else JsonFormatter())
     logging.basicConfig(level=level, handlers=[handler])
 
 
 class JsonFormatter(logging.Formatter):
-    """time, level, logger, message; the event and its fields, where the line has them."""
+    """A formatter for JSON: time, level, logger, message, and the line's event with its fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
@@ -47,7 +47,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    """The values that a line `event name=%s ...` was made of, by their names."""
+    """Return the values in a line `event name=%s ...`, by their names."""
     if not isinstance(record.args, tuple):
         return {}
     places = [found for found in _PLACE.finditer(record.msg) if not found[0].endswith("%%")]

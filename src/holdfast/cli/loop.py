@@ -1,4 +1,4 @@
-"""The event loop of a command that serves: uvloop where there is one.
+"""The event loop of a command that serves: uvloop if it is installed.
 
 Owns that choice, and the end of the process.
 """
@@ -15,7 +15,7 @@ STORE_THREADS = "holdfast-"
 
 
 def run_loop(work: Coroutine[Any, Any, int]) -> int:
-    """Run it to its end; its exit code."""
+    """Run the work to its end; return its exit code."""
     try:
         import uvloop
     except ImportError:
@@ -24,8 +24,8 @@ def run_loop(work: Coroutine[Any, Any, int]) -> int:
 
 
 def end_process(code: int) -> NoReturn:
-    """Exit now. Python would wait for every thread, also for one in a call that a store does not
-    answer, which may take minutes."""
+    """Exit now, without waiting for the store's threads. Python would wait for all of them, even
+    for one in a call that the store does not answer, which may take minutes."""
     is_held_up = any(
         thread.name.startswith(STORE_THREADS) and thread.is_alive()
         for thread in threading.enumerate()

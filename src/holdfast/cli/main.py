@@ -1,6 +1,6 @@
 """The command `holdfast`: sub-commands, loaded only when they are called.
 
-Owns how errors reach a person: one line that names the thing and the remedy, never a trace.
+Owns how errors are shown: one line that names the problem and the remedy, never a traceback.
 """
 
 import importlib
@@ -32,7 +32,7 @@ COMMANDS = {
 
 
 class LazyGroup(SuggestingGroup):
-    """Imports a sub-command's module when it is called: `--help` must be quick."""
+    """A group that imports a sub-command only when it is called, so that `--help` is quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -44,7 +44,7 @@ class LazyGroup(SuggestingGroup):
         return module.command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The commands, without the import of each that click would do for its help."""
+        """Return the commands. Click would import each of them for its help text."""
         return [
             CompletionItem(name, help=text)
             for name, (_, text) in COMMANDS.items()
@@ -75,7 +75,8 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line; an error of Holdfast's own is one line, and exit code 1 or 2."""
+    """Run the command line. A HoldfastError prints one line; the exit code is 2 if an extra is
+    missing, otherwise 1."""
     try:
         cli.main(standalone_mode=True)
     except MissingExtra as missing:

@@ -1,6 +1,6 @@
-"""Options that several commands have: one name, one meaning, one help text.
+"""Options that several commands share: one name, one meaning, one help text.
 
-Owns these texts, and how the examples at the end of a command's help look. Must never read a value.
+Owns these texts, and the form of the examples in a command's help. Must never read a value.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def examples(*lines: str) -> str:
-    """The end of a command's help: commands that can be pasted."""
+    """Return the end of a command's help: examples that can be pasted."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
@@ -66,7 +66,7 @@ timeout_option: Decorator = click.option(
 
 
 def master_option(default: str | None, *, otherwise: str = "") -> Decorator:
-    """Which Spark; `otherwise` says what is used where nothing is given."""
+    """Return the option `--master`. `otherwise` says in its help what is used without it."""
     return click.option(
         "--master",
         default=default,
@@ -77,6 +77,6 @@ def master_option(default: str | None, *, otherwise: str = "") -> Decorator:
 
 
 def need_yes(*, as_json: bool, yes: bool) -> None:
-    """With --json standard output has JSON and nothing else, so there is no question either."""
+    """Refuse --json without --yes: standard output is JSON only, so no question can be asked."""
     if as_json and not yes:
         raise click.UsageError("--json asks no questions: add --yes to confirm the change")

@@ -1,6 +1,6 @@
-"""`holdfast topic produce`: the lines of a file or of the standard input, as records of a topic.
+"""`holdfast topic produce`: write the lines of a file or of standard input to a topic.
 
-Owns the options, and what a person is told at the end: how many records are in the topic.
+Owns the options, and the report at the end: how many records are in the topic.
 """
 
 import os

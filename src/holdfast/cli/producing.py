@@ -1,6 +1,6 @@
-"""Lines to records, each acknowledged by the broker before it counts.
+"""Produce lines as records, and count each record only when the broker has acknowledged it.
 
-Owns the choice of the partition, the batches, and what becomes of them. Must never count a record
+Owns the choice of the partition, the record batches, and their outcome. Must never count a record
 that was not acknowledged: the error names the lines that are not in the topic.
 """
 
@@ -27,18 +27,19 @@ from holdfast.records.compression import Codec
 from holdfast.records.record import Record, encode_batch
 
 BATCH_BYTES = 512 * 1024
-"""Below the default of message.max.bytes, which brokers hold a batch to."""
+"""The size of a record batch: below the default of message.max.bytes, which brokers enforce."""
 TRANSACTION_MS_MAX = 900_000
-"""Kafka's transaction.max.timeout.ms: the longest that a broker allows by default."""
+"""The longest transaction timeout that a broker allows by default: Kafka's default of
+transaction.max.timeout.ms."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 Numbered = tuple[int, Record]
-"""A record and the number of its line."""
+"""The number of a line, and its record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What the options say."""
+    """The parsed options of `holdfast topic produce`."""
 
     topic: str
     as_json: bool
@@ -53,7 +54,7 @@ class Wanted:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionSent:
-    """What is in one partition; the offsets are -1 where the broker did not tell."""
+    """Records acknowledged in one partition. The offsets are -1 if they are not known."""
 
     partition: int
     records: int = 0
@@ -63,7 +64,7 @@ class PartitionSent:
 
 @dataclass(slots=True, kw_only=True)
 class Sent:
-    """What was acknowledged."""
+    """All records that were acknowledged."""
 
     topic: str
     partitions: dict[int, PartitionSent] = field(default_factory=dict[int, PartitionSent])
@@ -82,23 +83,23 @@ class Sent:
 
 
 class Writer(Protocol):
-    """Takes batches of records, and says where each begins."""
+    """A way to write batches of records to a topic."""
 
     async def write(self, partition: int, records: Sequence[Record]) -> int:
-        """The offset of the first; -1 where it is not known."""
+        """Write the records. Return the offset of the first, or -1 if it is not known."""
         ...
 
     async def finish(self, *, is_interrupted: bool) -> None:
-        """The input has ended."""
+        """Complete the output after the end of the input."""
         ...
 
     async def give_up(self) -> None:
-        """A record could not be written."""
+        """Undo what can be undone, after a record could not be written."""
         ...
 
 
 class IdempotentWriter:
-    """Each batch counts when it is acknowledged, and is in the log once."""
+    """An idempotent writer: each batch counts when acknowledged, and is in the log exactly once."""
 
     def __init__(self, cluster: Cluster, wanted: Wanted) -> None:
         self._topic = wanted.topic
@@ -108,14 +109,14 @@ class IdempotentWriter:
         return (await self._producer.send(self._topic, partition, records)).base_offset
 
     async def finish(self, *, is_interrupted: bool) -> None:
-        """Nothing is left to do: every batch was acknowledged."""
+        """Do nothing: every batch was acknowledged."""
 
     async def give_up(self) -> None:
-        """Nothing can be taken back."""
+        """Do nothing: acknowledged records cannot be taken back."""
 
 
 class TransactionalWriter:
-    """All batches count when the transaction is committed."""
+    """A writer in one transaction: all batches count when it is committed."""
 
     def __init__(self, transaction: Transaction, wanted: Wanted) -> None:
         self._transaction = transaction
@@ -140,13 +141,13 @@ class TransactionalWriter:
         raise CallError("interrupted: the transaction is aborted, and nothing was produced")
 
     async def give_up(self) -> None:
-        """Where the abort fails too, the broker aborts when the transaction times out."""
+        """Abort the transaction. If that fails, too, the broker aborts it when it times out."""
         with contextlib.suppress(HoldfastError):
             await self._transaction.abort()
 
 
 class _Placement:
-    """Which partition each record goes to."""
+    """The choice of a partition for each record."""
 
     def __init__(self, wanted: Wanted, partitions: Sequence[int], first: int) -> None:
         self._wanted = wanted
@@ -154,7 +155,7 @@ class _Placement:
         self._sticky = first
 
     def next_batch(self) -> None:
-        """Records without a key go to the next partition from here on."""
+        """Send records without a key to the next partition from here on."""
         self._sticky += 1
 
     def partition(self, draft: Draft) -> int:
@@ -205,7 +206,8 @@ async def produce_lines(cluster: Cluster, wanted: Wanted, descriptor: int) -> Se
 
 
 def _family(error: HoldfastError) -> type[HoldfastError]:
-    """The family of an error, which a longer message keeps."""
+    """Return the type for a longer message of this error: RetryError remains one, others become
+    CallError."""
     return RetryError if isinstance(error, RetryError) else CallError
 
 
@@ -223,7 +225,7 @@ async def _send_all(
     sender: "_Sender",
     environment: Environment,
 ) -> None:
-    """Until the input ends, or a line cannot be a record: those before it are sent."""
+    """Send all lines. If one is not a valid record, send those before it, then raise."""
     number = 0
     while (lines := await source.lines()) is not None:
         placement.next_batch()
@@ -260,7 +262,7 @@ def _draft(line: bytes, wanted: Wanted) -> Draft:
 
 
 class _Sender:
-    """Sends records with the numbers of their lines, and counts what was acknowledged."""
+    """A sender that counts acknowledged records. Its errors name the lines that failed."""
 
     def __init__(self, writer: Writer, sent: Sent) -> None:
         self._writer = writer
@@ -284,7 +286,7 @@ def _remedy(error: HoldfastError) -> str:
 
 
 def _batches(rows: Sequence[Numbered]) -> list[list[Numbered]]:
-    """Cut so that a broker takes each; a record that is larger stands alone."""
+    """Cut rows into batches that a broker accepts. A larger record gets a batch for itself."""
     found: list[list[Numbered]] = [[]]
     size = 0
     for row in rows:

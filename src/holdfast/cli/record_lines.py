@@ -1,8 +1,8 @@
 """Records as lines of text: what `holdfast topic produce` reads, and what `consume` prints.
 
-Pure. Owns both forms. Text is the value, with the parts that were asked for before it, in the order
-and with the words of Kafka's console consumer. JSON is one object for each record, with the members
-of the sink's envelope: what `consume --json` prints, `produce --format json` reads.
+Pure. Owns both forms. Text is the value, after the parts that the options ask for, in the order and
+with the words of Kafka's console consumer. JSON is one object per record, with the members of the
+sink's envelope. `produce --format json` reads what `consume --json` prints.
 """
 
 import base64
@@ -18,15 +18,15 @@ from holdfast.records.record import HEADER_KEY_ERRORS, Record
 Headers = tuple[tuple[str, bytes | None], ...]
 
 MEMBERS = ("key", "value", "headers", "timestamp", "partition")
-"""What a line of JSON may say of a record to produce."""
+"""Members of a JSON line that describe the record to produce."""
 IGNORED = ("topic", "offset", "timestampType")
-"""What `consume` says beside that: the log decides it."""
+"""Members of a consumed record that `produce` accepts and ignores: the log decides them."""
 ESCAPES = {"\\t": "\t", "\\n": "\n", "\\0": "\0", "\\\\": "\\"}
 NULL = b"null"
 
 
 class Draft(NamedTuple):
-    """A record to produce, as far as its line says."""
+    """The parts of a record to produce that its line gives."""
 
     key: bytes | None
     value: bytes | None
@@ -36,7 +36,7 @@ class Draft(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What is printed before the value."""
+    """The parts of a record to print before the value, and the text between them."""
 
     key: bool = False
     partition: bool = False
@@ -47,14 +47,14 @@ class Shown(NamedTuple):
 
 
 def separator_bytes(text: str) -> bytes:
-    """A separator as a shell can write it: a tab is a tab, or the two letters of `\\t`."""
+    """Encode a separator as a shell can write it: a tab is a tab, or the two letters `\\t`."""
     for written, meant in ESCAPES.items():
         text = text.replace(written, meant)
     return text.encode()
 
 
 def parse_text(line: bytes, separator: bytes | None) -> Draft:
-    """A value; with a separator, a key before the first one."""
+    """Parse a line as a value or, with a separator, as a key and a value around the first one."""
     if separator is None:
         return Draft(None, line)
     key, found, value = line.partition(separator)
@@ -67,7 +67,7 @@ def parse_text(line: bytes, separator: bytes | None) -> Draft:
 
 
 def parse_json(line: bytes) -> Draft:
-    """One object. A value that is no text is written as JSON; null is a tombstone."""
+    """Parse one JSON object. A value that is not a string stays JSON; null is a tombstone."""
     try:
         found = msgspec.json.decode(line)
     except NOT_JSON as wrong:
@@ -109,7 +109,7 @@ def _bytes(members: Mapping[str, Any], name: str) -> bytes | None:
 
 
 def _headers(given: object) -> Headers:
-    """A list of objects with key and value, or one object of names and values."""
+    """Parse a list of objects with key and value, or one object of names and values."""
     if given is None:
         return ()
     if isinstance(given, dict):
@@ -134,7 +134,7 @@ def _number(members: Mapping[str, Any], name: str) -> int | None:
 
 
 def text_line(where: TopicPartition, record: Record, shown: Shown) -> bytes:
-    """One record as text, as Kafka's console consumer prints it."""
+    """Return one record as text, as Kafka's console consumer prints it."""
     parts: list[bytes] = []
     if shown.timestamp:
         parts.append(b"CreateTime:%d" % record.timestamp)
@@ -159,7 +159,7 @@ def _shown(value: bytes | None) -> bytes:
 
 
 def json_line(where: TopicPartition, record: Record) -> bytes:
-    """One record as a line of JSON."""
+    """Return one record as a line of JSON."""
     line: dict[str, Any] = {}
     _put(line, "key", record.key)
     _put(line, "value", record.value)

@@ -1,8 +1,8 @@
-"""`holdfast run`: a pipeline from a file, until it is told to stop or everything has landed.
+"""`holdfast run`: run a pipeline from a file, until a signal stops it or everything has landed.
 
-Owns the options, the signals, what a person sees, and the exit code: 0 where all that was asked for
-has landed, 1 where something must be corrected, 3 where going on would harm data and a person must
-look, 4 where starting it again may help.
+Owns the options, the signals, the output for a person, and the exit code: 0 if all that was asked
+for has landed, 1 if something must be corrected, 3 if continuing would harm data and a person must
+look, 4 if starting it again may help.
 """
 
 import logging
@@ -88,7 +88,8 @@ def command(
 
 
 def quiet_logs(*, verbose: bool) -> None:
-    """Python's log lines; those of the bridge to the JVM repeat what is told in other ways."""
+    """Set up logging. Unless `verbose`, hide lines of the bridge to the JVM: they repeat what is
+    reported in other ways."""
     logging.basicConfig(
         level="INFO" if verbose else "WARNING",
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
@@ -100,12 +101,13 @@ def quiet_logs(*, verbose: bool) -> None:
 
 
 def echo_hint(text: str) -> None:
-    """Something works, and has a better way to be written."""
+    """Print a hint: something works, but there is a better way to write it."""
     click.echo(f"hint: {text}", err=True)
 
 
 def exit_code(work: Callable[[], int]) -> int:
-    """Do the work; an error of Holdfast's own is one line, and an exit code for its family."""
+    """Do the work and return its exit code. A HoldfastError prints one line; its family decides the
+    code."""
     try:
         return work()
     except MissingExtra:
@@ -118,7 +120,7 @@ def exit_code(work: Callable[[], int]) -> int:
 
 
 def stop_on_signals(stop: threading.Event) -> None:
-    """The first signal asks for an end; the next one ends the process, and its JVM with it."""
+    """Set `stop` at the first signal. The next one ends the process, and its JVM with it."""
 
     def ask(number: int, frame: object) -> None:
         stop.set()
@@ -140,7 +142,7 @@ def _run(
     reset_checkpoint: bool,
     verbose: bool,
 ) -> int:
-    # These need the extra, which `--help` must do without.
+    # Imported here, because they need the extra, and `--help` must work without it.
     from holdfast.spark.checkpoint_folder import local_folder, spark_folder
     from holdfast.spark.preflight import check_machine, check_master, check_pipeline
     from holdfast.spark.progress import reporter_for
@@ -164,7 +166,7 @@ def _run(
     stop_on_signals(stop)
     spark = spark or start_session(pipeline, tell=reporter.tell, verbose=verbose)
     try:
-        stop_on_signals(stop)  # Spark has put a handler of its own for SIGINT in their place
+        stop_on_signals(stop)  # again, because Spark has installed its own SIGINT handler
         if folder is None:
             folder = spark_folder(spark, pipeline.checkpoint)
         if reset_checkpoint:
@@ -186,7 +188,7 @@ def _run(
 
 
 def echo_dry_run(lines: Sequence[tuple[str, str]], emit: Emit | None, **more: Any) -> None:
-    """What would be done, as names and texts."""
+    """Print what would be done, as pairs of a name and a text."""
     if emit is not None:
         emit("dry_run", {**dict(lines), **more})
         return
@@ -217,7 +219,7 @@ def _read(
     tell: Callable[[str], None],
     verbose: bool,
 ) -> tuple["PipelineFile", Any]:
-    """The pipeline; and a Spark, where its Python file needs one to be loaded at all."""
+    """Return the pipeline, and a Spark session if its Python file needs one to be loaded."""
     from holdfast.spark.pipeline_file import read_pipeline, spark_of
     from holdfast.spark.preflight import check_machine
     from holdfast.spark.run_job import job_session
@@ -235,7 +237,7 @@ def _read(
 def _analyse(
     pipeline: "PipelineFile", spark: Any, *, tell: Callable[[str], None], verbose: bool
 ) -> None:
-    """Have a Spark on this machine look at the transform's plan: a wrong column is found here."""
+    """Check the transform's plan with a local Spark. This finds errors such as a wrong column."""
     from holdfast.spark.run_job import check_transform, job_session
 
     name = f"holdfast run {pipeline.origin.name} --dry-run"

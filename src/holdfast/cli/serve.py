@@ -1,4 +1,4 @@
-"""`holdfast serve`: run a broker until it is told to stop, or another one takes its lanes.
+"""`holdfast serve`: run a broker until a signal stops it, or another broker takes its lanes.
 
 Owns the options of the command line.
 """

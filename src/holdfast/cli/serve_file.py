@@ -1,8 +1,8 @@
 """`holdfast serve --config FILE`: the options of the command line in a TOML file.
 
-Owns how a file becomes options: [serve] has them by their names, [override] has Kafka's names. Each
-mistake names the file, the line and what to write instead. Must never know an option by itself: the
-command's own list says which there are.
+Owns how a file becomes options: [serve] has options by their names, [override] has settings by
+Kafka's names. Each error names the file, the line and what to write instead. Must never have a list
+of the options: the command defines which there are.
 """
 
 from pathlib import Path
@@ -32,24 +32,24 @@ SERVE = "serve"
 OVERRIDE = "override"
 NOT_IN_FILES = ("config", "overrides", "help")
 PLACES = ("store", "spool")
-"""Relative paths are as seen from the file's folder."""
+"""Options that may be paths. A relative path starts at the file's folder."""
 _META = "holdfast.serve.overrides"
 
 
 def read_config(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Make what a file says the defaults of the other options."""
+    """Make the values in the file the defaults of the other options."""
     del option
     if value is not None:
         context.default_map, context.meta[_META] = read_serve_file(Path(value), context.command)
 
 
 def overrides_of(context: click.Context) -> tuple[str, ...]:
-    """NAME=VALUE for each key of [override]."""
+    """Return NAME=VALUE for each key of [override]."""
     return context.meta.get(_META, ())
 
 
 def read_serve_file(path: Path, command: click.Command) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Values by the names of the command's parameters, and the overrides."""
+    """Return the values by the names of the command's parameters, and the overrides."""
     if not path.is_file():
         raise ConfigurationError(f"--config: {no_file(path, ('.toml',))}")
     text = path.read_text()
@@ -78,7 +78,7 @@ def _name(option: click.Option) -> str:
 
 
 def _table_of(options: dict[str, click.Option]) -> type[msgspec.Struct]:
-    """The keys that [serve] may have, with the kinds of their values."""
+    """Return a struct of the keys that [serve] may have, with the types of their values."""
     fields = [
         (name.replace("-", "_"), _kind(option) | None, None) for name, option in options.items()
     ]
@@ -98,7 +98,7 @@ def _kind(option: click.Option) -> Any:
 
 
 def _value(option: click.Option, name: str, value: Any, path: Path, origin: Origin) -> Any:
-    """A value within the bounds that the command line has, too."""
+    """Return a value, checked against the same bounds as on the command line."""
     try:
         option.type.convert(value, option, None)
     except click.BadParameter as wrong:
@@ -107,7 +107,7 @@ def _value(option: click.Option, name: str, value: Any, path: Path, origin: Orig
 
 
 def _overrides(table: Table, origin: Origin) -> tuple[str, ...]:
-    """Each setting of Kafka's, checked by itself."""
+    """Return Kafka's settings as NAME=VALUE, after checking each one alone."""
     usual = BrokerSettings(broker_id=BrokerId(0), host="", port=0)
     found: list[str] = []
     for name, value in dotted("", table).items():
@@ -117,7 +117,7 @@ def _overrides(table: Table, origin: Origin) -> tuple[str, ...]:
             overridden(usual, [text])
         except ConfigurationError as wrong:
             if not str(wrong).startswith(f"--override {name}: "):
-                continue  # it does not fit the default of another one, which may be set, too
+                continue  # it conflicts with another one's default, which the file may change
             message = str(wrong).removeprefix(f"--override {name}: ")
             raise origin.error(message, OVERRIDE, name) from wrong
     return tuple(found)

@@ -1,7 +1,7 @@
 """A broker as a process: it listens, starts, serves, and stops in order.
 
-Owns the order of these steps, and what is answered while the broker still starts. Must never let a
-request be lost between listening and serving.
+Owns the order of these steps, and the responses while the broker is still starting. Must never lose
+a request between listening and serving.
 """
 
 import asyncio
@@ -45,39 +45,40 @@ from holdfast.store.watch import StoreWatch
 
 MIB = 1024 * 1024
 REMOTE_LINGER_MS = 100
-"""A put to a remote store costs money and tens of milliseconds: let a group gather."""
+"""A put to a remote store costs money and tens of milliseconds: wait until a group has gathered."""
 LOCAL_LANES = 1
 REMOTE_LANES = 4
-"""Of a new store. Lanes hide the latency of a remote store; on a directory each one more only makes
-more and smaller objects (docs/adr/0005-one-lane-on-a-directory.md)."""
+"""Data lanes of a new store. They hide the latency of a remote store; on a directory each further
+lane only makes more and smaller objects (docs/adr/0005-one-lane-on-a-directory.md)."""
 SWITCH_INTERVAL_S = 0.000_5
-"""How long the loop may keep a thread that comes back from the disk waiting for the interpreter."""
+"""How long a thread that returns from disk I/O may wait for the loop to release the interpreter."""
 LOCAL_LINGER_MS = 5
 LOCAL_LINGER_BYTES_MIN = 16 * 1024
-"""On a directory only a busy lane lingers: each put costs CPU, and a quiet one wants its answer."""
+"""A put to a directory waits only if this many bytes are expected within the linger time: each put
+costs CPU, so a busy lane waits. A quiet lane answers at once."""
 CACHE_SHARE = 5
-"""One part in so many of the memory is for what is read back; the rest is for the tail."""
+"""The memory divided by this is for records read back from the store; the rest is for the tail."""
 REPLY_SHARE = 2
-"""One part in so many of the memory is used once more, for replies that are not sent yet."""
+"""The memory divided by this may be used in addition, for responses that are not sent yet."""
 
 STOP_SECONDS_MAX = 25.0
-"""A broker that is told to stop has ended by then, whatever the store does: supervisors commonly
-kill after 30 s."""
+"""How long a broker may take to stop, whatever the store does. Supervisors commonly kill a process
+after 30 s."""
 DRAIN_SECONDS_MAX = 12.0
-"""How long of it others may take its lanes; what is left is released for whoever comes."""
+"""How much of STOP_SECONDS_MAX other brokers have to take its lanes. The others are released."""
 REPLY_SECONDS_MAX = 10.0
 CLOSE_SECONDS_MIN = 10.0
-"""How much of it is kept for the last puts and the release."""
+"""How much of STOP_SECONDS_MAX is kept for the last puts and the release."""
 STORE_AWAY_EXIT = 4
 RESERVE_LOOK_S = 10.0
-"""How often a directory is looked at, whether its reserve is whole."""
+"""How often the reserve of a directory is checked and refilled."""
 
 log = logging.getLogger("holdfast.serve")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """The command line, read."""
+    """The parsed options of `holdfast serve`."""
 
     store_url: str
     listen: str
@@ -97,7 +98,7 @@ class ServeOptions:
 
 
 class Served:
-    """One broker with all that is around it."""
+    """A broker, and everything that runs beside it in its process."""
 
     def __init__(self, options: ServeOptions) -> None:
         self._options = options
@@ -118,7 +119,7 @@ class Served:
         self._long_lived = LongLivedObjects()
 
     async def run(self) -> int:
-        """Serve until a signal comes or the lanes are lost; the exit code."""
+        """Serve until a signal comes or the lanes are lost; return the exit code."""
         options = self._options
         host, port = parse_address(options.listen, "--listen")
         port = await self._server.listen(host, port)
@@ -156,7 +157,7 @@ class Served:
                 await http.stop()
 
     async def _start(self, broker: Broker) -> bool:
-        """Whether it serves; a signal may come first."""
+        """Start the broker. True if it serves; False if a signal came first."""
         starting = asyncio.ensure_future(broker.start())
         self._spawn(self._gate.open_late(broker))
         await _first(starting, self._stopping)
@@ -205,7 +206,7 @@ class Served:
         return listener
 
     def _ready_page(self, broker: Broker) -> Answer:
-        """200 while clients should come here."""
+        """Return 200 while clients should come here, otherwise 503 with the reason."""
         reason = self._why_not_ready(broker)
         told: dict[str, object] = {"ready": reason is None}
         if reason is not None:
@@ -229,20 +230,21 @@ class Served:
 
 
 async def serve(options: ServeOptions) -> int:
-    """Run a broker; the exit code."""
+    """Run a broker; return the exit code."""
     return await Served(options).run()
 
 
 async def _keep_reserve(directory: DirectoryStore) -> None:
-    """Not before the broker serves: a store that it cannot serve is left as it is."""
-    with contextlib.suppress(StoreUnavailable):  # it was closed
+    """Refill the reserve, forever. Call this only once the broker serves: a store that it cannot
+    serve is left as it is."""
+    with contextlib.suppress(StoreUnavailable):  # the store was closed
         while True:
             await directory.fill_reserve()
             await asyncio.sleep(RESERVE_LOOK_S)
 
 
 def _say_end(lost: HoldfastError | None, kept: Sequence[LaneId]) -> int:
-    """Why the broker ends, and the exit code of that."""
+    """Print why the broker ends; return the exit code."""
     if lost is not None:
         click.echo(f"holdfast: stopped serving: {lost}", err=True)
         return 3
@@ -260,7 +262,7 @@ def _say_end(lost: HoldfastError | None, kept: Sequence[LaneId]) -> int:
 
 
 async def _first(future: asyncio.Future[Any], event: asyncio.Event) -> None:
-    """Wait for either."""
+    """Wait for the future or the event, whichever comes first."""
     waiter = asyncio.ensure_future(event.wait())
     try:
         await asyncio.wait({future, waiter}, return_when=asyncio.FIRST_COMPLETED)
@@ -298,7 +300,7 @@ def broker_settings(
 
 
 def parse_address(text: str, option: str) -> Address:
-    """HOST:PORT of an option, also [::1]:9092."""
+    """Parse HOST:PORT, or [::1]:9092, from an option."""
     try:
         return parse_listen(text)
     except ConfigurationError as wrong:

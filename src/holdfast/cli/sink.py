@@ -1,8 +1,8 @@
-"""`holdfast sink`: one member of a consumer group that lands topics, until it is told to stop.
+"""`holdfast sink`: run one member of a consumer group that lands topics, until a signal stops it.
 
-Owns the options, the signals, what a person sees, and the exit code, which is that of
-`holdfast run`: 0 where all that was asked for has landed, 1 where something must be corrected, 3
-where going on would harm data and a person must look, 4 where starting it again may help.
+Owns the options, the signals, the output for a person, and the exit code, which is that of
+`holdfast run`: 0 if all that was asked for has landed, 1 if something must be corrected, 3 if
+continuing would harm data and a person must look, 4 if starting it again may help.
 """
 
 import asyncio
@@ -130,23 +130,23 @@ def _run(
 
 
 def hold_memory_together() -> None:
-    """Few arenas of malloc, whatever the number of threads: what one frees another may use.
+    """Limit malloc to few arenas, so that one thread can use what another has freed.
 
-    Only glibc has them; elsewhere there is nothing to set.
+    Only glibc has arenas; elsewhere this does nothing.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
 
 
 class Stop:
-    """Told by the first signal; for a loop, and for threads."""
+    """A request to stop, made by the first signal: one event for the loop and one for threads."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
         self.for_threads = threading.Event()
 
     def ask(self) -> None:
-        """From now on a signal ends the process."""
+        """Request the stop. From now on a signal ends the process."""
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
             loop.remove_signal_handler(number)
@@ -156,7 +156,7 @@ class Stop:
 
 
 def _as_member(settings: "SinkSettings", *, once: bool) -> Work:
-    """This process is the member."""
+    """Return the work of one member in this process."""
 
     def work(stop: Stop, report: Report) -> Awaitable["SinkStatus"]:
         from holdfast.sink.run import run_sink
@@ -169,7 +169,10 @@ def _as_member(settings: "SinkSettings", *, once: bool) -> Work:
 def _on_spark(
     settings: "SinkSettings", members: int, master: str | None, *, once: bool, verbose: bool
 ) -> Work:
-    """Members are tasks of a job. Its driver waits in a thread, so that signals stay ours."""
+    """Return the work of members as tasks of a Spark job.
+
+    The driver waits in a thread, so that the main thread can handle signals.
+    """
 
     def work(stop: Stop, report: Report) -> Awaitable["SinkStatus"]:
         from holdfast.spark.sink_members import run_members
@@ -195,7 +198,7 @@ def _on_spark(
 
 
 async def run_watched(settings: "SinkSettings", work: Work, emit: Emit | None = None) -> int:
-    """Do the work, with its progress on the terminal and its health where [http] says."""
+    """Do the work; show its progress, and its health if [http] is set. Return the exit code."""
     from holdfast.cli.sink_progress import SinkProgress
     from holdfast.sink.http import HealthServer
 

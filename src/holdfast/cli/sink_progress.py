@@ -1,6 +1,7 @@
-"""What a sink does: some live lines on a terminal, else a line every ten seconds, as text or JSON.
+"""Progress of a sink: live lines on a terminal, otherwise one line every ten seconds, text or JSON.
 
-Owns how a status reads, and when it is said again. Must never ask the worker: it is told.
+Owns the wording of a status, and when the next one is shown. Must never ask the worker: statuses
+are passed in.
 """
 
 import textwrap
@@ -16,13 +17,13 @@ from holdfast.sink.status import SinkStatus
 REDRAW_S = 0.5
 LINE_S = 10.0
 WINDOW_S = 10.0
-"""Rates on a terminal are of the last so many seconds."""
+"""Number of latest seconds over which rates are measured."""
 PROBLEMS_MAX = 3
 MEGA = 1_000_000
 
 
 class SinkProgress:
-    """Takes every status, and says what is due."""
+    """The display of a sink's progress: it takes every status, and shows what is due."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class SinkProgress:
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
+        """Seconds since the start."""
         return self._environment.monotonic() - self._began
 
     def tell(self, text: str) -> None:
@@ -56,7 +57,7 @@ class SinkProgress:
         self._text.close()
 
     def report(self, status: SinkStatus) -> None:
-        """A status of now; it is shown where the last one is old enough."""
+        """Take the current status. Show it if the last one shown is old enough."""
         now = self._environment.monotonic()
         text = self._text
         if isinstance(text, PlainText):
@@ -74,7 +75,7 @@ class SinkProgress:
             text.tell(plain_line(status, rates, self._memory_bytes))
 
     def _tell_changes(self, status: SinkStatus) -> None:
-        """A problem is said when it comes and when it goes, by what it is of."""
+        """Report a problem when it appears and when it is solved, by the part before its colon."""
         problems = {problem.partition(": ")[0]: problem for problem in status.problems}
         for part in sorted(problems.keys() - self._problems):
             self._tell_change("problem", part, problems[part])
@@ -89,7 +90,7 @@ class SinkProgress:
             self._text.tell(f"{event}: {text}")
 
     def _rates(self, now: float, status: SinkStatus) -> tuple[float, float]:
-        """Records and bytes fetched in a second, lately."""
+        """Return records and bytes fetched per second over the last WINDOW_S."""
         if self._before is not None:
             self._fetched += records_between(self._before, status)
         self._before = status
@@ -104,7 +105,8 @@ class SinkProgress:
 
 
 def records_between(before: SinkStatus, after: SinkStatus) -> int:
-    """About how many were fetched: offsets of partitions whose place was known both times."""
+    """Estimate the records fetched between two statuses, from the positions of partitions that had
+    begun in the first one."""
     return sum(
         max(0, now.position - then.position)
         for where, now in after.partitions.items()
@@ -115,7 +117,7 @@ def records_between(before: SinkStatus, after: SinkStatus) -> int:
 def live_lines(
     status: SinkStatus, rates: tuple[float, float], memory_bytes: int, width: int
 ) -> list[str]:
-    """For a terminal: what comes in, what is on the way, what has landed, what is wrong."""
+    """Return lines for a terminal: what is fetched, on the way and landed, and the problems."""
     lines = [
         f"{status.state}, {_counted(len(status.partitions), 'partition')}: {_flow(status, rates)}",
         f"{_on_the_way(status)}, memory {_memory(status, memory_bytes)}",
@@ -132,7 +134,7 @@ def live_lines(
 
 
 def plain_line(status: SinkStatus, rates: tuple[float, float], memory_bytes: int) -> str:
-    """All of it in one line, for a log."""
+    """Return the whole status in one line, for a log."""
     parts = [
         f"{status.state}, {_counted(len(status.partitions), 'partition')}",
         _flow(status, rates),
@@ -152,7 +154,7 @@ def plain_line(status: SinkStatus, rates: tuple[float, float], memory_bytes: int
 def status_fields(
     status: SinkStatus, rates: tuple[float, float], memory_bytes: int
 ) -> dict[str, Any]:
-    """The figures of `plain_line`."""
+    """Return the figures of `plain_line`, for JSON."""
     parts = status.partitions.values()
     return {
         "state": status.state,
@@ -204,7 +206,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def summary_fields(status: SinkStatus, seconds: float) -> dict[str, Any]:
-    """The figures of `summary`."""
+    """Return the figures of `summary`, for JSON."""
     return {
         "seconds": round(seconds, 3),
         "records_landed": status.records_landed,
@@ -224,7 +226,7 @@ def summary_fields(status: SinkStatus, seconds: float) -> dict[str, Any]:
 
 
 def summary(status: SinkStatus, seconds: float) -> list[tuple[str, str]]:
-    """The end of a run, as lines of a name and a text."""
+    """Return the summary of a run, as pairs of a name and a text."""
     rate = status.records_landed / seconds if seconds > 0 else 0.0
     landed = f"{_landed(status)}, {shown_bytes(status.bytes_landed)}"
     lines = [

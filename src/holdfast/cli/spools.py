@@ -1,7 +1,7 @@
-"""What a spool directory holds, beside what the store has: for `holdfast inspect --spool`.
+"""Compare a spool directory with the store, for `holdfast inspect --spool`.
 
-Owns the rows and what each says of a spool: how far it is believed, and what of it is nowhere else.
-Only reads, also the directory; a broker may be writing to it.
+Owns the rows. Each says how far a spool can be trusted, and which of its records are nowhere else.
+Must never write to the store or to the directory: a broker may be using them.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from holdfast.store.interface import Store
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SpooledRow:
-    """What a spool has of one partition that the store does not."""
+    """Offsets of one partition that a spool has and the store does not."""
 
     topic_id: str
     partition: int
@@ -34,7 +34,7 @@ class SpooledRow:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolRow:
-    """One spool: a claim of a lane, by one writer."""
+    """One spool: it belongs to one claim of a lane, by one writer."""
 
     lane: int
     claim: int
@@ -45,15 +45,15 @@ class SpoolRow:
     bytes: int
     torn_bytes: int
     problems: list[str]
-    """Why the rest of a file is ignored."""
+    """Reasons why the rest of a file is ignored."""
     state: str
-    """owner: of the newest claim; awaited: partitions wait for it; given up: the log went on
-    without it; stored: the store has all of it; foreign: of another store."""
+    """owner: it belongs to the newest claim; awaited: partitions wait for it; given up: the log
+    continued without it; stored: the store has all of it; foreign: it belongs to another store."""
     not_in_store: list[SpooledRow]
 
 
 async def survey_spools(folder: str, store: Store, environment: Environment) -> list[SpoolRow]:
-    """Each spool of a directory."""
+    """Return a row for each spool in a directory."""
     disk = LocalDisk(folder)
     try:
         found = sorted((await spools_on(disk)).items())
@@ -127,7 +127,7 @@ def _beyond(spooled: Spooled, state: LogState) -> list[SpooledRow]:
 
 
 def echo_spools(rows: list[SpoolRow], seen: Survey | None) -> None:
-    """The tables, for a person."""
+    """Print the tables."""
     names = {topic.topic_id: topic.name for topic in seen.topics} if seen is not None else {}
     click.echo()
     echo_table(

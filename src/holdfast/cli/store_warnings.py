@@ -1,6 +1,6 @@
-"""Log lines about a store that does not answer: within seconds, then at a modest rate.
+"""Log lines about a store that does not answer: the first within seconds, then ever fewer.
 
-Owns when such a line is due. Must never say more than one for each pause.
+Owns when such a line is due. Must never log more than one line per pause.
 """
 
 import asyncio
@@ -11,16 +11,16 @@ from holdfast.store.watch import StoreWatch
 
 LOOK_S = 0.5
 FIRST_S = 3.0
-"""How long a store may be in trouble before a line says so."""
+"""How long a store may be in trouble before the first line says so."""
 PAUSE_S = 10.0
 PAUSE_S_MAX = 60.0
-"""Between two lines about the same trouble: doubles from the one to the other."""
+"""The pause between two lines about the same trouble doubles from PAUSE_S up to this."""
 
 log = logging.getLogger("holdfast.store")
 
 
 class StoreWarnings:
-    """What has been said of one store."""
+    """The log lines about one store: what was logged, and when the next line is due."""
 
     def __init__(self, store: StoreWatch, *, environment: Environment) -> None:
         self._store = store
@@ -30,7 +30,7 @@ class StoreWarnings:
         self._has_said = False
 
     async def run(self) -> None:
-        """Look, for ever."""
+        """Look at the store every LOOK_S, forever."""
         while True:
             await asyncio.sleep(LOOK_S)
             self.look()

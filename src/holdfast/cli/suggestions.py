@@ -1,6 +1,6 @@
-"""What is offered where a command, or the value of an option, is not known.
+"""Suggestions for an unknown command, or an unknown value of an option.
 
-Owns how click asks for it. Must never guess and go on: a person decides.
+Owns how click asks for them. Must never act on a guess: a person decides.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from holdfast.suggestion import did_you_mean, no_such_value
 
 
 class SuggestingGroup(click.Group):
-    """A group of commands that offers the nearest name for one that is not there."""
+    """A group of commands that offers the nearest name for an unknown one."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -26,7 +26,7 @@ class SuggestingGroup(click.Group):
 
 
 class SuggestingChoice(click.Choice[str]):
-    """A choice of words that offers the nearest one."""
+    """A choice of words that offers the nearest one for an unknown one."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         return no_such_value(str(value), self.choices)

@@ -1,7 +1,7 @@
-"""What a store holds, gathered with reads alone: the cluster, its lanes, its topics.
+"""A survey of what a store holds, made with reads alone: the cluster, its lanes, its topics.
 
 Owns the rows that `holdfast inspect` shows. Reads a lane as a broker would (newest snapshot, then
-the objects after it), but for the claims, which it follows backwards.
+the objects after it), except for the claims, which it follows backwards.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from holdfast.store.patience import patiently
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRow:
-    """One hand-off of a lane."""
+    """One hand-off of a lane: the claim of its new owner."""
 
     number: int
     leader_epoch: int
@@ -32,7 +32,8 @@ class ClaimRow:
     address: str
     claimed_ms: int
     how: str
-    """first, released, taken; unknown where the object before it is gone."""
+    """How the lane came from the previous owner: first, released, taken; unknown if the object
+    before the claim is gone."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,45 +55,45 @@ class LaneRow:
     lane: int
     floor: int
     snapshot_number: int
-    """-1 where there is none."""
+    """The newest snapshot; -1 if there is none."""
     next_number: int
     leader_epoch: int
     released: bool
     objects: int
     bytes: int
     last_written_ms: int
-    """-1 where nothing was written yet."""
+    """When the newest object was written; -1 if nothing was written yet."""
     claims: list[ClaimRow]
     entries: list[EntryRow]
     problem: str | None = None
-    """Why the lane cannot be read, where it cannot."""
+    """Why the lane cannot be read; None if it can."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MissingRow:
-    """Offsets that a partition went on without."""
+    """Offsets that a partition continued without."""
 
     base_offset: int
     last_offset: int
     claim: int
-    """On whose disk they may be."""
+    """The claim of the broker on whose disk they may be."""
     missing_ms: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRow:
-    """One partition; the numbers are None where its lane cannot be read."""
+    """One partition; the numbers are None if its lane cannot be read."""
 
     partition: int
     lane: int
     log_start_offset: int | None
     high_watermark: int | None
     last_stable_offset: int | None
-    """Below the high watermark where a transaction is open."""
+    """The last stable offset: below the high watermark while a transaction is open."""
     segments: int | None
     bytes: int | None
     awaits_claim: int | None = None
-    """The claim whose disk may hold more of it; None where nothing is waited for."""
+    """The claim whose disk may hold newer records; None if the partition waits for no disk."""
     missing: list[MissingRow] = dataclasses.field(default_factory=list[MissingRow])
 
 
@@ -109,7 +110,7 @@ class TopicRow:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """All of it."""
+    """Everything that a survey found."""
 
     store: str
     cluster_id: str
@@ -126,7 +127,7 @@ class Survey:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """How much is to be shown."""
+    """The parts of a store to survey."""
 
     lane: int | None = None
     claims: int = 10
@@ -134,12 +135,12 @@ class Wanted:
 
 
 def kind_of(lane: LaneId) -> StateKind[Any]:
-    """Lane 0 has the cluster, the others have logs."""
+    """Return the kind of state in a lane: lane 0 has the cluster, the others have logs."""
     return ControlStateKind() if lane == CONTROL_LANE else LogStateKind()
 
 
 async def read_control(store: Store, environment: Environment) -> ControlState:
-    """The cluster, from lane 0; ConfigurationError where the store has none."""
+    """Return the cluster's state from lane 0. Raise ConfigurationError if the store has none."""
     recovered = await recover(store, environment, CONTROL_LANE, ControlStateKind())
     if not recovered.cursor.next_number:
         raise ConfigurationError(
@@ -150,7 +151,7 @@ async def read_control(store: Store, environment: Environment) -> ControlState:
 
 
 async def survey(store: Store, environment: Environment, wanted: Wanted) -> Survey:
-    """Read what was asked for; a lane that cannot be read says so in its row."""
+    """Read what is wanted. If a lane cannot be read, its row says why."""
     control = await read_control(store, environment)
     lanes = [CONTROL_LANE, *(LaneId(i + 1) for i in range(control.lanes))]
     if wanted.lane is not None:
@@ -211,7 +212,7 @@ async def _lane(
 
 
 def numbered(listed: Sequence[ObjectEntry]) -> dict[int, ObjectEntry]:
-    """The objects of a listing that are ours, by number."""
+    """Return the objects of a listing by their numbers, without objects that are not Holdfast's."""
     return {n: entry for entry in listed if (n := number_in(entry.key)) is not None}
 
 
@@ -226,7 +227,7 @@ async def _claims(
     listed: dict[int, ObjectEntry],
     count_max: int,
 ) -> list[ClaimRow]:
-    """The newest claims, followed backwards: the object before a claim names the claim before."""
+    """Return the newest claims. The object before a claim names the previous claim."""
     cursor = recovered.cursor
     rows: list[ClaimRow] = []
     number = cursor.claim if cursor.writer is not None else -1

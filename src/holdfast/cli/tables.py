@@ -1,6 +1,6 @@
-"""Tables and times as a person reads them: plain text in a pipe, rich on a terminal.
+"""Tables, sizes and ages as a person reads them: plain text in a pipe, rich on a terminal.
 
-Owns nothing but looks. Must never be on the way of `--json`.
+Owns only how output looks. Must never change the values that `--json` prints.
 """
 
 import sys
@@ -16,7 +16,7 @@ GAP = "  "
 
 
 def echo_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows below their heads; numbers stand to the right."""
+    """Print rows below the names of their columns; numbers are right-aligned."""
     cells = [["-" if cell is None else str(cell) for cell in row] for row in rows]
     is_number = [
         bool(rows) and all(isinstance(row[i], int | None) for row in rows)
@@ -39,7 +39,7 @@ def echo_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
 def _echo_rich(
     title: str, columns: Sequence[str], cells: list[list[str]], is_number: list[bool]
 ) -> None:
-    # rich takes tens of milliseconds to import, which a script that pipes us need not pay.
+    # rich takes tens of milliseconds to import. A script that pipes the output need not pay that.
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -53,12 +53,12 @@ def _echo_rich(
 
 
 def echo_json(value: Any) -> None:
-    """One JSON document, with the names of the fields as they are in the code."""
+    """Print one JSON document. Its fields have the names that they have in the code."""
     click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def shown_bytes(count: int | None) -> str | None:
-    """1536 as 1.5 KiB."""
+    """Format a number of bytes: 1536 as 1.5 KiB."""
     if count is None:
         return None
     size = float(count)
@@ -70,7 +70,7 @@ def shown_bytes(count: int | None) -> str | None:
 
 
 def shown_age(then_ms: int, now_ms: int) -> str:
-    """How long ago; '-' where it never was."""
+    """Format how long ago a time was; '-' for a negative one, which means never."""
     if then_ms < 0:
         return "-"
     seconds = max(0.0, (now_ms - then_ms) / 1000)

@@ -1,7 +1,7 @@
 """`holdfast topic`: create, list, describe, delete, produce and consume, on any Kafka.
 
-Owns the options, the tables, and what a person is told when it does not work: which address or
-topic, and what to do about it.
+Owns the options, the tables, and the error messages: which address or topic is wrong, and what to
+do about it.
 """
 
 import asyncio
@@ -41,16 +41,16 @@ from holdfast.protocol.messages.describe_configs import (
 )
 
 BROKER_DEFAULT = -1
-"""A number of partitions that leaves the choice to the broker, as in Kafka's protocol."""
+"""The number of partitions that leaves the choice to the broker, as in Kafka's protocol."""
 ASKED_AT_ONCE = 16
 TOPIC_RESOURCE = 2
 SET_ON_THE_TOPIC = 1
-"""DescribeConfigs' code for a value that the topic itself has."""
+"""The config source in DescribeConfigs of a value that is set on the topic itself."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRow:
-    """One partition, as its leader and the metadata say."""
+    """One partition, as reported by the metadata and its leader."""
 
     partition: int
     leader: int
@@ -67,7 +67,7 @@ class TopicRow:
     topic_id: str
     partitions: list[PartitionRow]
     configs: dict[str, str] | None = None
-    """Those that differ from the default; None where they were not asked for."""
+    """Settings of the topic itself; None if they were not requested, or not reported."""
 
 
 @click.group(
@@ -215,7 +215,7 @@ async def _create(cluster: Cluster, topic: NewTopic) -> TopicRow:
         raise
 
     async def find() -> TopicDescription:
-        # The broker that is asked may hear of a topic after the controller has created it.
+        # This broker may learn of the topic only after the controller has created it.
         try:
             return await find_topic(cluster, topic.name)
         except ConfigurationError as missing:
@@ -250,7 +250,7 @@ def _row(topic: TopicDescription) -> TopicRow:
 
 
 async def _with_offsets(cluster: Cluster, row: TopicRow) -> TopicRow:
-    """Ask the leaders; a partition that has none keeps its offsets unknown."""
+    """Add offsets from the leaders. They stay unknown for a partition without a leader."""
     slots = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def offset(partition: int, at: int) -> int | None:
@@ -274,7 +274,7 @@ async def _with_offsets(cluster: Cluster, row: TopicRow) -> TopicRow:
 
 
 async def _configs(cluster: Cluster, name: str) -> dict[str, str] | None:
-    """What was set on the topic itself; None where the broker does not tell."""
+    """Return the settings of the topic itself; None if the broker does not report them."""
     resource = DescribeConfigsResource(
         resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None
     )

@@ -1,8 +1,8 @@
-"""Read every byte of a store and hold it to what the rest of the store says of it.
+"""Read every byte of a store and compare it with what the rest of the store says about it.
 
-Owns the order: lanes, then the segments that they name, then what nothing names. Goes on after a
-problem, so that one run names all harmed objects. A broker may write meanwhile: a lane that moves
-under the walk is walked again. Must never write.
+Owns the order: lanes, then the segments that they name, then what nothing names. Continues after a
+problem, so that one run names all damaged objects. A broker may write at the same time: if it
+deletes objects of a lane during the walk, the lane is walked again. Must never write.
 """
 
 import re
@@ -36,7 +36,7 @@ SEGMENT_KEY = re.compile(rf"topics/({TOPIC_ID})/([0-9]{{6,}})/([^/]+)")
 
 
 class Verification:
-    """One run over one store."""
+    """One verification of one store."""
 
     def __init__(
         self, store: Store, environment: Environment, findings: Findings, *, lane: int | None = None
@@ -48,7 +48,7 @@ class Verification:
         self._listed: list[ObjectEntry] = []
 
     async def run(self) -> None:
-        """Fill the findings."""
+        """Read the store, and add what is wrong to the findings."""
         self._listed = await patiently(lambda: self._store.list(""), environment=self._environment)
         self._findings.bytes_expected = sum(
             entry.size for entry in self._listed if self._is_wanted(entry.key)
@@ -72,7 +72,7 @@ class Verification:
         return self._only is None or _lane_in(key) == self._only
 
     async def _walk(self, lane: LaneId) -> LaneWalk:
-        """Walk one lane, again where a broker deleted what was to be read."""
+        """Walk one lane. Start again if a broker deleted objects that were still to be read."""
         before = len(self._findings.found)
         for _ in range(WALKS_MAX):
             walk = LaneWalk(self._store, self._environment, lane, self._findings)
@@ -89,7 +89,7 @@ class Verification:
         )
 
     async def _check_logs(self, walk: LaneWalk) -> None:
-        """Segments are read even where the lane is harmed: by the last state that is known."""
+        """Check logs and segments. In a damaged lane, read the segments of the last known state."""
         replaced = 0
         if isinstance(walk.state, LogState):
             for log in walk.state.partitions.values():
@@ -100,12 +100,12 @@ class Verification:
             replaced = await self._check_segments(walk.lane, state, checked)
             if not replaced:
                 return
-            # A broker merged them into others meanwhile: look at those instead.
+            # A broker has merged them into other segments: check those instead.
             state = (await recover(self._store, self._environment, walk.lane, LogStateKind())).state
         self._findings.skipped += replaced
 
     async def _check_segments(self, lane: LaneId, state: object, checked: set[str]) -> int:
-        """Read all segments that were not read before; returns how many are no longer needed."""
+        """Read all segments that were not read before. Return how many are no longer needed."""
         replaced = 0
         logs = list(state.partitions.values()) if isinstance(state, LogState) else []
         for log in logs:
@@ -136,24 +136,24 @@ class Verification:
     async def _is_named_still(
         self, lane: LaneId, partition: PartitionId, segment: SegmentRef
     ) -> bool:
-        """Whether the lane still names a segment that is missing.
+        """True if the lane still names a segment that is missing.
 
         Brokers delete a segment only after the lane has stopped naming it. So the lane is read
-        before and after the look for the segment, and must name it both times.
+        before and after the search for the segment, and must name it both times.
         """
         key = segment_key(partition, segment.name)
         for _ in range(2):
             try:
                 now = await recover(self._store, self._environment, lane, LogStateKind())
             except StopError:
-                return True  # the walk has named what is harmed
+                return True  # the walk has reported the damage
             named = {one.name for one in now.state.log_of(partition).segments}
             if segment.name not in named or await self._store.size(key) is not None:
                 return False
         return True
 
     def _check_topics(self, control: ControlState, walks: list[LaneWalk]) -> None:
-        """Each partition must be in the lane that lane 0 says, and in no other."""
+        """Check that each partition is in the lane that lane 0 names, and in no other."""
         lane_of = {
             partition: topic.lanes[partition.partition]
             for topic in (*control.topics.values(), *control.deleted.values())
@@ -177,7 +177,8 @@ class Verification:
                     )
 
     def _check_unnamed(self, walks: list[LaneWalk]) -> None:
-        """Segments that no lane names: left by a crash or a fenced broker, or being written."""
+        """Find segments that no lane names: a crash or a fenced broker left them, or a broker is
+        still writing them."""
         states = [walk.state for walk in walks]
         if not all(isinstance(state, LogState) for state in states):
             return  # a damaged object may have named them

@@ -1,14 +1,15 @@
 """One bound on the bytes that a sink holds, whatever the number of partitions.
 
-Pure. Owns the sum. Every holder says how much it holds now; who lets go is forgotten. What is asked
-of a broker is reserved before, because an answer that has come cannot be sent back.
+Pure. Owns the sum. Each holder reports how much it holds now, and is forgotten when it holds
+nothing. Memory for a fetch is reserved before the request, because a response that has arrived
+cannot be sent back.
 """
 
 from collections.abc import Hashable
 
 
 class Budget:
-    """Bytes held of bytes allowed."""
+    """The bytes that are held, and the limit on them."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -17,7 +18,7 @@ class Budget:
         self._by_holder: dict[Hashable, int] = {}
 
     def hold(self, holder: Hashable, size: int) -> None:
-        """This holder holds so many bytes now; 0 forgets it."""
+        """Record that this holder now holds `size` bytes; 0 forgets it."""
         self.held += size - self._by_holder.pop(holder, 0)
         if size:
             self._by_holder[holder] = size
@@ -25,7 +26,7 @@ class Budget:
 
     @property
     def free(self) -> int:
-        """What may still be asked for."""
+        """Bytes that may still be requested."""
         return max(0, self.limit - self.held)
 
     def __len__(self) -> int:

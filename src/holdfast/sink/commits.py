@@ -1,9 +1,9 @@
-"""What is committed to the group: only what has landed, and only for who owns it now.
+"""Offset commits of a sink: only what has landed, and only for partitions that it owns now.
 
-Owns the requests. The question whether a token is held is asked in the same moment in which the
-request is made, and the request carries the member's epoch: a completion that comes late is not
-sent, and one that is overtaken on its way is refused by the broker. Committed offsets serve lag
-tools and people; where a partition goes on is decided by its chain.
+Owns the requests. The token of a partition is checked in the same step that makes the request, and
+the request carries the member epoch. So a completion that comes late is not sent, and the broker
+refuses a commit that a rebalance overtakes on its way. Committed offsets are for lag tools and
+people; the chain decides where a partition continues.
 """
 
 from collections.abc import Iterable
@@ -27,11 +27,11 @@ class Commits:
         self._counters = counters
 
     async def commit(self, flows: Iterable[Flow]) -> None:
-        """Commit what has landed since the last time."""
+        """Commit what has landed since the last call."""
         due: dict[TopicPartition, tuple[Flow, int]] = {}
         for flow in flows:
             offset = flow.committable
-            # A member before may have committed past a marker behind the end of the chain.
+            # A previous member may have committed past a marker that follows the end of the chain.
             if offset is None or (flow.committed is not None and offset <= flow.committed):
                 continue
             if not self.may_commit(flow):
@@ -55,5 +55,5 @@ class Commits:
                 self.problem = f"commit of {where.topic}-{where.partition}: {code.name}"
 
     def may_commit(self, flow: Flow) -> bool:
-        """Whether the flow's assignment still lasts."""
+        """True if the flow's assignment still lasts."""
         return self._ownership.holds(flow.token)

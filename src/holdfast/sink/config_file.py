@@ -1,7 +1,7 @@
-"""From a sink's TOML file to its settings.
+"""Read a sink's TOML file into its settings.
 
-Owns the meaning of every key, and all that can be found wrong without looking at a store or a
-broker; the defaults are those of the settings. Must never open anything but the file.
+Owns the meaning of every key, and every check that needs neither a store nor a broker. The defaults
+are those of the settings. Must never open anything but the file.
 """
 
 import re
@@ -49,13 +49,13 @@ INT32_MAX = 2**31 - 1
 MEMORY_MIN = 1024 * 1024
 UPLOADS_MAX = 1_000
 FETCH_SHARE = 4
-"""Where nothing else is said, one answer takes one part in so many of the memory, at most."""
+"""Without fetch.max.bytes, a fetch response takes at most the memory divided by this."""
 LEVELS = {"zstd": (1, 19), "gzip": (1, 9)}
 RESETS: Mapping[str, Literal["earliest", "latest"]] = {
     **dict.fromkeys(("earliest", "smallest", "beginning"), "earliest"),
     **dict.fromkeys(("latest", "largest", "end"), "latest"),
 }
-"""With the other names that consumers know."""
+"""Values of startingOffsets, with their synonyms in other Kafka clients."""
 PROTOCOLS: Mapping[str, Literal["consumer", "classic"]] = {
     "consumer": "consumer",
     "classic": "classic",
@@ -65,9 +65,9 @@ PROTOCOLS: Mapping[str, Literal["consumer", "classic"]] = {
 def read_sink(
     path: Path, overrides: Sequence[str] = (), *, hint: Callable[[str], None] = lambda _: None
 ) -> SinkSettings:
-    """Read a .toml file; ConfigurationError names file, line, table and key, and the remedy.
+    """Read a .toml file. A ConfigurationError names file, line, table and key, and the remedy.
 
-    What is written in an old way, and works, is told to `hint`.
+    `hint` is called for each old name that still works.
     """
     path = path.expanduser().absolute()
     if not path.is_file():
@@ -83,7 +83,7 @@ def read_sink(
 
 
 class _Reader:
-    """One file, with the place of whatever is wrong in it."""
+    """The tables of one file, with the place of each key for error messages."""
 
     def __init__(self, tables: Mapping[str, Table], origin: Origin, folder: Path) -> None:
         self._tables = tables
@@ -360,7 +360,7 @@ class _Reader:
     def _checked(
         self, table: str, key: str, parse: Callable[[str], T], text: str | None
     ) -> T | None:
-        """What the text means; what is wrong with it is said with its place."""
+        """Return the parsed text. An error gets the place of the key."""
         try:
             return None if text is None else parse(text)
         except ConfigurationError as wrong:
@@ -368,5 +368,5 @@ class _Reader:
 
 
 def _given(**values: Any) -> dict[str, Any]:
-    """Without those that were not given, so that the defaults stay in one place."""
+    """Drop values that were not given, so that the defaults stay in one place."""
     return {name: value for name, value in values.items() if value is not None}

@@ -1,4 +1,4 @@
-"""The tables and keys of a sink's file, and the consumer options that have no place in it.
+"""The tables and keys of a sink's file, and the consumer options that it refuses.
 
 Pure. Owns which keys there are, their types, and why an option of another client is refused. Must
 never know what a value means.
@@ -15,12 +15,12 @@ Quantity = int | str
 
 
 def _key(name: str) -> None:
-    """A key that may be left out, by its name in the file."""
+    """Return an optional field with this key in the file."""
     return msgspec.field(name=name, default=None)
 
 
 class SourceTable(msgspec.Struct, frozen=True, kw_only=True):
-    """[source]: a consumer, by the names that Spark's Kafka source and pipeline files have."""
+    """[source]: a consumer, with the option names of Spark's Kafka source and of pipeline files."""
 
     bootstrap_servers: str = msgspec.field(name="kafka.bootstrap.servers")
     group_id: str = msgspec.field(name="kafka.group.id")
@@ -61,7 +61,7 @@ class BatchTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LimitsTable(msgspec.Struct, frozen=True, kw_only=True):
-    """[limits]: what the process may take."""
+    """[limits]: limits on memory, uploads and records."""
 
     memory: Quantity | None = None
     uploads: int | None = None
@@ -69,13 +69,13 @@ class LimitsTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpTable(msgspec.Struct, frozen=True, kw_only=True):
-    """[http]: metrics and health."""
+    """[http]: where metrics and health are served."""
 
     listen: str | None = None
 
 
 class SparkTable(msgspec.Struct, frozen=True, kw_only=True):
-    """[spark]: where the members are tasks."""
+    """[spark]: the Spark whose tasks are the members."""
 
     master: str | None = None
     conf: dict[str, Any] = {}
@@ -159,7 +159,7 @@ REFUSED: dict[str, str] = {
     "reconnect.backoff.ms": _TUNING,
     "socket.timeout.ms": _TUNING,
 }
-"""Options of consumers that a reader of such files knows, and why they are not here."""
+"""Consumer options that a user may know from other clients, and why the sink refuses them."""
 REFUSED_FAMILIES: dict[str, str] = {
     "ssl.": _PLAINTEXT,
     "sasl.": _PLAINTEXT,
@@ -169,7 +169,7 @@ REFUSED_FAMILIES: dict[str, str] = {
 
 
 def why_refused(key: str) -> str | None:
-    """Why an option of a consumer is not one here; None where it is none at all."""
+    """Return why a consumer option is refused; None if there is no such consumer option."""
     lower = key.lower().removeprefix("kafka.")
     family = (why for prefix, why in REFUSED_FAMILIES.items() if lower.startswith(prefix))
     return REFUSED.get(lower) or next(family, None)

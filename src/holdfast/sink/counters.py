@@ -1,6 +1,6 @@
-"""What a sink has done so far: plain numbers that only go up.
+"""Counters of what a sink has done so far: plain numbers that only go up.
 
-Owns nothing else. Every part of a sink adds to the same one.
+Owns nothing else. Every part of a sink adds to the same instance.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Counters:
-    """Since this member began."""
+    """Counts since this member started."""
 
     records_landed: int = 0
     bytes_fetched: int = 0

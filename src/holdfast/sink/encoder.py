@@ -1,10 +1,10 @@
-"""From fetched bytes to sealed batches, by whole columns.
+"""Encode fetched bytes into sealed batches, by whole columns.
 
-Pure. Owns the batch that is open: what is in it, which offsets it covers, and when it is full. It
-takes fetches in the order of their offsets, and hands out batches that follow one another without a
-break. A record that its format cannot hold is set aside with the reason, and its offset is covered
-all the same; so is a record batch that cannot be read, whole. Used by one thread at a time. Must
-never let a record into two batches, or into none.
+Pure. Owns the open batch: what is in it, which offsets it covers, and when it is full. Takes fetch
+responses in the order of their offsets, and returns batches that follow one another without a gap.
+A record that its format cannot hold is set aside with the reason, and the batch covers its offset
+all the same. A record batch that cannot be read is set aside as a whole. Used by one thread at a
+time. Must never put a record into two batches, or into none.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.sink.settings import BatchBounds
 
 BYTES_PER_STEP = 4 * 1024 * 1024
-"""Of records that are decoded at once: what a thread holds beside what it was given."""
+"""Bytes of records that are decoded at once: a thread holds them beside the fetch response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +38,16 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
-    """A batch that is closed: the bytes of its object, and the offsets that it covers."""
+    """A closed batch: the bytes of its object, and the offsets that it covers."""
 
     encoded: Encoded
     first_offset: int
     last_offset: int
     records: int
     bad: tuple[RecordBatch, ...] = ()
-    """Records of its range that are not in it."""
+    """Dead letters: records of the range that are not in the object."""
     unreadable: tuple[str, ...] = ()
-    """The record batches among them that cannot be read, each with its offsets and the reason."""
+    """Record batches of the range that cannot be read, each with its offsets and the reason."""
 
     @property
     def next_offset(self) -> int:
@@ -60,7 +60,7 @@ class Sealed:
 
 
 class _Open:
-    """The batch that is filled now."""
+    """The batch that is being filled."""
 
     def __init__(self, writer: Writer, first_offset: int) -> None:
         self.writer = writer
@@ -76,12 +76,12 @@ class _Open:
 
 
 class Encoder:
-    """One partition from one offset on."""
+    """The encoder of one partition, from one offset on."""
 
     def __init__(self, where: TopicPartition, first_offset: int, recipe: Recipe) -> None:
         self.where = where
         self.next_offset = first_offset
-        """All below was taken in."""
+        """The offset below which everything was taken in."""
         self.bad_records = 0
         self._sealed_to = first_offset
         self._recipe = recipe
@@ -89,21 +89,21 @@ class Encoder:
 
     @property
     def open_records(self) -> int:
-        """Records that no sealed batch has, bad ones among them."""
+        """Number of records in the open batch, including bad ones."""
         return 0 if self._open is None else self._open.records
 
     @property
     def open_bytes(self) -> int:
-        """Of records, before compression."""
+        """Bytes of the records in the open batch, before compression."""
         return 0 if self._open is None else self._open.record_bytes
 
     @property
     def held_bytes(self) -> int:
-        """Of memory."""
+        """Bytes of memory that the open batch takes."""
         return 0 if self._open is None else self._open.held_bytes
 
     def absorb(self, fetched: Fetched) -> list[Sealed]:
-        """Take in one answer; the batches that it filled."""
+        """Take in one fetch response; return the batches that it filled."""
         if fetched.fetch_offset != self.next_offset:
             raise CallError(
                 f"{self._name}: offset {self.next_offset} is next, not {fetched.fetch_offset}"
@@ -124,7 +124,7 @@ class Encoder:
         return sealed
 
     def seal(self) -> Sealed | None:
-        """Close what is open; None where no record is."""
+        """Close and return the open batch; None if no record is in it."""
         return None if self._open is None else self._seal(to=self.next_offset)
 
     def _decoded(
@@ -144,7 +144,7 @@ class Encoder:
         )
 
     def _pieces(self, batch: RecordBatch) -> Iterator[RecordBatch]:
-        """The batch, cut where an object is full."""
+        """Yield the batch in pieces, cut where an object is full."""
         start = 0
         while start < batch.num_rows:
             rest: RecordBatch = batch.slice(start) if start else batch
@@ -177,7 +177,7 @@ class Encoder:
         return self._open
 
     def _set_batch_aside(self, found: Unreadable) -> None:
-        """A record batch that cannot be read: one dead letter, and its offsets are covered."""
+        """Set aside an unreadable record batch as one dead letter, and cover its offsets."""
         first, last = max(found.base_offset, self.next_offset), found.last_offset
         named = f"the record batch at offsets {first} to {last} cannot be read: {found.problem}"
         if self._recipe.fails_on_bad_records:
@@ -201,7 +201,10 @@ class Encoder:
         self.next_offset = last + 1
 
     def _set_aside(self, unfit: list[Unfit], fetched: Fetched, end: int) -> None:
-        """Bad records, whole: the batch at hand may have only the columns that the format needs."""
+        """Set bad records aside, whole.
+
+        They are decoded again: the first time, only the columns that the format needs were decoded.
+        """
         if self._recipe.fails_on_bad_records:
             first = unfit[0]
             raise StopError(

@@ -1,9 +1,9 @@
 """One partition while this member owns it: fetched, encoded, sealed, landed, ready to be committed.
 
-Owns the partition's place: where it began, what was fetched, which batches wait for the store, and
-where its chain ends. Where another's object turns up at our key, all that is held is dropped, and
-it goes on at the chain's end. Must never say that an offset may be committed below which a record
-has not landed.
+Owns the partition's progress: where it began, what was fetched, which batches wait for the store,
+and where its chain ends. If another member's object is found at our key, drops everything that it
+holds and continues at the chain's end. Must never report an offset as committable if a record below
+it has not landed.
 """
 
 import asyncio
@@ -28,21 +28,21 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ENCODED_SHARE = 2
-"""What an answer of the log counts in the budget, in its own size: its bytes, and what they become.
+"""How many times the size of a fetch response counts in the budget: as fetched, and as encoded.
 
-While a thread encodes it both are there; Parquet's columns are a little larger than the records.
+While a thread encodes it, both exist. Parquet's columns are a little larger than the records.
 """
 
 
 class Aside(Protocol):
-    """Where long work is done, so that the loop does not wait for it."""
+    """A way to run long work in a thread, so that the loop does not wait for it."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shop:
-    """What all flows of a sink share."""
+    """Everything that all flows of a sink share."""
 
     recipe: Recipe
     aside: Aside
@@ -51,28 +51,28 @@ class Shop:
     budget: Budget
     counters: Counters
     moved: Callable[[], None]
-    """There may be room to fetch, or something to commit."""
+    """Called when there may be room to fetch, or something to commit."""
     failed: Callable[[Exception], None]
-    """The sink cannot go on."""
+    """Called when the sink cannot continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """Where a partition lands: its records, and those that its format cannot hold."""
+    """The chains of a partition: of its records, and of those that its format cannot hold."""
 
     records: Chain
     dead: DeadLetters
 
 
 class Flow:
-    """Made for one token; ends with it."""
+    """The work on one partition, under one token. It ends with the token."""
 
     def __init__(
         self, token: Token, shop: Shop, chains: Chains, begin: Callable[[], Awaitable[int]]
     ) -> None:
         self.token = token
         self.position: int | None = None
-        """The next offset to fetch; None until it is known where to begin."""
+        """The next offset to fetch; None until the start offset is known."""
         self.landed = 0
         self.committed: int | None = None
         self.log_end: int | None = None
@@ -89,7 +89,7 @@ class Flow:
         self._sealed: deque[Sealed] = deque()
         self._encoder: Encoder | None = None
         self.open_bytes = 0
-        """Of memory, of the batch that is open; as it was before what is encoded now."""
+        """Bytes of memory that the open batch took after the last finished encoding step."""
         self._work = asyncio.Event()
         self._cargo = asyncio.Event()
         self._moved = asyncio.Event()
@@ -98,17 +98,17 @@ class Flow:
 
     @property
     def wants(self) -> int | None:
-        """The offset to fetch next, or None where nothing is wanted now."""
+        """The offset to fetch next, or None if nothing is wanted now."""
         return self.position if self._takes_in and not self.is_fetching else None
 
     @property
     def inbox_bytes(self) -> int:
-        """Of answers that are not encoded."""
+        """Bytes of fetched record batches that are not encoded yet."""
         return sum(len(fetched.batches) for fetched in self._inbox)
 
     @property
     def committable(self) -> int | None:
-        """Every record below it has landed; None until it is known where to begin."""
+        """The offset below which every record has landed; None until the start offset is known."""
         encoder = self._encoder
         if encoder is None:
             return None
@@ -117,18 +117,18 @@ class Flow:
 
     @property
     def holds_records(self) -> bool:
-        """Whether something was taken in that has not landed."""
+        """True if something was taken in that has not landed."""
         encoder = self._encoder
         has_open = encoder is not None and encoder.open_records > 0
         return bool(self._sealed or self._inbox or self._is_busy or has_open)
 
     @property
     def has_cargo(self) -> bool:
-        """Whether a sealed batch is on its way out."""
+        """True if a sealed batch is on its way to the store, or a seal is requested."""
         return bool(self._sealed) or self._is_to_seal
 
     def has_taken(self, end: int | None) -> bool:
-        """Whether all below an offset is encoded, at least."""
+        """True if everything below this offset is at least encoded."""
         return end is not None and self._encoder is not None and self._encoder.next_offset >= end
 
     def status(self) -> PartitionStatus:
@@ -145,7 +145,7 @@ class Flow:
         )
 
     def offer(self, fetched: Fetched) -> None:
-        """One answer of the log; one that does not begin at the position comes too late."""
+        """Take one fetch response, unless it comes too late: it must begin at the position."""
         if not self._takes_in or fetched.fetch_offset != self.position:
             return
         self.problem = None
@@ -156,17 +156,20 @@ class Flow:
             self._work.set()
 
     def skip_to(self, offset: int) -> None:
-        """The records up to an offset are gone from the log: the next batch covers the hole."""
+        """Continue at an offset, since the log has lost the records before it.
+
+        The next batch covers the gap.
+        """
         if self._encoder is not None and not self._inbox and not self._is_busy:
             self._encoder.next_offset = self.position = offset
 
     def seal(self) -> None:
-        """Close the open batch, after what has been fetched is in it."""
+        """Close the open batch, once everything fetched so far is in it."""
         self._is_to_seal = True
         self._work.set()
 
     async def finish(self) -> None:
-        """Take nothing more in, and end when all that was encoded has landed."""
+        """Take in nothing more, and return when everything that was encoded has landed."""
         self._takes_in = False
         self._inbox.clear()
         if self._encoder is None:
@@ -177,7 +180,7 @@ class Flow:
             await self._moved.wait()
 
     async def end(self) -> None:
-        """Let go of everything; what is under way to the store may still arrive there."""
+        """Drop everything. An object that is on its way to the store may still arrive there."""
         self._takes_in = False
         if self.holds_records:
             self._shop.counters.batches_abandoned += 1
@@ -218,7 +221,7 @@ class Flow:
         return None
 
     def _take(self, sealed: list[Sealed], encoder: Encoder) -> None:
-        """What a step gave."""
+        """Take the result of an encoding step."""
         if self._inbox and self._inbox[0].fetch_offset < encoder.next_offset:
             self._shop.counters.bytes_fetched += len(self._inbox.popleft().batches)
         if sealed or not encoder.open_records:
@@ -249,7 +252,7 @@ class Flow:
                 self._restart(end)
 
     async def _place(self, sealed: Sealed) -> tuple[int, bool]:
-        """Where the chain ends then, and whether by our object."""
+        """Put a batch at the chain's end. Return the new end, and whether it is by our object."""
         chain = self._chains.records
         if not self._has_origin:
             end = await chain.begin(sealed.first_offset)
@@ -274,10 +277,10 @@ class Flow:
         return end, False
 
     async def _bury(self, sealed: Sealed) -> bool:
-        """Land the bad records of a batch before the batch; False where its chain is ahead of us.
+        """Land the bad records of a batch before it. False if the chain of records is ahead of us.
 
-        Their chain covers every batch that any member had at this place: it may begin or end
-        elsewhere, since another's batch may be longer.
+        The chain of dead letters covers every batch that any member had at this place. It may begin
+        or end elsewhere, since another member's batch may be longer.
         """
         outcome = await self._chains.dead.land(sealed.bad, start_offset=sealed.first_offset)
         if not isinstance(outcome, Refused):
@@ -287,7 +290,7 @@ class Flow:
         raise StopError(outcome.reason)
 
     def _restart(self, offset: int) -> None:
-        """Begin at an offset; what is held is another's, or was landed by it."""
+        """Start at an offset. What was held has landed already, or is fetched again."""
         self._inbox.clear()
         self._sealed.clear()
         self._encoder = Encoder(self.token.where, offset, self._shop.recipe)

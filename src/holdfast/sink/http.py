@@ -1,6 +1,6 @@
-"""The health and metrics of a sink over HTTP: /metrics, /health and /live.
+"""Health and metrics of a sink over HTTP: /metrics, /health and /live.
 
-Owns what each page says. Must never ask the worker: it has the last status.
+Owns the content of each page. Must never ask the worker: pages show the last status.
 """
 
 from http import HTTPStatus
@@ -12,7 +12,7 @@ from holdfast.sink.status import SinkStatus
 
 
 class HealthServer:
-    """Serves what `report` was told last."""
+    """An HTTP server that shows the last status passed to `report`."""
 
     def __init__(self, listen: str, *, memory_bytes: int) -> None:
         self._status: SinkStatus | None = None
@@ -29,21 +29,21 @@ class HealthServer:
         self._status = status
 
     async def start(self) -> Address:
-        """Listen; ConfigurationError where that cannot be."""
+        """Listen. Raise ConfigurationError if the address cannot be used."""
         return await self._listener.start()
 
     async def stop(self) -> None:
         await self._listener.stop()
 
     def health_page(self) -> Answer:
-        """200 while it lands; 503 with the problems where it does not."""
+        """Return 200 while the sink is healthy, otherwise 503 with the problems."""
         is_well = self._status is not None and self._status.is_healthy
         code = HTTPStatus.OK if is_well else HTTPStatus.SERVICE_UNAVAILABLE
         return json_answer(code, health_of(self._status))
 
 
 def health_of(status: SinkStatus | None) -> dict[str, object]:
-    """The answer to /health, before it is JSON."""
+    """Return the response to /health, before it is encoded as JSON."""
     if status is None:
         return {"healthy": False, "state": "starting", "problems": ["the sink is still starting"]}
     return {

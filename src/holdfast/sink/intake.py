@@ -1,9 +1,9 @@
-"""Fetches: from each leader one request at a time, for all of its partitions that want more.
+"""Fetches of a sink: one request at a time to each leader, for all its partitions that want more.
 
-Owns the requests under way and what is reserved for their answers. A partition is asked for again
-while its last answer is being encoded, up to a bound; with no room in the budget nothing is asked.
-Must never skip an offset: where the log does not have the one that is next, a person decides, or
-the setting that says so.
+Owns the requests under way and the memory reserved for their responses. A partition is fetched
+again while its last response is being encoded, up to a bound. Without room in the budget nothing is
+fetched. Must never skip an offset: if the log no longer has the next one, a person decides, or the
+setting failOnDataLoss.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from holdfast.sink.budget import Budget
 from holdfast.sink.flow import ENCODED_SHARE, Flow
 
 READ_AHEAD_BYTES: Final = 8 * 1024 * 1024
-"""Of a partition, fetched and not encoded."""
+"""Bytes of one partition that may be fetched and not yet encoded."""
 PARTITION_BYTES_MAX: Final = 4 * 1024 * 1024
 BYTES_MIN: Final = 1024 * 1024
-"""With less room than this, or than a quarter of the largest answer, nothing is asked."""
+"""The least room that a fetch needs, or a quarter of the largest response, if that is smaller."""
 BUSY_WAIT_MS: Final = 20
-"""How long a broker may wait for records while other partitions are about to want some."""
+"""How long a broker may wait for records while other partitions will want some soon."""
 PAUSE_S: Final = 0.2
 
 
@@ -47,9 +47,9 @@ class Intake:
         covers_loss: bool,
     ) -> None:
         self.is_paused = False
-        """No room."""
+        """True if fetching pauses, because the budget has no room."""
         self.problem: str | None = None
-        """Why a broker does not answer now."""
+        """Why a broker does not answer now; None if the last one did."""
         self._cluster = cluster
         self._flows = flows
         self._budget = budget
@@ -62,11 +62,11 @@ class Intake:
         self._moved = asyncio.Event()
 
     def moved(self) -> None:
-        """There may be something to fetch."""
+        """Look again: there may be something to fetch."""
         self._moved.set()
 
     async def run(self) -> None:
-        """Until it is cancelled, or what it finds must be looked at."""
+        """Fetch until cancelled, or until an error that a person must look at."""
         try:
             while True:
                 self._moved.clear()
@@ -99,7 +99,7 @@ class Intake:
                 by_node.setdefault(node_id, []).append(flow)
         self.is_paused = False
         for node_id, flows in by_node.items():
-            # The other half is left for the answers of other leaders.
+            # The other half is left for responses of other leaders.
             room = min(self._bytes_max, self._budget.free // (2 * ENCODED_SHARE))
             self.is_paused = room < min(BYTES_MIN, self._bytes_max // 4)
             if self.is_paused:
@@ -175,7 +175,7 @@ class Intake:
             await self._look_again(stale)
 
     async def _look_again(self, topics: set[str]) -> None:
-        """New metadata, after a pause."""
+        """Refresh the metadata of these topics after a pause."""
         await asyncio.sleep(PAUSE_S)
         try:
             await self._cluster.refresh(sorted(topics))

@@ -1,8 +1,8 @@
-"""Where the topics of a sink ended when it began, and whether the group is that far.
+"""Where the topics of a sink ended when it started, and whether the group has come that far.
 
-Owns the answer to "is it all there" for `--once`, over all partitions, also those that other
-members have, or had until they died. What another member has landed is known by what it committed,
-which is never more.
+Owns the decision for `--once` whether everything has landed. It covers all partitions, including
+those that other members own, or owned until they died. What another member has landed is known from
+its committed offsets, which are never ahead of what has landed.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.sink.settings import SinkSettings
 
 AT_ONCE: Final = 32
-"""Partitions that are asked for side by side."""
+"""Number of partitions whose end is requested at the same time."""
 
 
 class LogEnd:
-    """The ends, asked for once."""
+    """The end offsets of a sink's topics, requested once."""
 
     def __init__(self, cluster: Cluster, settings: SinkSettings) -> None:
         self._cluster = cluster
@@ -29,13 +29,13 @@ class LogEnd:
         self._goals: dict[TopicPartition, int] | None = None
 
     async def goals(self) -> dict[TopicPartition, int]:
-        """The end of each partition that has records, when this was first asked."""
+        """Return the end of each partition that had records when this was first called."""
         if self._goals is None:
             self._goals = await self._asked()
         return self._goals
 
     async def is_committed(self, partitions: Collection[TopicPartition]) -> bool:
-        """Whether the group has committed the ends of these."""
+        """True if the group has committed the ends of these partitions."""
         if not partitions:
             return True
         goals = await self.goals()

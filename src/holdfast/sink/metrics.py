@@ -1,6 +1,6 @@
-"""What a sink tells Prometheus: read from its last status when it is scraped.
+"""Prometheus metrics of a sink, read from its last status at each scrape.
 
-Owns names and meanings. Nothing is counted here.
+Owns names and meanings. Must never count anything itself.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ COUNTERS = (
     ),
     ("holdfast_sink_rebalances", "Changes of the assignment", "rebalances"),
 )
-"""Name, meaning, and the field of the status."""
+"""Counters of a member: name, meaning, and the field of the status."""
 PARTITION_GAUGES = (
     ("holdfast_sink_position", "The next offset to fetch", "position"),
     ("holdfast_sink_landed_offset", "The end of what has landed", "landed"),
@@ -50,12 +50,13 @@ PARTITION_GAUGES = (
     ("holdfast_sink_open_bytes", "Bytes of the open batch", "open_bytes"),
     ("holdfast_sink_uploads", "Sealed batches that have not landed", "uploads"),
 )
-"""Of a partition that this member owns; left out where it is not known yet."""
+"""Gauges of each owned partition: name, meaning, and the field of its status. A value that is not
+known yet is left out."""
 STATES = ("joining", "stable", "reconciling", "fenced", "stopping")
 
 
 class SinkCollector(Collector):
-    """The metrics of one sink; nothing before its first status."""
+    """The metrics of one sink; none before its first status."""
 
     def __init__(self, status: Callable[[], SinkStatus | None], *, memory_bytes: int) -> None:
         self._status = status

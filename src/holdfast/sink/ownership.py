@@ -1,9 +1,9 @@
-"""Which partitions this member owns, and under which number each was assigned to it.
+"""The partitions that this member owns, each with a token that numbers its assignment.
 
-Pure. Owns the tokens. A token is good as long as the very assignment that made it lasts: whoever
-comes back late with one that was released finds it worthless, also where the partition has been
-assigned to this member anew. Must never remember a partition that is not held: nothing grows with
-the number of rebalances.
+Pure. Owns the tokens. A token is valid only while the assignment that made it lasts. Work that
+finishes late, with a released token, has no effect, even if the partition has been assigned to this
+member again. Must never remember a partition that is not owned: nothing grows with the number of
+rebalances.
 """
 
 from collections.abc import Iterable
@@ -20,25 +20,25 @@ class Token(NamedTuple):
 
 
 class Ownership:
-    """The tokens that are good now."""
+    """The tokens that are valid now."""
 
     def __init__(self) -> None:
         self._held: dict[TopicPartition, Token] = {}
         self._last_number = 0
 
     def take(self, where: TopicPartition) -> Token:
-        """The partition was assigned; an older token of it is worthless from now on."""
+        """Create the token of a new assignment. An older token of the partition becomes invalid."""
         self._last_number += 1
         self._held[where] = Token(where, self._last_number)
         return self._held[where]
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """The partitions are another's, or nobody's."""
+        """Make the tokens of these partitions invalid: this member no longer owns them."""
         for where in partitions:
             self._held.pop(where, None)
 
     def holds(self, token: Token) -> bool:
-        """Whether the assignment that made this token still lasts."""
+        """True if the assignment that made this token still lasts."""
         return self._held.get(token.where) == token
 
     def __len__(self) -> int:

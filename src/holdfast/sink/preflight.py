@@ -1,7 +1,7 @@
-"""What can be found out before a sink runs: who answers, what may be written, where it would begin.
+"""Check brokers, group, topics and store before a sink runs, and find out where it would begin.
 
-Owns the probes. A probe object is the one thing that it writes, and it deletes it. Must never join
-the group, create a topic or begin a chain.
+Owns the probes. Writes nothing but a probe object, and deletes it. Must never join the group,
+create a topic or begin a chain.
 """
 
 import re
@@ -33,7 +33,7 @@ By = Literal["chain", "committed", "startingOffsets"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """Where one partition would begin, and by what."""
+    """The offset at which one partition would begin, and what decides it."""
 
     where: TopicPartition
     offset: int
@@ -48,12 +48,12 @@ class Beginning:
 
     @property
     def gone(self) -> int:
-        """Records that have not landed, and that the log has no more."""
+        """Number of offsets that have not landed, and that the log no longer has."""
         return max(0, self.log_start - self.offset)
 
     @property
     def problem(self) -> str | None:
-        """Why it would not go on from there."""
+        """Why the sink would not continue from there; None if it would."""
         name = f"{self.where.topic}-{self.where.partition}"
         if self.offset > self.log_end:
             return (
@@ -72,11 +72,11 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """What the probes found."""
+    """The results of the probes."""
 
     brokers: int
     group: GroupDescription | None
-    """None where it is a new one."""
+    """The group; None if it does not exist yet."""
     topics: tuple[str, ...]
     beginnings: tuple[Beginning, ...]
 
@@ -86,7 +86,7 @@ class Ready:
 
 
 async def check_sink(cluster: Cluster, settings: SinkSettings) -> Ready:
-    """Ask brokers, group and store; the error says which does not answer, or refuses."""
+    """Probe brokers, group and store. An error says which does not answer, or refuses."""
     topics = await wanted_topics(cluster, settings)
     group = await describe_group(cluster, settings.member.group_id)
     environment = cluster.environment
@@ -108,7 +108,7 @@ async def check_sink(cluster: Cluster, settings: SinkSettings) -> Ready:
 
 
 async def wanted_topics(cluster: Cluster, settings: SinkSettings) -> list[TopicDescription]:
-    """The topics that are there now; ConfigurationError where one that is named is not."""
+    """Return the topics that exist now. Raise ConfigurationError if a named one does not."""
     there = {topic.name: topic for topic in await describe_topics(cluster)}
     missing = [name for name in settings.member.topics if name not in there]
     if missing:
@@ -125,7 +125,7 @@ async def wanted_topics(cluster: Cluster, settings: SinkSettings) -> list[TopicD
 
 
 async def probe_store(store: Store, *, environment: Environment) -> None:
-    """Create, read back and delete one object; refused where a second create is not."""
+    """Create, read back and delete one object. Raise if the store accepts a second create of it."""
     key = f"{PROBE_PREFIX}{environment.new_uuid().hex}"
     body = (key.encode(),)
     await put_if_absent(
@@ -190,7 +190,7 @@ async def _beginnings(
 async def chain_end(
     store: Store, where: TopicPartition, output: OutputSettings, *, environment: Environment
 ) -> int | None:
-    """The first offset that has not landed; None where there is no chain yet."""
+    """Return the first offset that has not landed; None if there is no chain yet."""
     key = output.template.origin_key(*where)
     origin = await read_origin(store, key, environment=environment)
     if origin is None:

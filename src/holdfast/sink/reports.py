@@ -1,7 +1,7 @@
-"""Statuses of members elsewhere: as a line on a wire, and as one whole.
+"""Statuses of members in other processes: encoded as lines, and summed up into one.
 
 Pure. Owns the form of the line and the sum. Counters of members that have ended stay in the sum;
-what they held does not.
+their partitions and memory do not.
 """
 
 from collections.abc import Iterable
@@ -26,18 +26,18 @@ class _Row(msgspec.Struct, array_like=True):
 
 
 class Report(msgspec.Struct):
-    """What a member says: how it is, or why it cannot go on."""
+    """One line of a member: its status, or why it cannot continue."""
 
     member: int
     status: dict[str, Any] = {}
     partitions: list[_Row] = []
     failed: str | None = None
     must_look: bool = False
-    """A person must look: trying again would harm data, or not help."""
+    """True if a person must look: trying again would harm data, or not help."""
 
 
 def line_of(member: int, status: SinkStatus) -> bytes:
-    """A status as a line."""
+    """Encode a status as a line."""
     plain = {
         field.name: getattr(status, field.name)
         for field in fields(status)
@@ -48,7 +48,7 @@ def line_of(member: int, status: SinkStatus) -> bytes:
 
 
 def failure_line(member: int, reason: str, *, must_look: bool) -> bytes:
-    """The last word of a member."""
+    """Encode the last line of a member that cannot continue."""
     return _line(Report(member=member, failed=reason, must_look=must_look))
 
 
@@ -61,13 +61,13 @@ def read_line(line: bytes) -> Report:
 
 
 def status_in(report: Report) -> SinkStatus:
-    """What the line said."""
+    """Return the status in a report."""
     partitions = {TopicPartition(row.topic, row.partition): row.status for row in report.partitions}
     return replace(msgspec.convert(report.status, SinkStatus), partitions=partitions)
 
 
 def summed(running: Iterable[SinkStatus], ended: Iterable[SinkStatus]) -> SinkStatus:
-    """All members as one."""
+    """Sum up all members into one status."""
     now = list(running)
     everyone = [*now, *ended]
     partitions: dict[TopicPartition, PartitionStatus] = {}

@@ -1,6 +1,6 @@
-"""A sink from its settings to its end: the store, the connections, the threads, and one worker.
+"""Run one member of a sink from its settings: the store, the connections, the threads, one worker.
 
-Owns opening and closing. Fetches have connections of their own: a broker answers one connection in
+Owns opening and closing. Fetches have separate connections: a broker answers one connection in
 order, and a heartbeat must not wait behind a fetch that waits for records.
 """
 
@@ -34,7 +34,7 @@ async def run_sink(
     report: Callable[[SinkStatus], None] | None = None,
     environment: Environment | None = None,
 ) -> SinkStatus:
-    """Run one member until it is told to stop; its last status."""
+    """Run one member until `stop` is set or (`once`) all has landed. Return its last status."""
     environment = environment or SystemEnvironment()
     store = WatchedStore(
         open_store(settings.output.store, environment=environment), environment=environment

@@ -1,4 +1,4 @@
-"""What a sink is told: from where, under which group, to where, in which form, and its limits.
+"""Settings of a sink: its source, group, output, format and limits.
 
 Pure. Owns the vocabulary and the defaults. Must never open anything.
 """
@@ -15,27 +15,28 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchBounds:
-    """When an open batch is closed: what comes first."""
+    """Bounds of an open batch: the first one that is reached closes it."""
 
     bytes_max: int = 50 * MIB
-    """Of records, before compression."""
+    """Bytes of records, before compression."""
     age_ms: int = 60_000
-    """Since its first record was fetched."""
+    """Time since the first record of the batch was taken in."""
     records_max: int = 5_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the process may take."""
+    """Limits on what the process may take."""
 
     memory_bytes: int = 256 * MIB
-    """Of everything held on the way: fetched, encoded, not yet landed."""
+    """Bytes of everything on the way: fetched or encoded, and not yet landed."""
     uploads: int = 10
-    """Objects that are under way to the store at once."""
+    """Number of objects that are uploaded at the same time."""
     record_bytes: int = 100 * MIB
-    """A larger record is a bad record."""
+    """The size of the largest record; a larger one is a bad record."""
     revoke_margin_ms: int = 5_000
-    """Less than the rebalance timeout, so that the answer of the last commit still comes."""
+    """How long before the rebalance timeout a revoke stops landing, so that the last commit is
+    still answered in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,17 +47,17 @@ class OutputSettings:
     template: KeyTemplate = field(default_factory=KeyTemplate)
     format: Literal["jsonl", "raw", "parquet"] = "jsonl"
     layout: Literal["value", "envelope"] = "value"
-    """Of jsonl: the value as it is, or an envelope with the whole record."""
+    """For jsonl: the value as it is, or an envelope with the whole record."""
     compression: Literal["zstd", "gzip", "lz4", "none"] = "zstd"
     level: int | None = None
     bad_records: Literal["dead-letter", "fail"] = "dead-letter"
     on_data_loss: Literal["fail", "cover"] = "fail"
-    """Where records between the chain's end and the log's start are gone."""
+    """What to do if records between the chain's end and the log's start are gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSettings:
-    """One member of a sink."""
+    """The settings of one member of a sink."""
 
     bootstrap: str
     member: MemberSettings
@@ -71,4 +72,4 @@ class SinkSettings:
     """host:port of the health and metrics endpoint."""
     spark_master: str | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Of the Spark whose tasks are the members."""
+    """Settings of the Spark whose tasks are the members."""

@@ -1,7 +1,7 @@
 """A store that remembers why it does not answer, and since when.
 
-Owns that one note. Everything above it waits patiently for a store that does not answer; this is
-how a person learns that it waits, and for what.
+Owns only that note. Code above it keeps trying while a store does not answer. The note shows a
+person that it waits, and for what.
 """
 
 from collections.abc import Awaitable, Sequence
@@ -15,18 +15,18 @@ T = TypeVar("T")
 
 
 class WatchedStore:
-    """A store with an eye on it."""
+    """A store that notes its failures."""
 
     def __init__(self, store: Store, *, environment: Environment) -> None:
         self._store = store
         self._environment = environment
         self._since: float | None = None
         self.problem: str | None = None
-        """Of the newest answer; None where that was a good one."""
+        """The error of the newest failed call; None after a success."""
 
     @property
     def problem_seconds(self) -> float:
-        """For how long there was no good answer."""
+        """Seconds since the first failure after the last success; 0 if nothing fails."""
         return 0.0 if self._since is None else self._environment.monotonic() - self._since
 
     @property

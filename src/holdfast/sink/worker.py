@@ -1,10 +1,10 @@
-"""One member of a sink: what its group gives it is fetched, landed and committed.
+"""One member of a sink: it fetches, lands and commits the partitions that its group assigns to it.
 
-Owns the flows, one for each partition that is owned now. Revoked: intake stops, what is open is
-sealed and landed within the time that the group leaves, less a margin, and committed only if it
-landed; else it is abandoned, and whoever has the partition next reads it again. Lost: abandoned at
-once. Must never commit for a partition that is not owned, and never hold up a rebalance for longer
-than it may.
+Owns the flows, one for each partition that is owned now. When a partition is revoked, intake stops.
+What is open is sealed and landed within the time that the group leaves, less a margin. If it
+landed, it is committed; otherwise it is abandoned, and the next owner of the partition reads it
+again. When a partition is lost, everything is abandoned at once. Must never commit for a partition
+that is not owned, and never hold up a rebalance for longer than it may.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class Worker:
-    """Made for one run."""
+    """The worker of one run of a member."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Worker:
         )
 
     async def run(self, stop: asyncio.Event, *, once: bool) -> None:
-        """Until it is told to stop, or (once) all that was there when it began has landed."""
+        """Work until `stop` is set or (`once`) all that was in the log at the start has landed."""
         leave = asyncio.Event()
         parts = [
             asyncio.ensure_future(part)
@@ -122,7 +122,7 @@ class Worker:
                 _ = self._failure.exception()
 
     def status(self) -> SinkStatus:
-        """A snapshot."""
+        """Return the current status."""
         told = self.member.description
         counters = self._counters
         return SinkStatus(
@@ -151,7 +151,7 @@ class Worker:
         )
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """Each begins at once, and apart from the others."""
+        """Start a flow for each partition, at once and independently of the others."""
         self._counters.rebalances += 1
         self._log("assigned", partitions)
         for where in partitions:
@@ -159,7 +159,7 @@ class Worker:
             self._flows[where] = self._flow(token)
 
     async def revoked(self, partitions: Collection[TopicPartition], seconds: float) -> None:
-        """Land what is open, within the time that is left; then let go."""
+        """Land and commit what is open, within the time that is left; then let go."""
         self._log("revoked", partitions)
         margin = min(self._settings.limits.revoke_margin_ms / 1000, seconds / 2)
         flows = [self._flows[where] for where in partitions if where in self._flows]
@@ -178,7 +178,7 @@ class Worker:
             self._let_go(partitions)
 
     def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """They are another's: nothing of them is committed from now on."""
+        """Let go of the partitions without a commit: other members may own them already."""
         self._log("lost", partitions)
         self._let_go(partitions)
 
@@ -215,7 +215,7 @@ class Worker:
         return Flow(token, self._shop, Chains(chain, dead), lambda: self._begin(token, chain))
 
     async def _begin(self, token: Token, chain: Chain) -> int:
-        """The end of the chain; where there is none, what was committed, else by the reset."""
+        """Return the end of the chain; without one, the committed offset or what the reset says."""
         while True:
             try:
                 return await self._beginning(token, chain)
@@ -247,7 +247,7 @@ class Worker:
             flow.committed = committed
 
     async def _tick(self, stop: asyncio.Event, leave: asyncio.Event, *, once: bool) -> None:
-        """What is due by time: batches that are old, commits, the end."""
+        """Do what is due by time: seal old batches, commit, and leave at the end."""
         next_commit = 0.0
         while True:
             now = self._environment.monotonic()
@@ -267,11 +267,14 @@ class Worker:
             if flow.opened_at is not None and now - flow.opened_at >= age_s:
                 flow.seal()
         if self._intake.is_paused and flows and not any(flow.has_cargo for flow in flows):
-            # What is open fills the budget, and nothing is on its way out.
+            # Open batches fill the budget, and no sealed batch is on its way to the store.
             max(flows, key=lambda flow: flow.open_bytes).seal()
 
     async def _is_all_there(self) -> bool:
-        """Whether all that was in the log at the beginning has landed, by whichever member."""
+        """True if all that was in the log at the start is encoded here or committed by others.
+
+        What is only encoded is landed and committed when this member leaves.
+        """
         try:
             goals = await self._end.goals()
             mine = {where: goals[where] for where in self._flows if where in goals}

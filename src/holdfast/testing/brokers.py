@@ -1,7 +1,7 @@
-"""Brokers on `memory://` and a free port: in a thread of the test's process, or in one beside it.
+"""Brokers for tests, on `memory://` and a free port: in a thread, or in a separate process.
 
-Owns their start and their end, which are both bounded. It is the broker that `holdfast serve` runs,
-with nothing replaced. Must never touch signals or the event loop of the caller.
+Owns their start and their end, both within a time limit. It is the broker that `holdfast serve`
+runs, with nothing replaced. Must never touch signals or the event loop of the caller.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ STORE = "memory://"
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 10.0
 SETTINGS: Mapping[str, str] = {"group.initial.rebalance.delay.ms": "0"}
-"""A group that has just begun waits 3 s for further members by default; a test need not."""
+"""Overrides for tests. By default a new group waits 3 s for further members; a test need not."""
 SERVE = "from holdfast.cli.main import main; main()"
 READY = " is ready on "
 MIB = 1024 * 1024
@@ -44,19 +44,19 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningBroker:
-    """A broker that answers."""
+    """A broker that is ready for clients."""
 
     host: str
     port: int
 
     @property
     def bootstrap_servers(self) -> str:
-        """What every Kafka client takes as bootstrap.servers."""
+        """The value of bootstrap.servers for any Kafka client."""
         return f"{self.host}:{self.port}"
 
 
 class BrokerNotReady(RetryError):
-    """A broker for tests did not start, or did not end, within its bound."""
+    """A broker for tests did not start or end within its time limit."""
 
 
 @contextlib.contextmanager
@@ -67,11 +67,11 @@ def broker(
     auto_create_topics: bool = True,
     settings: Mapping[str, str] | None = None,
 ) -> Generator[RunningBroker]:
-    """Run a broker for as long as the block; its records are gone afterwards.
+    """Run a broker until the block ends; its records are gone afterwards.
 
-    It runs in a thread of this process, or with `process=True` in one of its own: for a test that
-    keeps the interpreter busy. `num_partitions` is for topics that are created on their first use;
-    `settings` are those of `holdfast serve --override`, by Kafka's names.
+    It runs in a thread of this process or, with `process=True`, in a separate process, for a test
+    that keeps the interpreter busy. `num_partitions` is for topics that are created on their first
+    use. `settings` are those of `holdfast serve --override`, by Kafka's names.
     """
     overrides = tuple(f"{name}={value}" for name, value in {**SETTINGS, **(settings or {})}.items())
     wanted = _Wanted(num_partitions, auto_create_topics, overrides)
@@ -114,7 +114,7 @@ def _in_thread(wanted: _Wanted) -> Generator[int]:
     finally:
         stopping.set()
         for loop, stop in loops:
-            with contextlib.suppress(RuntimeError):  # it has ended by itself
+            with contextlib.suppress(RuntimeError):  # the loop has ended by itself
                 loop.call_soon_threadsafe(stop.set)
         thread.join(STOP_SECONDS_MAX)
     if thread.is_alive():
@@ -197,7 +197,7 @@ def _in_process(wanted: _Wanted) -> Generator[int]:
 
 
 def _port_of(child: "subprocess.Popen[str]", log: IO[str]) -> int:
-    """Wait for the line of a broker that is ready; what it logged is in the error."""
+    """Wait until the broker prints that it is ready; return its port. The error has its log."""
     watchdog = threading.Timer(START_SECONDS_MAX, child.kill)
     watchdog.start()
     try:

@@ -1,7 +1,7 @@
 """The pytest plugin: a broker for a whole test session, as the fixture `holdfast_broker`.
 
-Owns the fixture. Every pytest of an environment that has Holdfast loads this module, so it imports
-the broker only when a test asks for it.
+Owns the fixture. Pytest loads this module wherever Holdfast is installed, so it must import the
+broker only when a test asks for it.
 """
 
 from collections.abc import Iterator
