@@ -1,4 +1,4 @@
-"""`format("holdfast")` for every Spark session whose Python has this package installed.
+"""Provides `format("holdfast")` to every Spark session whose Python has this package installed.
 
 Spark imports the top-level modules called pyspark_* and registers the DefaultSource of each. Must
 never fail to import: Spark would then find no Python data source at all.

@@ -1,6 +1,6 @@
-"""`format("holdfast-landed")` for every Spark session whose Python has this package installed.
+"""Provides `format("holdfast-landed")` to Spark sessions whose Python has this package installed.
 
-Spark takes one DefaultSource from each module: see pyspark_holdfast. Must never fail to import.
+Spark takes one DefaultSource from each module (see pyspark_holdfast). Must never fail to import.
 """
 
 from holdfast.extras import is_installed

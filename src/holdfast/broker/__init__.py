@@ -1,1 +1,1 @@
-"""Requests in, replies out: dispatch, waiting, and one handler for each Kafka API."""
+"""The broker: request dispatch, lanes, cluster membership, and one handler for each Kafka API."""

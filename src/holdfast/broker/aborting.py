@@ -1,7 +1,7 @@
-"""Aborts that an administrator wants: find the coordinator, on whichever broker it is.
+"""Abort a hanging transaction for an administrator, whichever broker coordinates it.
 
-Owns the rule that a partition's leader ends a transaction alone only where the proved owner of
-every lane says that it does not coordinate it.
+Owns the rule that a partition's leader may end a transaction alone only after the owner of every
+lane, under a proved claim, has said that it does not coordinate this transaction.
 """
 
 import asyncio
@@ -25,18 +25,19 @@ ASK_TIMEOUT_S = 10.0
 
 
 class Found(NamedTuple):
-    """What the coordinators of some lanes say of a producer's transaction on a partition."""
+    """The answer of some lanes' coordinators about a producer's transaction on a partition."""
 
     outcome: ErrorCode | None
-    """None: none of them knows it. NONE: it is aborted. Else why it is not."""
+    """The outcome: None if no coordinator knows the transaction, NONE if it is aborted, otherwise
+    the error that prevented the abort."""
     lanes: set[LaneId]
 
 
 async def abort_here(broker: Broker, producer: Producer, partition: PartitionId) -> Found:
-    """Abort a transaction that is coordinated by this broker."""
+    """Abort a transaction that this broker coordinates."""
     coordinators = dict(broker.transactions)
     for here in coordinators.values():
-        unproven = await prove_claim(here.lane)  # else a newer coordinator may have it open
+        unproven = await prove_claim(here.lane)  # otherwise a newer coordinator may have it open
         if unproven is not None:
             return Found(unproven, set())
     lanes = set(coordinators)
@@ -62,7 +63,10 @@ async def _abort(here: LaneTransactions, known: Transaction, producer: Producer)
 async def abort_anywhere(
     broker: Broker, producer: Producer, partition: PartitionId
 ) -> ErrorCode | None:
-    """Abort a transaction, whoever coordinates it; None where certainly nobody does."""
+    """Abort a transaction on the broker that coordinates it.
+
+    Return the outcome, or None if it is certain that no broker coordinates the transaction.
+    """
     found = await abort_here(broker, producer, partition)
     wanted = {LaneId(lane) for lane in range(1, broker.state.lanes + 1)} - found.lanes
     if found.outcome is not None or not wanted:

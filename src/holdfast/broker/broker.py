@@ -1,7 +1,7 @@
-"""A broker: the lanes that it owns, and how a request finds its partition.
+"""One broker: the lanes that it owns, and the parts that its handlers share.
 
 Owns start and stop, alone or as one of several on the same store. Must never serve a lane whose
-claim is not its own.
+newest claim is not its own.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ R = TypeVar("R", bound=Message)
 
 
 class Broker(Directory):
-    """One node."""
+    """One broker process."""
 
     def __init__(
         self,
@@ -77,7 +77,8 @@ class Broker(Directory):
         self.environment = environment
         self.settings = settings
         self.network = network
-        """Without one, this broker is alone: it takes all lanes, and ends when it loses one."""
+        """The connections to other brokers. None means that this broker is alone: it takes all
+        lanes, and ends when it loses one."""
         self.tail = Tail(settings.tail_bytes)
         self.cache = ReadCache(settings.cache_bytes)
         self.disk_acks = DiskAcks(
@@ -91,15 +92,16 @@ class Broker(Directory):
         self.group_lists = GroupLists()
         self.underway = Underway()
         self.verify_transaction: VerifyTransaction = self._verify_transaction
-        """Asked before a transaction's first batch joins a partition (KIP-890)."""
+        """The check that runs before a transaction's first batch joins a partition (KIP-890)."""
         self.fetch_sessions = FetchSessions(settings.fetch_sessions_max)
         self.served_apis: list[ApiVersion] = []
-        """What an ApiVersions request is answered with."""
+        """The APIs and versions in the response to ApiVersions."""
         self.lost: asyncio.Future[HoldfastError] = asyncio.get_running_loop().create_future()
         self.is_draining = False
         self._incarnation = environment.now_ms()
         self._has_incarnation = False
-        """Until the registered one is known, ours may be lower, and says nothing."""
+        """False until the registered incarnation is known. Until then ours may be lower, and a
+        higher one does not mean that this broker was replaced."""
         self._claimer = Claimer(
             store=store,
             environment=environment,
@@ -132,7 +134,7 @@ class Broker(Directory):
 
     @property
     def control(self) -> ControlLane:
-        """The control lane, of a broker that is the controller."""
+        """Return the control lane. Raises Fenced if this broker is not the controller."""
         if self.view.lane is None:
             raise Fenced("this broker is not the controller")
         return self.view.lane
@@ -142,7 +144,7 @@ class Broker(Directory):
         return self._is_controller and self.view.lane is not None
 
     async def start(self) -> None:
-        """Be part of the cluster; when this returns, requests may be answered."""
+        """Join the cluster. When this returns, requests may be answered."""
         await check_lanes(self.store, self.environment, self.settings.lanes)
         if self.membership is not None:
             await self.view.look()
@@ -160,7 +162,10 @@ class Broker(Directory):
         self.cluster_known.set()
 
     async def _unless_lost(self, work: Coroutine[Any, Any, None]) -> None:
-        """Who is replaced while it still joins would else ask to be let in for ever."""
+        """Run `work`, but stop it and raise if this broker is lost first.
+
+        Without this, a broker that is replaced while it joins would try to join for ever.
+        """
         joining = asyncio.get_running_loop().create_task(work)
         try:
             await asyncio.wait((joining, self.lost), return_when=asyncio.FIRST_COMPLETED)
@@ -182,7 +187,7 @@ class Broker(Directory):
         return control
 
     def report(self) -> PeerReport:
-        """How this broker is, as others hear it."""
+        """Return this broker's report to the others."""
         lanes = {lane_id: lane.leader_epoch for lane_id, lane in self.lanes.items()}
         if self.is_controller:
             lanes[CONTROL_LANE] = self.control.leader_epoch
@@ -207,12 +212,13 @@ class Broker(Directory):
         )
 
     def register(self, report: PeerReport) -> None:
-        """Write down where a broker is reached, where that is new."""
+        """Record a broker's address in the control lane if its incarnation is new."""
         registered = BrokerRegistered(
             report.broker_id, report.host, report.port, report.rack, report.incarnation
         )
         known = self.state.brokers.get(report.broker_id)
-        # Of two with one incarnation the first stays: else they would take turns here for ever.
+        # Of two brokers with the same incarnation the first stays. Otherwise they would replace
+        # each other for ever.
         is_newer = known is None or known.incarnation < report.incarnation
         if self.control.appender.is_open and is_newer:
             self.control.appender.add(registered)
@@ -224,7 +230,7 @@ class Broker(Directory):
         return self.served.expecting(lane)
 
     async def take(self, lane: LaneId) -> None:
-        """Own a lane and serve it."""
+        """Claim a lane and serve it."""
         if lane != CONTROL_LANE:
             await self.served.take([lane])
             return
@@ -238,11 +244,11 @@ class Broker(Directory):
 
     @property
     def coming(self) -> set[LaneId]:
-        """Lanes that are being taken over."""
+        """Return the lanes that this broker is taking over."""
         return {*self.served.coming, *([CONTROL_LANE] if self._takes_control else [])}
 
     async def hand_over(self, lane: LaneId, leader_epoch: int, to: BrokerId) -> bool:
-        """Release a lane to another broker; whether it was ours to release."""
+        """Release a lane to another broker. Return True if this broker released it."""
         if self._given.is_giving(lane):
             return False  # the first broker that asked gets it
         served = self.control if lane == CONTROL_LANE and self.is_controller else None
@@ -274,7 +280,7 @@ class Broker(Directory):
             self._is_controller = self.view.lane is control and control.appender.is_open
 
     async def drain(self, timeout_s: float) -> None:
-        """Let others have this broker's lanes, while it still serves what they have not taken."""
+        """Let other brokers take this broker's lanes, and serve each lane until it is taken."""
         self.is_draining = True
         membership = self.membership
         if membership is None:
@@ -293,10 +299,10 @@ class Broker(Directory):
             await asyncio.sleep(DRAIN_LOOK_S)
 
     async def stop(self, *, release: bool, patience_s: float = CLOSE_PATIENCE_S) -> list[LaneId]:
-        """Put what is decided, and leave the lanes to the next owner, within this time.
+        """Put everything decided, close all lanes, and release them if asked, within `patience_s`.
 
-        Returns the lanes that could not be released: the store did not answer. Nothing that was
-        acknowledged is lost then; their next owner waits until this one is out of date.
+        Return the lanes for which the store did not answer in time. Nothing that was acknowledged
+        is lost then: the next owner waits until this one's proof is out of date.
         """
         if self.membership is not None:
             await self.membership.stop()
@@ -313,7 +319,7 @@ class Broker(Directory):
         return kept if is_control_given else [CONTROL_LANE, *kept]
 
     async def doubt(self, lane: LaneId) -> None:
-        """Look whether a lane is still ours."""
+        """Check in the store whether this broker still owns a lane."""
         owned = self.view.lane if lane == CONTROL_LANE else self.lanes.get(lane)
         if owned is not None:
             owned.appender.doubt()
@@ -368,7 +374,7 @@ class Broker(Directory):
     async def ask_leader(
         self, lane: LaneId, request: Message, answer: type[R], *, version: int, timeout_s: float
     ) -> R:
-        """Put a request to the broker that leads a lane, where that is another one."""
+        """Send a request to the other broker that leads a lane. Raises BrokerUnavailable."""
         leader = self.leader_of(lane)
         address = self.address_of(leader.broker_id) if leader is not None else None
         if self.network is None or address is None:
@@ -378,7 +384,7 @@ class Broker(Directory):
         )
 
     async def flush_control(self) -> None:
-        """Wait until all that was decided about the cluster is durable."""
+        """Wait until everything decided about the cluster is durable."""
         await self.control.appender.flush()
 
     def _make_membership(self, network: PeerNetwork) -> Membership:
@@ -429,5 +435,5 @@ class Broker(Directory):
         return topic is None or self.settings_of(topic).flush is not None
 
     async def new_producer_id(self) -> ProducerId:
-        """An id that nobody had before."""
+        """Return a producer id that no producer has had before."""
         return await self.producer_ids.next()

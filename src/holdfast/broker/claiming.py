@@ -1,7 +1,7 @@
 """Claim a lane for this process, and wait until its previous owner can no longer answer.
 
-Owns what a claim says of this process, and how long its predecessor may still answer. Must never
-let a lane be served before that.
+Owns the contents of this process's claims, and how long a previous owner may still answer. Must
+never let a lane be served before that time is over.
 """
 
 import asyncio
@@ -22,7 +22,8 @@ from holdfast.store.interface import Store
 log = logging.getLogger("holdfast.broker")
 
 CLOCK_RATE_MARGIN = 1.1
-"""How much longer than the validity of a claim its successor waits: clocks differ in rate."""
+"""The wait for a previous owner, as a multiple of the validity of its claim. It is more than 1
+because clocks run at different rates."""
 
 
 class Claimer:
@@ -42,7 +43,7 @@ class Claimer:
         self._liveness = liveness
 
     async def claim(self, lane: LaneId, kind: StateKind[StateT]) -> ClaimedLane[StateT]:
-        """Recover a lane and own it; serve it only after wait_out."""
+        """Recover a lane and claim it. The caller serves it only after `wait_out`."""
         identity = self._liveness.identity()
         claim = Claim(
             broker_id=self._settings.broker_id,
@@ -66,7 +67,10 @@ class Claimer:
         return claimed
 
     async def wait_out(self, lane: ClaimedLane[StateT]) -> None:
-        """An owner that neither released nor is proved dead may answer a little longer."""
+        """Wait until the previous owner can no longer answer.
+
+        There is no wait if that owner released the lane or is proved dead.
+        """
         until = lane.claimed_at + lane.owed_ms / 1000 * CLOCK_RATE_MARGIN
         wait_s = until - self._environment.monotonic()
         if wait_s > 0:
@@ -75,7 +79,11 @@ class Claimer:
 
 
 async def check_lanes(store: Store, environment: Environment, wanted: int | None) -> None:
-    """A broker that cannot serve must find out before it takes a lane from one that does."""
+    """Raise ConfigurationError if the store has another number of data lanes than `wanted`.
+
+    Call this before the first claim: a broker that cannot serve must not take a lane from one that
+    does.
+    """
     if wanted is not None:
         recovered = await recover(store, environment, CONTROL_LANE, ControlStateKind())
         refuse_other_lanes(store, wanted, recovered.state)

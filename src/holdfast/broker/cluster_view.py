@@ -1,7 +1,8 @@
-"""How a broker knows the cluster: it owns the control lane, or follows it.
+"""The cluster as one broker knows it: the broker owns the control lane, or follows it.
 
-Owns which of the two it is. What is known never goes back to an older state, but for what the owner
-had decided and could not make durable. Must never let anything be decided by who does not own it.
+Owns which of the two is the case. The known state never goes back to an older one, except for facts
+that the owner had decided and could not make durable. Must never let a broker that does not own the
+control lane decide anything.
 """
 
 import asyncio
@@ -22,11 +23,11 @@ from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
 
 RELEASE_PATIENCE_S = 10.0
-"""How long the release of the control lane may take; the store has just answered."""
+"""How long the release of the control lane may take, given that the store has just answered."""
 
 
 class ControlLane(OwnedLane[ControlState, ControlFact]):
-    """The control lane of its owner, the controller; says when something has become durable."""
+    """The control lane in its owner, the controller. It reports when facts have become durable."""
 
     when_published: Callable[[], None] | None = None
 
@@ -67,18 +68,18 @@ class ClusterView:
 
     @property
     def lane(self) -> ControlLane | None:
-        """The control lane, where this broker owns it."""
+        """Return the control lane, or None if this broker does not own it."""
         return self._lane
 
     @property
     def number(self) -> int:
-        """How far the control lane is known."""
+        """Return the number of the control lane up to which this broker knows it."""
         if self._lane is not None:
             return self._lane.appender.cursor.next_number
         return self._followed.cursor.next_number
 
     async def claim(self, claimer: Claimer) -> ControlLane:
-        """Become the controller; before the owner before is out of date nothing may be answered."""
+        """Claim the control lane. Nothing may be answered as the controller before `wait_out`."""
         claimed = await claimer.claim(CONTROL_LANE, ControlStateKind())
         lane = ControlLane(
             store=self._store,
@@ -101,7 +102,7 @@ class ClusterView:
             raise StoreUnavailable("lane 0: could not release it: the store did not answer")
 
     async def give(self, *, release: bool, patience_s: float) -> bool:
-        """Be the controller no longer; False where the store did not answer in time."""
+        """Stop being the controller. Return False if the store did not answer in time."""
         lane = self._lane
         if lane is None:
             return True
@@ -116,7 +117,7 @@ class ClusterView:
         return is_done
 
     async def look(self) -> None:
-        """Know all that was durable when this was called. Raises StoreUnavailable."""
+        """Learn everything that was durable when this was called. Raises StoreUnavailable."""
         lane = self._lane
         if lane is not None:
             try:
@@ -137,12 +138,15 @@ class ClusterView:
                     self._known = self._followed.state
 
     async def prove(self) -> None:
-        """As look, and the controller makes sure that it still is one, however fresh its last look
-        at the claim; a store that is away is waited for."""
+        """Do the same as `look`, but prove the claim again if this broker is the controller.
+
+        The claim is proved however fresh the last proof is. If the store is unreachable, wait for
+        it.
+        """
         if self._lane is not None:
             self._lane.appender.doubt()
         await patiently(self.look, environment=self._environment)
 
     def barrier(self) -> asyncio.Future[None] | None:
-        """Resolves when all that is known is durable; None where it is."""
+        """Return a future that resolves when everything known is durable, or None if it is."""
         return self._lane.appender.barrier() if self._lane is not None else None

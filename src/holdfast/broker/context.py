@@ -1,4 +1,4 @@
-"""What a handler is told beside the request itself."""
+"""The context that a handler gets beside the request itself."""
 
 import dataclasses
 
@@ -8,15 +8,15 @@ from holdfast.protocol.api import ErrorCode
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """Who asks, in which version."""
+    """The client of a request, and the API version that it uses."""
 
     api_version: int
     client_id: str | None = None
     client_host: str = ""
     replies: ReplyAccount = dataclasses.field(default_factory=ReplyAccount)
-    """The reply bytes of the connection."""
+    """The account of the connection's reply bytes."""
 
 
 def error_code(name: str) -> int:
-    """The code of an error that a core named."""
+    """Return the code of an error that a pure core has named."""
     return int(ErrorCode[name])

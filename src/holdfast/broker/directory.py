@@ -1,7 +1,7 @@
-"""What a broker knows of where things are: which lanes it serves, who leads the others.
+"""One broker's directory: the lanes that it serves, and the leaders of all other lanes.
 
-Owns the answers to "who"; a request finds its partition, its group or its transactional id by them.
-Must never change anything.
+Owns how a request finds its partition, its group or its transactional id. Must never change
+anything.
 """
 
 import asyncio
@@ -38,17 +38,17 @@ class Led:
 
 
 class Placed(NamedTuple):
-    """Where one partition is."""
+    """The leader and the replicas of one partition."""
 
     partition: int
     leader: Leader | None
-    """None where nobody serves it now."""
+    """The leader, or None if no broker serves the partition now."""
     replicas: list[int]
-    """The leader, and the brokers that serve readers of their own rack what it leads."""
+    """The leader, and the brokers that serve its records to readers in their own rack."""
 
 
 class Directory(ABC):
-    """Where things are, as one broker knows it."""
+    """The places of partitions, groups and transactional ids, as one broker knows them."""
 
     settings: BrokerSettings
     environment: Environment
@@ -58,15 +58,15 @@ class Directory(ABC):
 
     def __init__(self) -> None:
         self.cluster_known = asyncio.Event()
-        """Set once the control lane was read: from then on topics and brokers can be told."""
+        """Set once the control lane has been read. Responses can name topics and brokers then."""
         self.cleared: dict[LaneId, int] = {}
-        """How far the control lane was known when nothing of a deleted topic was left in a lane."""
+        """For each lane, how far the control lane was known when it held no deleted topic."""
         self._topics: tuple[int, Topics] = (-1, Topics({}))
         self._topic_settings: dict[UUID, tuple[dict[str, str], TopicSettings]] = {}
 
     @abstractmethod
     def report(self) -> PeerReport:
-        """How this broker is, as others hear it."""
+        """Return this broker's report to the others."""
 
     @property
     def state(self) -> ControlState:
@@ -85,13 +85,13 @@ class Directory(ABC):
         return self.served.transactions
 
     def alive(self) -> list[PeerReport]:
-        """The brokers that answer, by their ids; this one too."""
+        """Return the reports of all brokers that answer, this one included, by broker id."""
         if self.membership is None:
             return [self.report()]
         return [report for _, report in sorted(self.membership.alive().items())]
 
     def placed(self, topic: Topic, partitions: range) -> Iterator[Placed]:
-        """Who leads and who serves each of these partitions of a usable topic."""
+        """Yield the leader and the replicas of each of these partitions of a usable topic."""
         may_read = self.membership is not None and may_be_followed(topic.configs)
         readers = [each.broker_id for each in self.alive() if each.rack] if may_read else []
         lanes = {LaneId(lane) for lane in topic.lanes[partitions.start : partitions.stop]}
@@ -106,29 +106,29 @@ class Directory(ABC):
                 yield Placed(index, leader, [leader.broker_id, *beside])
 
     def _promised_leader_of(self, lane: LaneId) -> Leader | None:
-        # Where none were named, a client that was told who is next would forget it.
+        # Without a leader here, clients would forget the next leader that they have heard of.
         return self.membership.promised_leader_of(lane) if self.membership is not None else None
 
     def controller_id(self) -> int:
-        """-1 where nobody is known to be the controller."""
+        """Return the broker id of the controller, or -1 if none is known."""
         leader = self.leader_of(CONTROL_LANE)
         return leader.broker_id if leader is not None else -1
 
     def report_of(self, broker_id: BrokerId) -> PeerReport | None:
-        """What a broker last said of itself."""
+        """Return a broker's newest report, or None if there is none."""
         if broker_id == self.settings.broker_id:
             return self.report()
         return self.membership.peers.report_of(broker_id) if self.membership is not None else None
 
     def address_of(self, broker_id: BrokerId) -> Address | None:
-        """Where another broker is reached."""
+        """Return the address of another broker, or None if it is not known."""
         if broker_id == self.settings.broker_id:
             return None
         report = self.report_of(broker_id)
         return Address(report.host, report.port) if report is not None else None
 
     def led(self, topic: Topic | None, partition: int) -> Led | None:
-        """The partition of a usable topic, where this broker owns its lane."""
+        """Return a partition of a usable topic, or None if this broker does not own its lane."""
         if topic is None:
             return None
         lane_id = topic.lane_of(partition)
@@ -138,57 +138,62 @@ class Directory(ABC):
         return Led(topic, PartitionId(topic.topic_id, partition), lane)
 
     def lanes_of(self, partitions: Iterable[tuple[str, int]]) -> set[LaneId]:
-        """Where partitions of usable topics are, whoever leads them."""
+        """Return the lanes of these partitions of usable topics, whichever brokers lead them."""
         topics = ((self.state.topic_named(name), partition) for name, partition in partitions)
         lanes = (topic.lane_of(partition) for topic, partition in topics if topic is not None)
         return {lane for lane in lanes if lane is not None}
 
     def leader_of(self, lane: LaneId) -> Leader | None:
-        """Who leads the partitions of a lane, as far as is known here."""
+        """Return the leader of a lane's partitions, as far as this broker knows."""
         served = self.view.lane if lane == CONTROL_LANE else self.lanes.get(lane)
         if served is not None and served.appender.is_open:
             return Leader(self.settings.broker_id, served.leader_epoch)
         return self.membership.leader_of(lane) if self.membership is not None else None
 
     def next_leader_of(self, lane: LaneId) -> Leader | None:
-        """As leader_of; also who is about to lead."""
+        """Return the leader of a lane, or the broker to which it has just been handed over."""
         membership = self.membership
         if lane in self.lanes or membership is None:
             return self.leader_of(lane)
         return membership.peers.next_leader_of(lane, self.environment.monotonic())
 
     def not_led(self, topic: Topic | None, partition: int) -> ErrorCode:
-        """What is told of a partition that this broker does not lead."""
+        """Return the error for a partition that this broker does not lead."""
         if topic is None or topic.lane_of(partition) is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def lane_of_name(self, name: str) -> LaneId:
-        """The lane that coordinates a group, or a transactional id."""
+        """Return the lane that coordinates a group or a transactional id."""
         return lane_of(name, self.state.lanes)
 
     def groups_of(self, group_id: str) -> LaneGroups | ErrorCode:
-        """The coordinator of a group; or what is told where it is not here. Who just joins, and
-        does not know how many lanes there are, coordinates nothing."""
+        """Return the coordinator of a group, or the error to answer if it is not on this broker.
+
+        A broker that is still joining does not know how many lanes there are, and coordinates
+        nothing.
+        """
         found = self.groups.get(self.lane_of_name(group_id)) if self.state.lanes else None
         return found if found is not None else ErrorCode.NOT_COORDINATOR
 
     def transactions_of(self, transactional_id: str) -> LaneTransactions | ErrorCode:
-        """As groups_of, of a transactional id."""
+        """Return the coordinator of a transactional id, or the error, as `groups_of` does."""
         if not self.state.lanes:
             return ErrorCode.NOT_COORDINATOR
         found = self.transactions.get(self.lane_of_name(transactional_id))
         return found if found is not None else ErrorCode.NOT_COORDINATOR
 
     def place_of(self, partition: PartitionId) -> DataLane | LaneId | None:
-        """The lane of a partition, or which one it is where another broker leads it; None where its
-        topic is gone, or not known here yet."""
+        """Return the lane of a partition, or only its id if another broker leads it.
+
+        Return None if the partition's topic is deleted, or not known here yet.
+        """
         topic = self.state.usable(partition.topic_id)
         lane_id = topic.lane_of(partition.partition) if topic is not None else None
         return self.lanes.get(lane_id, lane_id) if lane_id is not None else None
 
     def cleared_number(self) -> int:
-        """How far the control lane was known when nothing deleted was left in any lane."""
+        """Return how far the control lane was known when no lane held any deleted topic."""
         lanes = [LaneId(lane) for lane in range(1, self.state.lanes + 1)]
         return min(self._cleared_in(lane) for lane in lanes)
 
@@ -201,7 +206,7 @@ class Directory(ABC):
         return membership.peers.cleared_number(lane, self.environment.monotonic())
 
     def topics_of_groups(self) -> Topics:
-        """The topics as groups see them; the same object until they change."""
+        """Return the topics as groups see them. It is the same object until the topics change."""
         revision = self.state.topics_revision
         if self._topics[0] != revision:
             found = {
@@ -213,11 +218,11 @@ class Directory(ABC):
         return self._topics[1]
 
     def settings_of(self, topic: Topic) -> TopicSettings:
-        """A topic's configurations, read once for each change of them."""
+        """Return a topic's configurations. They are parsed once for each change."""
         known = self._topic_settings.get(topic.topic_id)
         if known is None or known[0] is not topic.configs:
             if len(self._topic_settings) > 2 * len(self.state.topics):
-                self._topic_settings.clear()  # mostly those of topics that are gone
+                self._topic_settings.clear()  # most entries are of deleted topics
             known = (topic.configs, topic_settings(topic.configs))
             self._topic_settings[topic.topic_id] = known
         return known[1]

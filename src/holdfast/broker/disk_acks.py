@@ -1,8 +1,8 @@
-"""Acks from this broker's disk: records that an earlier owner left there are replayed. Partitions
-whose newest records are on another disk wait for it, or continue without it.
+"""Acknowledgements from a local disk: a lane's spools are replayed before the lane is served.
 
-Owns when that happens, and its log lines. Must never let a partition continue whose topic does not
-allow it (unclean.leader.election.enable), nor serve a lane before its spools were read.
+A partition whose newest records are on another disk waits for that disk, or continues without it.
+Owns when that happens, and its log lines. Must never let a partition continue if its topic does not
+allow it (unclean.leader.election.enable), nor let a lane be served before its spools were read.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ log = logging.getLogger("holdfast.broker")
 
 
 class DiskAcks:
-    """What one broker does about spools."""
+    """The spools of one broker: their replay, and the partitions that wait for a disk."""
 
     def __init__(
         self,
@@ -33,18 +33,18 @@ class DiskAcks:
     ) -> None:
         self.disk = disk
         self.totals: Counter[str] = Counter()
-        """record_batches and bytes that were replayed, torn_bytes, missing_offsets; and the records
-        that were acknowledged from the disk in lanes that are no longer served here."""
+        """Counts by name: record_batches, bytes and torn_bytes of replays, missing_offsets of
+        partitions that continued, and acked_records of lanes that are no longer served here."""
         self._look_every_s = look_every_s
         self._is_unclean = is_unclean
         self._is_by_disk = is_by_disk
         self._said: dict[LaneId, set[str]] = {}
         self._failures: Counter[LaneId] = Counter()
         self.awaits: dict[LaneId, BrokerId] = {}
-        """Whose disk a lane waits for: it is the one to have the lane."""
+        """By lane that waits for a disk, the broker with that disk. It should own the lane."""
 
     async def open(self, lane: DataLane) -> None:
-        """Take in what the disk has of a lane; before anything of it is served."""
+        """Replay the spools that this disk has of a lane, before anything of the lane is served."""
         await self._look(lane)
         for partition, claim in sorted(lane.awaited.items()):
             log.warning(
@@ -59,7 +59,7 @@ class DiskAcks:
         lane.spawn(self._watch(lane))
 
     def left(self, lane: DataLane) -> None:
-        """A lane is not served any more: what it has counted stays."""
+        """Keep the count of a lane that is no longer served."""
         self.totals["acked_records"] += lane.records_by_disk
 
     async def _watch(self, lane: DataLane) -> None:
@@ -137,7 +137,7 @@ class DiskAcks:
         )
 
     def _say(self, lane: DataLane) -> None:
-        """Log what an operator should know about the disk."""
+        """Log the problems of the disk that an operator should know."""
         if lane.bypassed["no disk"]:
             self._once(
                 lane,

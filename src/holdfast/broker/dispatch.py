@@ -1,6 +1,6 @@
-"""From a request's bytes to its handler, and from the handler's answer to bytes.
+"""Dispatch: decode a request, call its handler, and encode the response.
 
-Owns the table of what is served. Must never hold state of its own.
+Owns the table of served APIs and versions. Must never keep state.
 """
 
 import asyncio
@@ -126,7 +126,7 @@ SERVED = ServedApis({api_key: versions for api_key, (versions, _) in ALL_HANDLER
 
 
 class Client(Protocol):
-    """Who asks."""
+    """The connection that a request came from."""
 
     @property
     def host(self) -> str: ...
@@ -143,7 +143,7 @@ class Dispatch:
         broker.served_apis = SERVED.entries()
 
     def dispatch(self, request: Request, peer: Client) -> Reply | Awaitable[Reply]:
-        """Decide at once, in the order of arrival; the answer may come later."""
+        """Let the handler decide at once, in the order of arrival. The response may come later."""
         message = SCHEMAS[request.api_key][0].decode(request.body, request.version)
         context = RequestContext(
             api_version=request.version,
@@ -159,11 +159,14 @@ class Dispatch:
         return _encoded(answer, request.version)
 
     def disconnected(self, peer: Client) -> None:
-        """Nothing is kept for a connection."""
+        """Do nothing: no state is kept for a connection."""
 
 
 async def answer(broker: Broker, message: Message, context: RequestContext) -> Any:
-    """The response to a decoded request: the same path without bytes, for tests and simulation."""
+    """Return the response to a decoded request.
+
+    The path is the same as for a client, but without bytes: for tests and the simulation.
+    """
     given = _handled(broker, message, context)
     return await given if inspect.isawaitable(given) else given
 
@@ -180,7 +183,7 @@ def _handled(broker: Broker, message: Message, context: RequestContext) -> Any:
 async def _by(
     other: Awaitable[Any], broker: Broker, message: Message, context: RequestContext
 ) -> Any:
-    """Another broker's answer, or ours where that has none."""
+    """Return the other broker's response, or this broker's if there is none."""
     given = await other
     if given is not None:
         return given

@@ -1,10 +1,11 @@
-"""End a transaction where other brokers lead: look what is open, then end exactly that.
+"""End a transaction's parts on other brokers, in two rounds: look for open parts, then end those.
 
-Owns the two rounds of EndTransactionParts, for the coordinator. A producer may keep its epoch over
-transactions, so a message that is late or repeated must name what it ends: it can then never end a
-later transaction. Must never send an end unless the coordinator's claim was proved after what the
-end names was told: a successor serves only when that proof is out of date, so what was open then is
-of the transaction that ends.
+Owns the coordinator's side of EndTransactionParts. A producer may keep its epoch over several
+transactions, so a message that is late or repeated must name the first offset or the token that it
+ends: then it can never end a later transaction. Must never start the second round before the
+coordinator's claim was proved again, after the first round was answered. A successor serves only
+when that proof is out of date, so everything that was open then belongs to the transaction that
+ends.
 """
 
 import asyncio
@@ -34,19 +35,19 @@ class PartsLeft(RetryError):
 
 
 class Leaders(Protocol):
-    """The brokers that lead the parts."""
+    """The brokers that lead the parts of a transaction."""
 
     def leader_of(self, lane: LaneId) -> Leader | None: ...
 
     async def ask_leader(
         self, lane: LaneId, request: Message, answer: type[R], *, version: int, timeout_s: float
     ) -> R:
-        """Raises BrokerUnavailable."""
+        """Send a request to the broker that leads a lane. Raises BrokerUnavailable."""
         ...
 
 
 class DistantPart(NamedTuple):
-    """What of a transaction another broker leads: a partition, or a group by its id."""
+    """A part of a transaction that another broker leads: a partition, or a group by its id."""
 
     lane: LaneId
     part: PartitionId | str
@@ -59,8 +60,10 @@ async def end_parts(
     marker: Marker,
     parts: Iterable[DistantPart],
 ) -> None:
-    """End a transaction on all these parts, as its coordinator in a lane; when this returns, that
-    is durable. Raises PartsLeft, or what kept it: then all of it may be repeated."""
+    """End a transaction on these parts, as its coordinator. When this returns, that is durable.
+
+    Raises PartsLeft, or the error that prevented it. Then all of it may be repeated.
+    """
     by_broker: dict[BrokerId, list[DistantPart]] = {}
     left: list[DistantPart] = []
     for part in parts:
@@ -88,7 +91,7 @@ async def _end_at_one(
     marker: Marker,
     parts: list[DistantPart],
 ) -> None:
-    """The two rounds with one broker."""
+    """Run both rounds with one broker."""
 
     async def ask(
         partitions: list[EndedPartition], groups: list[EndedGroup]

@@ -1,7 +1,8 @@
-"""Incremental fetch sessions (KIP-227): what a consumer asks for, remembered between fetches.
+"""Incremental fetch sessions (KIP-227): a consumer's partitions, remembered between fetches.
 
-Pure. Owns the sessions and their bound; the oldest idle one makes room for a new one. A session is
-a convenience of one broker: it is never stored, and a client whose session is gone starts anew.
+Pure. Owns the sessions and their bounds. The session that was idle for longest makes room for a new
+one. A session is a convenience of one broker: it is never stored, and a client whose session is
+gone starts again with a full fetch.
 """
 
 import enum
@@ -16,7 +17,8 @@ INITIAL_EPOCH = 0
 EPOCHS = 1 << 31
 NO_SESSION = 0
 PARTITIONS_MAX = 200_000
-"""Over all sessions: about 100 MiB. One request can name millions, and a session keeps them."""
+"""The most partitions over all sessions, which take about 100 MiB. One request can name millions of
+partitions, and a session keeps them."""
 
 
 class TopicKey(NamedTuple):
@@ -27,28 +29,28 @@ class TopicKey(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """One partition of a fetch."""
+    """One partition that a fetch asks for."""
 
     topic: TopicKey
     partition: FetchPartition
 
 
 class SessionProblem(enum.Enum):
-    """Why a session cannot be used; the names are Kafka's."""
+    """The reason why a session cannot be used, under Kafka's name."""
 
     FETCH_SESSION_ID_NOT_FOUND = 70
     INVALID_FETCH_SESSION_EPOCH = 71
 
 
 class Told(NamedTuple):
-    """What the client knows of a partition from the last answer."""
+    """The offsets of a partition that the last response gave to the client."""
 
     high_watermark: int
     log_start_offset: int
 
 
 class FetchSession:
-    """What one consumer follows."""
+    """The partitions that one consumer fetches."""
 
     def __init__(self, session_id: int) -> None:
         self.session_id = session_id
@@ -57,7 +59,7 @@ class FetchSession:
         self.told: dict[tuple[TopicKey, int], Told] = {}
 
     def update(self, request: FetchRequest) -> None:
-        """Take in the partitions that a request adds, changes and forgets."""
+        """Add, change and forget the partitions that a request names."""
         for topic in request.topics:
             key = TopicKey(topic.topic, topic.topic_id)
             for partition in topic.partitions:
@@ -69,13 +71,13 @@ class FetchSession:
                 self.told.pop((key, index), None)
 
     def move_to_end(self, topic: TopicKey, partition: int) -> None:
-        """A partition that was just served goes behind the others, so that none starves."""
+        """Move a partition that was just served behind the others, so that none starves."""
         if (topic, partition) in self.wanted:
             self.wanted.move_to_end((topic, partition))
 
 
 class Opened(NamedTuple):
-    """The partitions to serve, and the session, if any, that they belong to."""
+    """The partitions to serve, and their session, if there is one."""
 
     wanted: list[Wanted]
     session: FetchSession | None
@@ -83,7 +85,7 @@ class Opened(NamedTuple):
 
 
 class FetchSessions:
-    """All sessions of a broker."""
+    """All fetch sessions of a broker."""
 
     def __init__(self, sessions_max: int, partitions_max: int = PARTITIONS_MAX) -> None:
         self._sessions_max = sessions_max
@@ -96,7 +98,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def open(self, request: FetchRequest) -> Opened | SessionProblem:
-        """The partitions that a fetch is about."""
+        """Return the partitions that a fetch asks for, or the problem of its session."""
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._end(request.session_id)
             if request.session_epoch == FINAL_EPOCH:
@@ -118,7 +120,7 @@ class FetchSessions:
         return Opened(wanted, session, True)
 
     def _update(self, session: FetchSession, request: FetchRequest) -> bool:
-        """Take in a request; False where the session is too large to be kept, and has ended."""
+        """Apply a request. Return False if the session was too large to be kept, and has ended."""
         before = len(session.wanted)
         session.update(request)
         self.partitions += len(session.wanted) - before

@@ -1,8 +1,9 @@
-"""Requests that only another broker can answer, sent on to it.
+"""Requests that only another broker can answer, and that are forwarded to it.
 
-Owns which those are: those for the controller; and commits and fetches of offsets, since some
-clients hand it to their user when the coordinator of a group has just changed. A request that
-another broker has sent on goes no further: where it is not answered here, its client asks again.
+Owns which requests these are: those for the controller, and commits and fetches of offsets. The
+latter are forwarded because some clients pass the error on to their user if a group's coordinator
+has just changed. A request that another broker has forwarded goes no further: if it cannot be
+answered here, its client asks again.
 """
 
 import asyncio
@@ -39,13 +40,13 @@ MARGIN_S = 1.0
 COORDINATOR_TIMEOUT_S = 5.0
 COORDINATOR_TRIES = 20
 COORDINATOR_PAUSE_S = 0.1
-"""A coordinator that is just being handed over is waited for, a while."""
+"""The pause between tries, while a coordinator is being handed over."""
 
 
 def coordinator_elsewhere(
     broker: Broker, message: Message, context: RequestContext
 ) -> LaneId | None:
-    """The lane of the group that a request is about, where it is sent on to another broker."""
+    """Return the lane of a request's group if the request must be forwarded, otherwise None."""
     if broker.membership is None or context.client_id == PEER_CLIENT_ID:
         return None
     group_id: str | None = None
@@ -63,9 +64,9 @@ def coordinator_elsewhere(
 async def by_coordinator(
     broker: Broker, lane: LaneId, message: Message, context: RequestContext
 ) -> Any:
-    """The coordinator's answer; None where there is none, and this broker is to refuse it itself.
+    """Return the coordinator's response, or None if there is none and this broker must refuse.
 
-    Safe to send again: both may be repeated.
+    The request may be sent again: commits and fetches of offsets are safe to repeat.
     """
     answer_type = SCHEMAS[ApiKey(message.API_KEY)][1]
     for _ in range(COORDINATOR_TRIES):
@@ -101,7 +102,7 @@ def _is_not_coordinator(answer: Message) -> bool:
 
 
 def is_for_controller(broker: Broker, message: Message, context: RequestContext) -> bool:
-    """Whether a request goes to another broker."""
+    """True if a request must be forwarded to the controller."""
     return (
         message.API_KEY in TO_CONTROLLER
         and broker.membership is not None
@@ -111,10 +112,10 @@ def is_for_controller(broker: Broker, message: Message, context: RequestContext)
 
 
 async def forwarded(broker: Broker, message: Message, context: RequestContext) -> Any:
-    """The controller's answer; None where there is none, and this broker is to refuse it itself.
+    """Return the controller's response, or None if there is none and this broker must refuse.
 
-    What the controller has changed is known here before the answer leaves: the client may ask
-    this broker next.
+    This broker reads the controller's changes before the response leaves, because the client may
+    ask this broker next.
     """
     answer_type = SCHEMAS[ApiKey(message.API_KEY)][1]
     wait_s = getattr(message, "timeout_ms", TIMEOUT_S_DEFAULT * 1000) / 1000 + MARGIN_S

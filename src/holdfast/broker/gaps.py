@@ -1,11 +1,12 @@
-"""Batches of idempotent producers that came before others of theirs, which are missing.
+"""Batches of idempotent producers that arrive before earlier batches, which are missing.
 
-Owns how long a gap may be one that closes by itself. A producer has several batches under way, and
-around a hand-off the first of them may be refused, or still be with the leader before, when the
-next one finds its lane served. librdkafka, called out of order then, begins a new producer epoch
-without a word and sends all again that was not answered yet, on all partitions: what is in a log
-already is there twice. So who is early is told to try again, whoever made the gap. Clients then
-wait for what they have under way, and send the first of it first.
+Owns how long such a gap is treated as one that closes by itself. A producer has several batches in
+flight. Around a hand-off, the first of them may be refused, or still be with the previous leader,
+when the next one finds its lane served. If librdkafka then gets OUT_OF_ORDER_SEQUENCE_NUMBER, it
+silently starts a new producer epoch and sends everything unanswered again, on all partitions:
+batches that are already in a log are there twice. So an early batch gets a retriable error,
+whatever made the gap. Clients then wait for their batches in flight, and resend the first of them
+first.
 """
 
 from typing import NamedTuple
@@ -17,7 +18,8 @@ from holdfast.protocol.api import ErrorCode
 from holdfast.records.batch import BatchHeader
 
 CLOSES_S = 10.0
-"""What is tried again for so long, and has the same gap before it, has it for good."""
+"""How long a gap may take to close. A batch that was retried for this long behind the same gap is
+decided as Kafka would decide it."""
 GAPS_MAX = 10_000
 
 
@@ -29,7 +31,7 @@ class _Gap(NamedTuple):
 
 
 class Gaps:
-    """What was early, for a while. Nothing is kept of producers that are in order."""
+    """The gaps of the last seconds. Nothing is kept for producers that are in order."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
@@ -38,7 +40,7 @@ class Gaps:
     def judge(
         self, partition: PartitionId, header: BatchHeader, early: Early
     ) -> Accepted | Refused:
-        """To be tried again, unless the gap is there to stay."""
+        """Return a retriable refusal, or the final decision if the gap is permanent."""
         if not self._may_close(partition, header, early.expected_sequence):
             return early.otherwise
         return Refused(
@@ -57,7 +59,7 @@ class Gaps:
         )
         first_seen = known.first_seen if known is not None and is_same else now
         gap = _Gap(header.producer_epoch, expected, first_seen, now)
-        self._gaps[partition, header.producer_id] = gap  # the newest is the last to go
+        self._gaps[partition, header.producer_id] = gap  # the newest is evicted last
         if len(self._gaps) > GAPS_MAX:
             del self._gaps[next(iter(self._gaps))]
         return now - first_seen < CLOSES_S

@@ -1,8 +1,8 @@
-"""Lanes that this broker has given to another, which has not said yet that it serves them.
+"""Lanes that this broker gave to another one, which does not report yet that it serves them.
 
-Owns what a broker tells of them: who says that a lane is no longer its own says in the same breath
-whose it is. Else all others, and the giver itself, would see a lane without an owner, and take it
-from the one that it was given to.
+Owns this broker's reports about them: a report without one of its lanes names the lane's new owner.
+Otherwise all other brokers, and this one too, would see a lane without an owner, and take it from
+the broker that it was given to.
 """
 
 from collections.abc import Generator
@@ -13,23 +13,24 @@ from holdfast.environment import Environment
 from holdfast.identifiers import LaneId
 
 GRACE_S = 3.0
-"""How long a lane that was given counts as the taker's; by then it says so itself, or failed."""
+"""How long a lane that was given away counts as its new owner's. After that the new owner either
+reports it, or has failed to take it."""
 
 
 class GivenLanes:
-    """Who was given what, a moment ago."""
+    """The lanes that were given away a moment ago, and their new owners."""
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
         self._given: dict[LaneId, tuple[Leader, float]] = {}
 
     def is_giving(self, lane: LaneId) -> bool:
-        """Whether a lane is being released now: then nobody else may have it."""
+        """True if a lane is being released now. Then no other broker may have it."""
         return lane in self._given and self._given[lane][1] == float("inf")
 
     @contextmanager
     def giving(self, lane: LaneId, to: Leader) -> Generator[None]:
-        """Around the release, which may take its time, and is then remembered for a while."""
+        """Count a lane as given while the block releases it, and for a while after that."""
         self._given[lane] = (to, float("inf"))
         try:
             yield
@@ -39,6 +40,6 @@ class GivenLanes:
         self._given[lane] = (to, self._environment.monotonic() + GRACE_S)
 
     def now(self) -> dict[LaneId, Leader]:
-        """Whose they are."""
+        """Return the new owner of each lane that was given away."""
         now = self._environment.monotonic()
         return {lane: to for lane, (to, until) in self._given.items() if now < until}

@@ -1,7 +1,7 @@
-"""What ListGroups says, made once for all requests that wait for it.
+"""The list of groups for ListGroups, made once for all requests that wait for it.
 
-Owns the list that is under way. Must never answer a request from a list that was begun before the
-request came: it may miss a group that its client has just made.
+Owns the list that is being made. Must never answer a request from a list that was begun before the
+request came: it may miss a group that the client has just made.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ Make = Callable[[], Awaitable[Listed]]
 
 
 class GroupLists:
-    """One list is made at a time, and the next one for all that wait."""
+    """Lists of groups: one is made at a time, and the next one serves all waiting requests."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
         self._next: asyncio.Future[Listed] | None = None
 
     async def list_groups(self, make: Make) -> Listed:
-        """A list that is begun after this was called; it is shared, so nobody may change it."""
+        """Return a list that was begun after this call. Callers share it and must not change it."""
         if self._next is not None:
             return await asyncio.shield(self._next)
         promised = self._next = asyncio.get_running_loop().create_future()

@@ -1,7 +1,7 @@
-"""The groups of one lane, live: requests that wait, deadlines, and answers that leave when durable.
+"""The groups of one lane, live: waiting requests, deadlines, and responses sent when durable.
 
-Owns the wiring between the pure coordinator, the lane and the clock. Must never let an answer
-leave while something that was decided about its group may still be undone by a crash.
+Owns the wiring between the pure coordinator, the lane and the clock. Must never let a response
+leave while a crash could still undo something that was decided about its group.
 """
 
 import asyncio
@@ -42,18 +42,18 @@ FIRST_DATA_LANE = 1
 CLASSIC = "classic"
 CONSUMER = "consumer"
 SLICE_ANSWERS = 100
-"""How many answers that became true by one write leave before other requests have their turn."""
+"""The number of responses that one write releases before other requests have their turn."""
 TOKEN_BITS = 32
-"""Of a token: below the leader epoch."""
+"""The number of bits of a token that are below the leader epoch."""
 
 
 def lane_of(name: str, lanes: int) -> LaneId:
-    """The lane that coordinates a group, or a transactional id; never changes for a store."""
+    """Return the lane that coordinates a group or transactional id. It never changes in a store."""
     return LaneId(FIRST_DATA_LANE + zlib.crc32(name.encode()) % lanes)
 
 
 def refusal(error: BaseException | None) -> ErrorCode:
-    """What a client is told when its coordinator ends: look for the new one, or try again."""
+    """Return the error for clients whose coordinator ends: find the new one, or try again."""
     if error is None or isinstance(error, Fenced):
         return ErrorCode.NOT_COORDINATOR
     return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -68,7 +68,7 @@ class _Waiting(NamedTuple):
 
 
 class LaneGroups:
-    """The coordinator of a lane's groups, at work."""
+    """The running coordinator of a lane's groups."""
 
     def __init__(
         self,
@@ -88,14 +88,15 @@ class LaneGroups:
         self._timer_at = NEVER
         self._leaving: set[asyncio.Task[None]] = set()
         self._held: dict[asyncio.Future[None], list[tuple[_Waiting, Message]]] = {}
-        """Answers that wait for the same write."""
+        """Responses that wait for the same write, by its future."""
         self._ended: dict[str, asyncio.Event] = {}
-        """Groups for whose transactions somebody waits: the next one that ends."""
+        """By group with pending transactions that a request waits for: an event of the next end."""
         self._open_offsets: dict[tuple[str, int], tuple[PendingOffsets, int]] = {}
-        """What transactions that somebody asked about will commit, and the token of each."""
+        """Offsets that open transactions will commit, with the token of each transaction. Only
+        those that a token was asked for are here."""
         self._has_ended = False
         self.rebalances = {CLASSIC: 0, CONSUMER: 0}
-        """Generations and target assignments that were made here, by the protocol of the group."""
+        """Generations and target assignments made here, by the protocol of the group."""
         self.coordinator = GroupCoordinator(
             lane.state.groups,
             self,
@@ -116,7 +117,7 @@ class LaneGroups:
         return self._environment.monotonic()
 
     def problem(self) -> ErrorCode | None:
-        """Why nothing can be decided here any more."""
+        """Return the error if nothing can be decided here any more, otherwise None."""
         if self._lane.appender.is_open and not self._has_ended:
             return None
         return refusal(self._lane.appender.failure)
@@ -135,8 +136,10 @@ class LaneGroups:
                 del self._open_offsets[key]
 
     def token_of(self, group_id: str, producer_id: int) -> int | None:
-        """Which transaction of a producer is open on a group: no two ever have the same token, of
-        whatever owner of the lane. None where none is."""
+        """Return the token of a producer's open transaction on a group, or None if none is open.
+
+        No two transactions ever have the same token, not even under different owners of the lane.
+        """
         group = self._lane.state.groups.groups.get(group_id)
         pending = group.pending.get(producer_id) if group is not None else None
         if pending is None:
@@ -150,7 +153,7 @@ class LaneGroups:
     async def wait_while_pending(
         self, group_id: str, partitions: Collection[PartitionId], seconds_max: float
     ) -> None:
-        """Wait until no open transaction is about to move these offsets, a while at most."""
+        """Wait until no open transaction is about to move these offsets, at most `seconds_max`."""
         deadline = self.now() + seconds_max
         while self.problem() is None and self._is_pending(group_id, partitions):
             ended = self._ended.setdefault(group_id, asyncio.Event())
@@ -177,9 +180,10 @@ class LaneGroups:
         *,
         expression: str | None = None,
     ) -> MessageT:
-        """Put a question to the coordinator, and wait for its answer to be allowed to leave.
+        """Ask the coordinator, and return its response when the response may leave.
 
-        `expression` is a valid one that the question is about."""
+        `expression` is a valid regular expression that must be matched before the question.
+        """
         topics = await self._matched_topics(group_id, expression)
         problem = self.problem()
         if problem is not None:
@@ -192,10 +196,10 @@ class LaneGroups:
         return cast(MessageT, await future)
 
     async def _matched_topics(self, group_id: str, expression: str | None) -> Topics:
-        """The topics of now, with what all expressions of a group match in them.
+        """Return the current topics, with the names that all expressions of a group match.
 
-        Names are tried in slices, so that a large number of topics delays no other request. What
-        was matched is kept by the group: only names that are new are tried then.
+        Names are matched in slices, so that a large number of topics delays no other request. The
+        group keeps its matches: after that, only new names are tried.
         """
         added: set[str] = set() if expression is None else {expression}
         known = self.coordinator.known_topics(group_id)
@@ -217,7 +221,7 @@ class LaneGroups:
         try:
             found = await self._matcher.matching(Expression(text), names) if names else []
         except BadExpression:
-            return frozenset()  # taken by an earlier version; it matches nothing now
+            return frozenset()  # accepted by an earlier version; it matches nothing now
         return topics.matched(text, before, found)
 
     def answer(self, token: Token, response: Message) -> None:
@@ -245,7 +249,7 @@ class LaneGroups:
     async def _release(
         self, barrier: asyncio.Future[None], held: list[tuple[_Waiting, Message]]
     ) -> None:
-        """Let answers leave in slices: a generation of thousands of members is one write."""
+        """Let responses leave in slices: a generation of thousands of members is one write."""
         error = await _outcome(barrier)
         del self._held[barrier]
         for count, (waiting, response) in enumerate(held, 1):
@@ -268,8 +272,10 @@ class LaneGroups:
     def answered(
         self, group_id: str, answer: Callable[[ErrorCode | None], MessageT]
     ) -> MessageT | asyncio.Future[MessageT]:
-        """An answer that may leave when all that was decided about a group is durable; it is told
-        what went wrong, if anything."""
+        """Return the response when everything decided about a group is durable.
+
+        `answer` makes it, and gets the error if that failed, otherwise None.
+        """
         self._set_timer()
         barrier = self._barrier(group_id)
         if barrier is None:
@@ -282,14 +288,17 @@ class LaneGroups:
         return then(barrier, settled)
 
     async def settled(self, group_id: str) -> ErrorCode | None:
-        """Wait until all that was decided about a group is durable, or say why it is not."""
+        """Wait until everything decided about a group is durable. Return the error if it failed."""
         self._set_timer()
         barrier = self._barrier(group_id)
         error = await _outcome(barrier) if barrier is not None else None
         return refusal(error) if error is not None else None
 
     async def vouched(self, group_id: str, told: ErrorCode) -> ErrorCode | None:
-        """As settled, for an answer with a refusal, which only the newest coordinator may give."""
+        """Wait as `settled` does, and prove the claim if `told` is a refusal.
+
+        Only the newest coordinator may refuse.
+        """
         problem = await self.settled(group_id)
         if problem is None:
             proven = await coordinator_error(self._lane, told)
@@ -297,7 +306,7 @@ class LaneGroups:
         return problem
 
     def _set_timer(self) -> None:
-        """Have the coordinator looked at when it says so; too early harms nobody."""
+        """Set the timer to the coordinator's next deadline. A tick too early does no harm."""
         at = self.coordinator.next_deadline()
         if self._has_ended or at >= self._timer_at:
             return
@@ -314,7 +323,7 @@ class LaneGroups:
             self._set_timer()
 
     def end(self, error: HoldfastError | None = None) -> None:
-        """Nothing more is decided here; who waits is sent to the next coordinator."""
+        """Decide nothing more here, and send the waiting clients to the next coordinator."""
         self._has_ended = True
         if self._timer is not None:
             self._timer.cancel()
@@ -331,19 +340,25 @@ def _error_of(response: Message) -> ErrorCode:
 
 
 def _gives(response: Message) -> bool:
-    """Whether a member is told what it owns. A broker that has lost the lane and does not know yet
-    would give back what a newer coordinator has given to another member."""
+    """True if a response gives partitions to a member.
+
+    A broker that has lost the lane, and does not know it yet, could give partitions that a newer
+    coordinator has given to another member.
+    """
     if isinstance(response, ConsumerGroupHeartbeatResponse):
         return response.assignment is not None
     return isinstance(response, SyncGroupResponse) and bool(response.assignment)
 
 
 async def _outcome(barrier: asyncio.Future[None]) -> BaseException | None:
-    """How a barrier ended; others wait for it too, so it is never awaited bare."""
+    """Wait for a barrier and return its error.
+
+    Other callers wait for it too, so it is never awaited directly: their wait would be cancelled.
+    """
     await asyncio.wait({barrier})
     return barrier.exception()
 
 
 def _resolve(future: asyncio.Future[Any], result: Message) -> None:
-    if not future.done():  # or its client is gone
+    if not future.done():  # otherwise the client is gone
         future.set_result(result)

@@ -1,8 +1,8 @@
-"""What this broker leads, in a transaction that is coordinated by another one.
+"""Both sides of JoinTransaction: the question of a leader, and the response of a coordinator.
 
-Owns both sides of JoinTransaction: asking the coordinator, again and again for a while, and its
-answer. Must never answer before what is said is durable and the claim is proved: a coordinator that
-was taken over does not know what its successor has ended.
+Owns the leader's question, which is repeated for a while, and the coordinator's response. Must
+never respond before the decision is durable and the claim is proved: a coordinator that was
+replaced does not know which transactions its successor has ended.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ from holdfast.protocol.messages.join_transaction import (
 from holdfast.transactions.decide import Producer, verify, verify_group
 
 ASKING_S_MAX = 5.0
-"""How long a request is kept for a coordinator's answer; then its client tries again."""
+"""How long a request is kept for a coordinator's response. After that its client tries again."""
 ASK_TIMEOUT_S = 3.0
-"""Of one question. Never less: one that times out closes a connection that others use."""
+"""The timeout of one question. It is never shortened: a timeout closes a shared connection."""
 PAUSE_S_MIN = 0.01
 PAUSE_S_MAX = 0.2
 
@@ -46,7 +46,10 @@ PAUSE_S_MAX = 0.2
 async def joined(
     here: LaneTransactions, request: JoinTransactionRequest
 ) -> JoinTransactionResponse:
-    """The coordinator's answer. What ends is not waited for: other requests wait behind this."""
+    """Return the coordinator's response.
+
+    This does not wait for a transaction that is ending: other requests wait behind this one.
+    """
     name = request.transactional_id
     producer = Producer(request.producer_id, request.producer_epoch)
     partitions = [PartitionId(part.topic_id, part.partition) for part in request.partitions]
@@ -81,7 +84,7 @@ async def joined(
 
 
 async def join(broker: Broker, request: JoinTransactionRequest) -> JoinTransactionResponse:
-    """The answer of whoever coordinates the transaction, where one is to be had in time."""
+    """Ask the coordinator of a transaction, wherever it is, until it decides or time runs out."""
     deadline = broker.environment.monotonic() + ASKING_S_MAX
     pause_s = PAUSE_S_MIN
     while True:
@@ -125,9 +128,10 @@ class Opening(NamedTuple):
 
 
 class Verdicts:
-    """What another broker's coordinator says of the batches of one request, until they are decided.
+    """The verdicts of another broker's coordinator on the batches of one request.
 
-    None of it holds for a partition that moved away and came back, nor after an end.
+    A verdict no longer holds if its partition moved away and came back, or if the transaction
+    ended.
     """
 
     def __init__(self, underway: Underway, question: Question) -> None:
@@ -141,7 +145,7 @@ class Verdicts:
         self._lanes[opening.append.partition] = opening.lane
 
     def of(self, opening: Opening) -> Refused | None:
-        """Whether a batch may open its transaction, now."""
+        """Return the refusal if a batch may not open its transaction now, otherwise None."""
         append = opening.append
         said = self._said.get(opening.key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if said is None and (
@@ -154,7 +158,7 @@ class Verdicts:
 
 
 async def ask_for_all(broker: Broker, openings: list[Opening], verdicts: Verdicts) -> None:
-    """Have the batches of one transactional id verified: one question for each producer."""
+    """Have the batches of one transactional id verified, with one question for each producer."""
     asked: dict[Producer, list[Opening]] = {}
     for opening in openings:
         refused = wrong_start(opening.append)
@@ -163,7 +167,7 @@ async def ask_for_all(broker: Broker, openings: list[Opening], verdicts: Verdict
             continue
         append = opening.append
         if broker.underway.held_back.is_behind(append):
-            verdicts.say(opening, ErrorCode.CONCURRENT_TRANSACTIONS)  # it need not wait for that
+            verdicts.say(opening, ErrorCode.CONCURRENT_TRANSACTIONS)  # without a question
             continue
         producer = Producer(append.producer_id, append.producer_epoch)
         asked.setdefault(producer, []).append(opening)
@@ -189,7 +193,7 @@ async def ask_for_all(broker: Broker, openings: list[Opening], verdicts: Verdict
 async def group_problem(
     broker: Broker, name: str, producer: Producer, group_id: str, *, verify_only: bool
 ) -> ErrorCode | None:
-    """Why the offsets of a group may not be in a transaction that another broker coordinates."""
+    """Return why a group's offsets may not join another broker's transaction, or None."""
     groups = broker.groups_of(group_id)
     if isinstance(groups, ErrorCode):
         return groups
@@ -207,6 +211,6 @@ async def group_problem(
             error = ErrorCode.CONCURRENT_TRANSACTIONS
     if not error:
         return None
-    # The group's coordinator is the right one to ask again, and every client knows this answer.
+    # The group's coordinator is the right broker to ask again, and every client knows this error.
     retried = ErrorCode(error) in ASKED_AGAIN
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if retried else ErrorCode(error)

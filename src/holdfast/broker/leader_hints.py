@@ -1,5 +1,7 @@
-"""Who leads a partition that this broker does not (KIP-951): an answer names it, and where it is
-reached, so that a client need not ask for metadata first."""
+"""Leader hints (KIP-951): responses name the leaders of partitions that this broker does not lead.
+
+The hint has the leader's address, so that a client need not ask for metadata first.
+"""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -11,14 +13,14 @@ from holdfast.identifiers import BrokerId
 
 
 class Hint(NamedTuple):
-    """A leader, and its broker."""
+    """The leader of a partition, and its broker's report."""
 
     leader: Leader
     report: PeerReport
 
 
 def hint_for(broker: Broker, topic: Topic | None, partition: int) -> Hint | None:
-    """The leader of a partition, where that is another broker that is known to be alive."""
+    """Return the leader of a partition if that is another broker that is known to be alive."""
     lane = topic.lane_of(partition) if topic is not None else None
     leader = broker.next_leader_of(lane) if lane is not None else None
     if leader is None or leader.broker_id == broker.settings.broker_id:
@@ -28,6 +30,6 @@ def hint_for(broker: Broker, topic: Topic | None, partition: int) -> Hint | None
 
 
 def brokers_of(hints: Iterable[Hint]) -> list[PeerReport]:
-    """The brokers that hints name, each once."""
+    """Return the brokers that hints name, each once."""
     found: dict[BrokerId, PeerReport] = {hint.leader.broker_id: hint.report for hint in hints}
     return [report for _, report in sorted(found.items())]

@@ -1,4 +1,4 @@
-"""May this broker speak for a partition now? The claim-validity rule, as handlers use it."""
+"""The rule of claim validity, as handlers use it: whether this broker may answer for a lane now."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -11,7 +11,8 @@ from holdfast.protocol.api import ErrorCode
 
 NO_LEADER_EPOCH = -1
 PROOF_WAIT_S = 3.0
-"""How long a request waits for a proof; a store that stalls would else hold it for its own time."""
+"""How long a request waits for a proof. Without this limit, a store that stalls would hold the
+request until the store's own timeout."""
 
 
 class HasLeaderEpoch(Protocol):
@@ -24,9 +25,10 @@ class HasLeaderEpoch(Protocol):
 async def prove_claim(
     lane: DataLane, current_leader_epoch: int = NO_LEADER_EPOCH
 ) -> ErrorCode | None:
-    """Make sure that the lane's claim is the newest; the error to answer where it is not.
+    """Make sure that the lane's claim is the newest. Return the error to answer if it is not.
 
-    A client that knows a newer leader epoch has heard of a newer claim: look at once.
+    A client that knows a newer leader epoch has heard of a newer claim, so an earlier proof does
+    not count.
     """
     appender = lane.appender
     if current_leader_epoch > lane.leader_epoch:
@@ -44,8 +46,10 @@ async def prove_claim(
 
 
 class Proofs:
-    """What one request has found out: a store that is away costs it one wait, for all its lanes
-    at once, and not one for each of its partitions.
+    """The proofs of claims for one request.
+
+    An unreachable store costs the request one wait for all its lanes at once, not one for each of
+    its partitions.
     """
 
     def __init__(self, lanes: Callable[[], Iterable[DataLane]]) -> None:
@@ -55,7 +59,7 @@ class Proofs:
     async def prove(
         self, lane: DataLane, current_leader_epoch: int = NO_LEADER_EPOCH
     ) -> ErrorCode | None:
-        """As prove_claim; what could not be proved once for this request is not tried again."""
+        """Prove a claim as `prove_claim` does, but only once for this request if that fails."""
         if not lane.appender.is_valid():
             if self._failed is None:
                 self._failed = await self._prove_all()
@@ -81,25 +85,30 @@ SAID_BY_ANYBODY = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""What a coordinator may answer though a newer one is there: clients ask again."""
+"""Codes that a coordinator may answer even if a newer one exists: clients ask again."""
 
 
 def needs_proof(lane: DataLane, error: int, *, gives: bool = False) -> bool:
-    """Whether an answer may be wrong: a newer owner may know the member, or the producer, that is
-    refused; or have given to another what this answer gives."""
+    """True if a response may be wrong until the claim is proved.
+
+    A newer owner may know the member, or the producer, that the response refuses. Or it may have
+    given to another member the partitions that the response gives.
+    """
     return (gives or error not in SAID_BY_ANYBODY) and not lane.appender.is_valid()
 
 
 async def coordinator_error(lane: DataLane, error: ErrorCode, *, gives: bool = False) -> ErrorCode:
-    """A coordinator's answer, which only the newest owner of its lane may give."""
+    """Return `error`, or another one if it needs a proved claim and the claim cannot be proved."""
     if not needs_proof(lane, error, gives=gives):
         return error
     return await coordinator_problem(lane) or error
 
 
 async def coordinator_problem(lane: DataLane) -> ErrorCode | None:
-    """Why this broker may not speak as the coordinator of what is in a lane: a newer one is there,
-    or that cannot be found out."""
+    """Return the error if this broker may not answer as the coordinator of a lane, otherwise None.
+
+    Either a newer coordinator exists, or the store did not answer.
+    """
     unproven = await prove_claim(lane)
     if unproven is None:
         return None
@@ -108,16 +117,16 @@ async def coordinator_problem(lane: DataLane) -> ErrorCode | None:
 
 
 def offline_problem(lane: DataLane, partition: PartitionId) -> ErrorCode | None:
-    """Whether the end of a partition is on a disk that is not here.
+    """Return an error if the end of a partition is on a disk that is not here, otherwise None.
 
-    Not LEADER_NOT_AVAILABLE, as Metadata and Produce say: Java's consumers stop at that answer to a
-    fetch, and after this one they ask for the leader again.
+    The error is not LEADER_NOT_AVAILABLE, which Metadata and Produce answer: Java's consumers stop
+    if a fetch gets it. After NOT_LEADER_OR_FOLLOWER they ask for the leader again.
     """
     return ErrorCode.NOT_LEADER_OR_FOLLOWER if lane.is_offline(partition) else None
 
 
 def epoch_problem(lane: HasLeaderEpoch, current_leader_epoch: int) -> ErrorCode | None:
-    """Whether the client's idea of the leader epoch is too old, or newer than the truth."""
+    """Return an error if the client's leader epoch is older or newer than the lane's."""
     if current_leader_epoch == NO_LEADER_EPOCH:
         return None
     if current_leader_epoch < lane.leader_epoch:

@@ -1,7 +1,7 @@
-"""What a broker does by itself: retention, rewriting, purging deleted topics, forgetting producers.
+"""A broker's background work: retention, rewriting, purging deleted topics, expiring producers.
 
-Owns when, never how. Each step is safe to repeat and safe to stop anywhere. A failure of one lane
-is logged and tried again; it must never end the others.
+Owns when this is done, never how. Each step is safe to repeat and safe to stop anywhere. A failure
+in one lane is logged and tried again. It must never end the work on the other lanes.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ class Maintenance:
         self._purging: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Look after the lanes that are served now, and those that will be."""
+        """Begin the work on the lanes that are served now, and on each lane once it is served."""
         served = self._broker.served
         for lane in served.lanes.values():
             self._begin(lane)
@@ -73,7 +73,7 @@ class Maintenance:
                 await self._clear_deleted(lane)
                 await self._broker.transactions[lane.lane].abort_overdue()
                 if self._broker.environment.monotonic() >= retention_due:
-                    # What is deleted by old settings does not come back with the new ones.
+                    # Records that old settings delete do not come back with the new settings.
                     await self._broker.look()
                     if self._broker.view.barrier() is None:
                         retention_due += retention_interval_s
@@ -93,9 +93,10 @@ class Maintenance:
                 log.exception("maintenance_failed lane=%d", lane.lane)
 
     def _retain(self, lane: DataLane) -> None:
-        """Move log starts by the topics' settings, and forget producers that are long silent.
+        """Move log start offsets by the topics' settings, and forget producers that are long idle.
 
-        Only while all settings are durable: what they delete does not come back with the old ones.
+        Called only while all settings are durable: records that they delete do not come back if a
+        crash brings the old settings back.
         """
         now_ms = self._broker.environment.now_ms()
         for partition_log in list(lane.state.partitions.values()):
@@ -103,7 +104,7 @@ class Maintenance:
             if topic is None or not lane.appender.is_open:
                 continue
             if lane.is_offline(partition_log.partition):
-                continue  # what its disk holds is not counted yet
+                continue  # the records on its disk are not counted yet
             rules = self._broker.settings_of(topic).retention
             fact = decide_retention(partition_log, rules, now_ms)
             if fact is not None:
@@ -125,10 +126,10 @@ class Maintenance:
         await self._in_turns(lane, self._broker.groups[lane.lane].coordinator.expire_offsets())
 
     async def _in_turns(self, lane: DataLane, slices: Iterator[int]) -> int | None:
-        """Remove offsets a slice of groups at a time; how many, or None where the lane was lost.
+        """Remove offsets by slices of groups. Return how many, or None if the lane was lost.
 
         Requests are served in between. A slice that removed something is durable before the next
-        one: so no entry holds more than one slice of it.
+        one, so no entry holds more than one slice.
         """
         groups = self._broker.groups[lane.lane]
         removed = 0
@@ -144,10 +145,10 @@ class Maintenance:
         return None
 
     async def _clear_deleted(self, lane: DataLane) -> None:
-        """Drop what a lane has of deleted topics: partitions, and the offsets of groups. Where
-        nothing was left, remember how far the control lane was known when this began.
+        """Remove the partitions and the committed offsets that a lane holds of deleted topics.
 
-        Not of topics that are merely unknown: this broker may have missed that they were created.
+        If nothing was left, remember how far the control lane was known when this began. Topics
+        that are merely unknown do not count as deleted: this broker may have missed their creation.
         """
         view = self._broker.view
         if view.barrier() is not None:
@@ -159,12 +160,15 @@ class Maintenance:
             coordinator = self._broker.groups[lane.lane].coordinator
             removed = await self._in_turns(lane, coordinator.remove_offsets_of(deleted))
             is_clear = is_clear and removed == 0
-            await lane.appender.flush()  # what an earlier round removed is durable, too
+            await lane.appender.flush()  # removals of an earlier round are durable, too
         if is_clear and self._broker.lanes.get(lane.lane) is lane:
             self._broker.cleared[lane.lane] = number
 
     def _remove_partitions(self, lane: DataLane, deleted: Collection[UUID]) -> bool:
-        """Whether there was none, and none that was removed earlier has objects left."""
+        """Remove a lane's partitions of deleted topics.
+
+        Return True if there was none, and no objects are left of those that were removed earlier.
+        """
         found = [each for each in lane.state.partitions if each.topic_id in deleted]
         for partition in found:
             if lane.appender.is_open:
@@ -172,7 +176,7 @@ class Maintenance:
         return not found and all(each.topic_id not in deleted for each in lane.state.removed)
 
     async def _purge_topics(self) -> None:
-        """Forget a deleted topic when no lane, whoever owns it, has anything of it left."""
+        """Forget a deleted topic when no lane, on any broker, has anything of it left."""
         deleted_by: dict[UUID, int] = {}
         while not self._broker.lost.done():
             await asyncio.sleep(self._broker.settings.maintenance_interval_s)
@@ -193,8 +197,10 @@ class Maintenance:
                     lane.appender.add(TopicPurged(topic_id))
 
     async def _look_at_control(self) -> None:
-        """Notice that another broker has the control lane, even if nothing is written to it: a
-        broker that does not know the topics any more must stop serving them."""
+        """Notice if another broker owns the control lane, even if it writes nothing to it.
+
+        A broker that no longer knows the topics must stop serving them.
+        """
         try:
             await self._broker.look()
         except HoldfastError as error:

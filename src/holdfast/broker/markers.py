@@ -1,7 +1,7 @@
 """Write the marker that ends a transaction into a partition of a lane that this broker owns.
 
 Owns the step from a decided marker to the lane's open group: offset and leader epoch are stamped as
-for a produced batch. Must never decide that a transaction ends: that is its coordinator's. A
+for a produced batch. Must never decide that a transaction ends: its coordinator decides that. A
 coordinator lets the next transaction of a producer begin only when every marker of the last one is
 durable.
 """
@@ -22,7 +22,7 @@ def add_marker(
     coordinator_epoch: int,
     now_ms: int,
 ) -> Refused | None:
-    """End a transaction on one partition, by the lane's next object. May be repeated at will."""
+    """End a transaction on one partition, in the lane's next object. This is safe to repeat."""
     decision = decide_marker(
         lane.log_of(partition),
         producer_id=producer_id,

@@ -1,7 +1,7 @@
-"""Names against the expressions of clients, a slice at a time between other requests.
+"""Matching of names against clients' regular expressions, a slice at a time between other requests.
 
-Owns whose turn it is: however many requests match at once, the loop is held by one slice and then
-serves everybody else. Must never match a list of names in one go.
+Owns whose turn it is: however many requests match at once, one slice holds the event loop, and then
+all other requests have their turn. Must never match a list of names in one go.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from holdfast.expressions import Expression
 
 
 class NameMatcher:
-    """All matching of one broker, in turns."""
+    """All matching of one broker, one slice at a time."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
     async def matching(self, expression: Expression, names: Iterable[str]) -> list[str]:
-        """The names that an expression describes."""
+        """Return the names that an expression matches."""
         found: list[str] = []
         slices = expression.slices(names)
         while True:

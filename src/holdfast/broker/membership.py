@@ -1,8 +1,8 @@
-"""One broker among others: who is there, who should try to own what, and the asking for it.
+"""One broker among others: it knows which are alive, and asks for the lanes that it should own.
 
-Owns liveness and who tries. Nothing here is needed for safety: put-if-absent decides who owns a
-lane, whoever tries. Must never claim a lane of a broker that answers, unless that one has let go of
-it.
+Owns liveness, and the decision which lanes to try to own. Nothing here is needed for safety:
+put-if-absent decides which broker owns a lane, whichever tries. Must never claim a lane of a broker
+that answers, unless that broker has released it.
 """
 
 import asyncio
@@ -28,31 +28,31 @@ log = logging.getLogger("holdfast.cluster")
 PING_INTERVAL_S = 0.5
 HAND_OVER_TIMEOUT_S = 30.0
 LOOK_INTERVAL_S = 5.0
-"""How often the control lane is looked at where no ping says that there is more of it."""
+"""How often the control lane is read if no ping says that it has grown."""
 STORE_AWAY_S = 15.0
-"""A broker that has not reached the store for so long should not have lanes."""
+"""A broker that has not reached the store for this long should not have lanes."""
 FENCED_PAUSE_S = 5.0
-"""How long a lane that was taken from this broker is left alone: whoever took it may not have been
-heard yet. Doubles each time."""
+"""How long a lane that another broker took from this one is left alone: the new owner may not have
+been heard yet. The pause doubles each time."""
 FENCED_PAUSE_S_MAX = 60.0
 
 
 class Member(OwnBroker, Protocol):
-    """What a broker does about its membership."""
+    """The broker, as its membership uses it."""
 
     @property
     def is_controller(self) -> bool: ...
 
     def register(self, report: PeerReport) -> None:
-        """Let the cluster know where a broker is reached; only where this one is the controller."""
+        """Record where a broker is reached. Only the controller does this."""
         ...
 
     async def look(self) -> None:
-        """Know all that was durable in the control lane when this was called."""
+        """Learn everything that was durable in the control lane when this was called."""
         ...
 
     def expecting(self, lane: LaneId) -> AbstractContextManager[None]:
-        """Around the asking for a lane and the taking: clients may come for it already."""
+        """Let clients' requests wait while this broker asks for a lane and takes it."""
         ...
 
     async def take(self, lane: LaneId) -> None:
@@ -60,12 +60,12 @@ class Member(OwnBroker, Protocol):
         ...
 
     async def doubt(self, lane: LaneId) -> None:
-        """Another broker says that it has a lane of ours: look."""
+        """Check the claim of a lane of ours, because another broker says that it has the lane."""
         ...
 
 
 class Membership:
-    """What one broker does about the others."""
+    """One broker's membership in the cluster."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Membership:
         self._is_looking = False
         self._taking: dict[LaneId, asyncio.Task[None]] = {}
         self._left_alone: dict[LaneId, tuple[float, float]] = {}
-        """Until when a lane is left alone, and for how long."""
+        """By lane, until when it is left alone, and for how long."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._running: asyncio.Task[None] | None = None
         self._stopped_by: StopError | None = None
@@ -98,11 +98,11 @@ class Membership:
         return self._environment.monotonic()
 
     def news(self) -> None:
-        """Something changed that the others should hear at once."""
+        """Begin the next round at once: something changed that the others should hear."""
         self._wake.set()
 
     def _heard(self, report: PeerReport) -> None:
-        """Another broker has said how it is."""
+        """Act on another broker's report."""
         me = self._member.report()
         if self._member.is_controller:
             self._member.register(report)
@@ -113,25 +113,25 @@ class Membership:
             self._spawn(self._look())
 
     def leader_of(self, lane: LaneId) -> Leader | None:
-        """Who serves a lane, as far as is known."""
+        """Return the leader of a lane, as far as this broker knows."""
         self.neighbours.note_own()
         return self.peers.leader_of(lane, self.now())
 
     def promised_leader_of(self, lane: LaneId) -> Leader | None:
-        """Who will serve a lane in a moment, and keeps requests for it until then."""
+        """Return the broker that will serve a lane in a moment, and lets requests for it wait."""
         self.neighbours.note_own()
         return self.peers.promised_leader_of(lane, self.now())
 
     def alive(self) -> dict[BrokerId, PeerReport]:
-        """Who is there, this broker too."""
+        """Return the reports of the brokers that are alive. This broker is among them."""
         self.neighbours.note_own()
         return self.peers.alive(self.now())
 
     async def join(self) -> None:
-        """Be known to the cluster, as its controller or to it; then have what should be ours."""
+        """Register with the cluster, or become its controller. Then take the lanes that are due."""
         try:
             await self._join()
-        except BaseException:  # it does not take part, and must not look as if it did
+        except BaseException:  # it does not take part, and must not look alive
             await self.neighbours.stop()
             raise
         self._running = asyncio.get_running_loop().create_task(self._run())
@@ -151,14 +151,16 @@ class Membership:
                 if self.peers.leader_of(CONTROL_LANE, self.now()) is None:
                     self._act()
                     await self._wait_for_takes()
-            await self._pause(PING_INTERVAL_S / 5)  # no pause where a lane was just taken
+            await self._pause(PING_INTERVAL_S / 5)  # no pause if a lane was just taken
         await self.neighbours.ping_all()
         self._act()
         await self._wait_for_takes()
 
     async def _wait_for_takes(self) -> None:
-        """A store that needs a person is said so at the start; later, others may go on with the
-        lanes that are whole."""
+        """Wait until the lanes are taken. Raise the error if one of them needs a person.
+
+        This is raised only at the start. Later, the lanes that are intact stay in service.
+        """
         if self._taking:
             await asyncio.wait(self._taking.values())
         if self._stopped_by is not None:
@@ -176,14 +178,15 @@ class Membership:
     async def _run(self) -> None:
         self.neighbours.begin_rounds()
         while True:
-            # A round at the end of a broker's silence: clients wait for its lanes from there on.
+            # Begin a round as soon as a silent broker counts as gone: clients wait for its lanes
+            # from then on.
             await self._pause(min(PING_INTERVAL_S, self.peers.next_silence_s(self.now())))
             self.neighbours.notice_stall()
             try:
                 await self.neighbours.ping_all()
-                self.neighbours.notice_stall()  # or it was paused in the middle of this round
+                self.neighbours.notice_stall()  # it may have been paused during this round
                 if self.now() - self._looked_at > LOOK_INTERVAL_S and not self._is_looking:
-                    self._spawn(self._look())  # a store that is away must not keep us silent
+                    self._spawn(self._look())  # an unreachable store must not silence us
                 self._act()
             except Exception:
                 log.exception("membership_failed")
@@ -198,7 +201,7 @@ class Membership:
 
     @property
     def is_store_away(self) -> bool:
-        """Whether this broker has not reached the store for a while."""
+        """True if this broker has not reached the store for a while."""
         return self.now() - self._looked_at > STORE_AWAY_S
 
     async def _look(self) -> None:
@@ -226,7 +229,7 @@ class Membership:
             self._member.replaced(known.host, known.port)
 
     def _act(self) -> None:
-        """Ask for what this broker should own and does not."""
+        """Ask for the lanes that this broker should own and does not."""
         if not self.neighbours.is_settled():
             return
         self.neighbours.note_own()
@@ -251,18 +254,20 @@ class Membership:
         for lane, owner in wanted.items():
             is_coming = lane in owners and self.peers.leader_of(lane, self.now()) is None
             if is_coming and owners[lane] != me.broker_id:
-                continue  # who is taking it will have it, and may then be asked for it
+                continue  # the broker that is taking it may be asked for it later
             if owner != me.broker_id or lane in me.lanes or not self._may_try(lane):
                 continue
             if owners.get(lane) in unreachable:
-                continue  # it cannot be asked for the lane, and serves it
+                continue  # its owner serves it, and cannot be asked for it
             if lane in awaited or not self._leaves_it_for_now(lane):
                 self._taking[lane] = asyncio.get_running_loop().create_task(self._take(lane))
 
     def _leaves_it_for_now(self, lane: LaneId) -> bool:
-        """Whether a lane stays with the broker that serves it and wants to keep it: this one was
-        gone, and clients that noticed do not try to reach it again at once; or it stood still, and
-        may do so again."""
+        """True if a lane stays, for now, with the broker that serves it and wants to keep it.
+
+        This broker was gone, and clients that noticed do not try to reach it again at once. Or it
+        was paused, and may be paused again.
+        """
         came_at = max(
             self.neighbours.awake_since, self._started_at if self._was_here_before else NEVER
         )
@@ -276,7 +281,7 @@ class Membership:
         return lane not in self._taking and self._left_alone.get(lane, (0.0, 0.0))[0] <= self.now()
 
     def taken_away(self, lane: LaneId) -> None:
-        """Another broker has claimed a lane of ours."""
+        """Leave a lane alone for a while, because another broker has claimed it."""
         self.neighbours.sign_of_life()
         pause = min(
             2 * self._left_alone.get(lane, (0.0, FENCED_PAUSE_S / 2))[1], FENCED_PAUSE_S_MAX
@@ -302,8 +307,7 @@ class Membership:
             del self._taking[lane]
 
     async def _is_free(self, lane: LaneId) -> bool:
-        """Whether a lane may be claimed; where a broker that answers has it, that one is asked to
-        let go first."""
+        """True if a lane may be claimed. If another broker serves it, ask for its release first."""
         leader = self.peers.leader_of(lane, self.now())
         report = self.peers.report_of(leader.broker_id) if leader is not None else None
         me = self._member.report().broker_id
@@ -322,7 +326,7 @@ class Membership:
     async def _ask_while_it_lives(
         self, owner: PeerReport, request: LaneHandOverRequest
     ) -> LaneHandOverResponse:
-        """A hand-over may take long; an owner that fell silent meanwhile is not waited for."""
+        """Ask for a lane, which may take long. Give up if its owner falls silent."""
         asking = asyncio.get_running_loop().create_task(
             self._network.ask(
                 Address(owner.host, owner.port),

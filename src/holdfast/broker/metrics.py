@@ -1,4 +1,4 @@
-"""What a broker tells Prometheus: read from its state when it is scraped.
+"""A broker's Prometheus metrics, read from its state at each scrape.
 
 Owns names and meanings. Nothing is counted twice: each number lives with the thing it counts.
 """
@@ -18,16 +18,16 @@ from holdfast.store.counting import CountingStore
 from holdfast.transactions.state import Phase
 
 SLICE_GROUPS = 1_000
-"""How many groups are counted before requests have their turn. To count 100,000 at once takes 0.27
-seconds on a busy machine."""
+"""How many groups are counted before other requests have their turn. Counting 100,000 groups at
+once takes 0.27 seconds on a busy machine."""
 
 
 class GroupCounts:
-    """How many groups and members there are."""
+    """The numbers of groups and members."""
 
     def __init__(self) -> None:
         self.states: Counter[tuple[str, str]] = Counter()
-        """By protocol and state."""
+        """The number of groups by protocol and state."""
         self.members = Counter({CLASSIC: 0, CONSUMER: 0})
 
     def add(self, group: ClassicGroup | ConsumerGroup) -> None:

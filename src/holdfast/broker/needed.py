@@ -1,8 +1,8 @@
-"""Which objects a broker must write before it can serve reads.
+"""The objects that a broker must write before it can serve reads.
 
 Pure. Owns that list: claims and releases, which move a lane from one broker to the next, and the
-registration of brokers. A directory store keeps a reserve for them (store/reserve.py), so each is
-small and comes a few times for each start of a broker. Must never name an object with records, nor
+registration of brokers. A directory store keeps a reserve for them (store/reserve.py), so each of
+them is small, and a start of a broker needs only a few. Must never name an object with records, nor
 one that clients can ask for at will.
 """
 
@@ -14,7 +14,7 @@ from holdfast.store.interface import Buffers
 
 
 def is_needed_to_serve(key: str, body: Buffers) -> bool:
-    """Whether no broker serves a lane before this object is in the store."""
+    """True if no broker serves a lane before this object is in the store."""
     if not key.startswith(ENTRIES_PREFIX):
         return False
     head, facts = body[:2]

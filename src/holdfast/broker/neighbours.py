@@ -1,8 +1,8 @@
-"""Which other brokers are alive: what they say, what others pass on, and what the store shows.
+"""The other brokers that are alive, by their own reports, those passed on, and those in the store.
 
-Owns pings, reports in the store, and the judgement whether silence may be believed. Nothing here is
-needed for safety: it decides who tries. Must never let a broker that is silent keep others from
-being heard.
+Owns pings, the exchange of reports in the store, and the judgement whether silence may be believed.
+Nothing here is needed for safety: it only decides which brokers try to own a lane. Must never let a
+silent broker keep others from being heard.
 """
 
 import asyncio
@@ -28,15 +28,16 @@ PING_TIMEOUT_S = 2.0
 PING_WAIT_S = 0.2
 ACCEPT_TIMEOUT_S = 1.0
 STALLED_S = 1.5
-"""A broker whose own round of pings came so late did not run: it may have missed what the others
-said, and must listen again before it judges their silence."""
+"""A broker whose own round of pings comes this late did not run. It may have missed reports, and
+must listen again before it judges the silence of others."""
 MISSED_S = 2.0
-"""A broker that was not heard for so long is looked for in the store."""
+"""A broker that was not heard for this long is looked for in the store."""
 EXCHANGE_ROUND_S = 0.25
 SHOW_S = 1.5
 """How long a broker that counts as silent has to show in the store that it is alive."""
 MINORITY_PATIENCE_S = 10.0
-"""The same, where most of the others are silent: it is more likely that this broker is cut off."""
+"""How long this broker waits for a sign of life if most of the others are silent. It is then more
+likely that this broker is cut off."""
 NEVER = float("-inf")
 
 
@@ -49,12 +50,12 @@ class OwnBroker(Protocol):
     def report(self) -> PeerReport: ...
 
     def replaced(self, host: str, port: int) -> None:
-        """Another process with this broker's id has started."""
+        """End this broker: another process with its id has started."""
         ...
 
 
 class Neighbours:
-    """What one broker knows of the others, and how it finds out."""
+    """One broker's knowledge of the others, and the ways to get it."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class Neighbours:
         self.peers = Peers()
         self.reachability = Reachability(environment)
         self.awake_since = NEVER
-        """When this broker last began to run again after it stood still."""
+        """When this broker last ran again after a pause."""
         self._own = own
         self._network = network
         self._environment = environment
@@ -78,9 +79,9 @@ class Neighbours:
         self._settled: set[BrokerId] = set()
         """Brokers that were heard, or are known to be gone, since this one has started."""
         self._gone: set[BrokerId] = set()
-        """Brokers where nobody listens now."""
+        """Brokers at whose address no process listens now."""
         self._ended: set[BrokerId] = set()
-        """Those of them that were reached there before."""
+        """The brokers in `_gone` that had been reached at that address before."""
         self._sign_of_life_at = environment.monotonic()
         self._pinging: dict[BrokerId, asyncio.Task[None]] = {}
         self._exchanging: asyncio.Task[None] | None = None
@@ -89,7 +90,7 @@ class Neighbours:
         return self._environment.monotonic()
 
     def heard(self, report: PeerReport) -> None:
-        """A broker has said how it is."""
+        """Take in a broker's own report."""
         me = self._own.report()
         if report.broker_id == me.broker_id:
             if report.incarnation > me.incarnation:
@@ -103,7 +104,7 @@ class Neighbours:
         self.peers.heard(self._own.report(), self.now())
 
     def sign_of_life(self) -> None:
-        """Another broker has done something."""
+        """Note that another broker has done something."""
         self._sign_of_life_at = self.now()
 
     def _is_there(self, broker_id: BrokerId) -> None:
@@ -113,7 +114,7 @@ class Neighbours:
         self.sign_of_life()
 
     def to_pass_on(self) -> list[HeardPeer]:
-        """What the others said to this broker of late: a third one may not reach them."""
+        """Return the recent reports of other brokers, for a third one that may not reach them."""
         me = self._own.report().broker_id
         known = self.peers.to_pass_on(self.now())
         return [peer for peer in known if peer.report.broker_id != me]
@@ -134,7 +135,7 @@ class Neighbours:
         await self._presence.stop()
 
     def look_into_the_store(self) -> None:
-        """From now on, where brokers are not heard."""
+        """Exchange reports in the store from now on, whenever brokers are not heard."""
         if self._exchanging is None:
             self._exchanging = asyncio.get_running_loop().create_task(self._exchange())
 
@@ -142,7 +143,7 @@ class Neighbours:
         self._round_at = self.now()
 
     def notice_stall(self) -> None:
-        """Called in each round, and before its end is judged: whether this broker was paused."""
+        """Find out if this broker was paused. Called in each round, before its end is judged."""
         now = self.now()
         if now - self._round_at > STALLED_S:
             log.warning("broker_was_paused seconds=%.1f", now - self._round_at)
@@ -155,11 +156,11 @@ class Neighbours:
             if broker_id not in self._pinging:
                 self._pinging[broker_id] = loop.create_task(self._ping(broker_id, address))
         if self._pinging:
-            # One that is silent must not keep the others from being heard.
+            # A silent broker must not keep the others from being heard.
             await asyncio.wait(self._pinging.values(), timeout=PING_WAIT_S)
 
     def _others(self) -> dict[BrokerId, Address]:
-        """All registered brokers but this one, with their addresses."""
+        """Return the addresses of all registered brokers but this one."""
         me = self._own.report().broker_id
         return {
             BrokerId(known.broker_id): Address(known.host, known.port)
@@ -179,7 +180,7 @@ class Neighbours:
         except NobodyListens as error:
             self._refused(broker_id, address, error)
         except BrokerUnavailable as error:
-            # Silent for long enough, it counts as gone; unless others hear it.
+            # Silent for long enough, the broker counts as gone, unless others hear it.
             if await self._network.accepts(address, timeout_s=ACCEPT_TIMEOUT_S):
                 self.reachability.accepted(broker_id)
             self._not_reached(broker_id, address, error)
@@ -212,8 +213,11 @@ class Neighbours:
         return broker_id in self.peers.alive(now) or self.peers.is_shown(broker_id, now)
 
     def _refused(self, broker_id: BrokerId, address: Address, error: BrokerUnavailable) -> None:
-        """Nobody listens at a broker's address: it is gone where it was reached there before. One
-        that never was, and is alive all the same, has a wrong address."""
+        """Handle a refused connection: no process listens at a broker's address.
+
+        The broker is gone if it was reached there before. If it never was, and is alive all the
+        same, its address is wrong.
+        """
         self._settled.add(broker_id)
         was_reached = self.reachability.was_reached(broker_id, address)
         if self._is_alive(broker_id) and not was_reached:
@@ -226,8 +230,10 @@ class Neighbours:
         self.peers.is_gone(broker_id, self.now())
 
     async def _exchange(self) -> None:
-        """Where brokers are not heard, leave them reports in the store, and look for theirs. Apart
-        from the pings: a store that is slow must not keep this broker silent."""
+        """Leave reports in the store for brokers that are not heard, and look for theirs.
+
+        This runs apart from the pings: a slow store must not keep this broker silent.
+        """
         while True:
             try:
                 await self._exchange_where_due()
@@ -253,21 +259,23 @@ class Neighbours:
     def _sighted(self, sighting: Sighting) -> None:
         report = sighting.report
         if sighting.is_first and report.broker_id in self._ended:
-            return  # it may have been left before its broker ended; the next one shows life
+            return  # it may be older than that broker's end; the next one shows life
         self._is_there(report.broker_id)
         self.peers.shown(report, self.now())
         self._when_heard(report)
 
     def is_settled(self) -> bool:
-        """Whether all that are registered have been heard, or waited for long enough."""
+        """True if all registered brokers have been heard, or were waited for long enough."""
         if self.now() - self._started_at > self.peers.silence_s:
             return True
         return all(each in self._settled for each in self._others())
 
     def is_cut_off(self, alive: Mapping[BrokerId, PeerReport]) -> bool:
-        """Whether it may be this broker that does not hear. It may have stood still itself; or
-        others do not even accept a connection, and had no time to show in the store that they are
-        alive."""
+        """True if this broker itself may be the one that does not hear the others.
+
+        It may have been paused. Or other brokers do not even accept a connection, and had no time
+        to show in the store that they are alive.
+        """
         silent = [each for each in self._others() if each not in alive and each not in self._gone]
         now, since = self.now(), self.peers.silence_s
         if silent and now - self.awake_since < since:

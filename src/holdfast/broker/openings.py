@@ -1,6 +1,6 @@
 """The batches of a produce request that would open a transaction on a partition of this broker.
 
-Owns what must be waited for before they are decided, where their coordinator is on this broker.
+Owns the wait before these batches are decided, if their coordinator is on this broker.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from holdfast.protocol.messages.produce import ProduceRequest, TopicProduceData
 from holdfast.records.batch import BatchHeader, parse_header
 
 TOPIC_IDS_SINCE = 13
-"""Of Produce."""
+"""The first version of Produce that names topics by id."""
 
 
 def topic_of(broker: Broker, data: TopicProduceData, context: RequestContext) -> Topic | None:
@@ -45,7 +45,7 @@ def opening_of(header: BatchHeader, led: Led, context: RequestContext, name: str
 def openings(
     broker: Broker, request: ProduceRequest, context: RequestContext, name: str
 ) -> Iterator[Opening]:
-    """What of a request begins a transaction here."""
+    """Yield the batches of a request that would open a transaction here."""
     for topic in request.topic_data:
         known = topic_of(broker, topic, context)
         for part in topic.partition_data:
@@ -58,7 +58,7 @@ def openings(
 
 
 def _header_of(records: memoryview | bytes | None) -> BatchHeader | None:
-    """None where there is no batch: that is for the checks to say."""
+    """Return the batch header, or None if there is no valid one. The checks report that later."""
     try:
         return parse_header(records) if records else None
     except CorruptObject:
@@ -72,10 +72,11 @@ def coordinator_barrier(
     name: str,
     here: LaneTransactions,
 ) -> asyncio.Future[None] | None:
-    """What must be durable before these batches are decided; None where nothing is waited for.
+    """Return the future to wait for before these batches are decided, or None if there is no wait.
 
-    The coordinator's lane is another one than the partition's: it must know of the partition first,
-    and be proved. In one lane, what is decided first is durable first.
+    If the coordinator's lane is not the partition's lane, the coordinator must first know durably
+    of the partition, and its claim must be proved. In one lane, an earlier decision is durable
+    earlier.
     """
     ending = here.ending(name)
     if ending is not None:

@@ -1,14 +1,14 @@
-"""The operations that a client may do, as Kafka's describe APIs tell them (KIP-430).
+"""The operations that a client may do, as Kafka's describe APIs report them (KIP-430).
 
 Pure. There is no authorizer, so every operation that a kind of resource has is allowed. Must never
-be asked whether a request is allowed.
+be used to decide whether a request is allowed.
 """
 
 import enum
 from typing import Final
 
 NOT_ASKED: Final = -2147483648
-"""What an answer tells where the request did not ask."""
+"""The value in a response if the request did not ask for operations."""
 
 
 class Operation(enum.IntEnum):

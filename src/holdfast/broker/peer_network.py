@@ -1,6 +1,6 @@
-"""How a broker asks another one; the one way out to other brokers.
+"""Requests to other brokers. This is the only way to them.
 
-Owns the connections. Must never retry: who asks knows whether that is right.
+Owns the connections. Must never retry: the caller knows whether a retry is right.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from holdfast.protocol.message import Message
 R = TypeVar("R", bound=Message)
 
 PEER_CLIENT_ID = "holdfast-broker"
-"""What brokers call themselves among each other: a request of theirs is not forwarded again."""
+"""The client id of brokers among themselves. A request with it is not forwarded again."""
 CONNECT_MS_MAX = 3_000
 
 
@@ -31,21 +31,23 @@ class PeerNetwork(Protocol):
         version: int,
         timeout_s: float,
     ) -> R:
-        """Raises BrokerUnavailable; NobodyListens where that is certain."""
+        """Send a request. Raises BrokerUnavailable, or NobodyListens if no process is there."""
         ...
 
     async def accepts(self, address: Address, *, timeout_s: float) -> bool:
-        """Whether a new connection to an address is accepted: then the network is not what keeps
-        the broker there from answering."""
+        """Return True if an address accepts a new connection.
+
+        If it does, the network is not the reason why the broker there does not answer.
+        """
         ...
 
     async def close(self) -> None: ...
 
 
 class TcpPeers:
-    """A connection to each broker for each kind of request, opened when it is needed.
+    """TCP connections, one for each broker and kind of request, opened when needed.
 
-    Answers come in order: on one connection a ping would wait for a lane that is handed over.
+    Responses come in order: on one connection, a ping would wait for a hand-over.
     """
 
     def __init__(self) -> None:

@@ -2,8 +2,8 @@
 
 Owns the objects `presence/<broker>/<number>`, and when they are written and looked for: only while
 a registered broker is not heard. A report that is new since the last look shows that its broker is
-alive. Nothing here is needed for safety: it only decides who tries. Must never wait long for the
-store.
+alive. Nothing here is needed for safety: it only decides which brokers try to own a lane. Must
+never wait long for the store.
 """
 
 import asyncio
@@ -29,7 +29,8 @@ LOOK_AT_FIRST_S = 1.0
 """How often reports are looked for just after a broker was missed."""
 AT_FIRST_S = 10.0
 LOOK_IDLE_S = 60.0
-"""How often, where a broker is missed for long and leaves no reports: it may be gone for good."""
+"""How often reports are looked for if a broker was missed for long and leaves none. That broker may
+be gone for good."""
 SEARCH_S = 60.0
 """How long reports are left for a broker that leaves none itself."""
 CALL_S_MAX = 5.0
@@ -40,11 +41,11 @@ class Sighting(NamedTuple):
 
     report: PeerReport
     is_first: bool
-    """No report of this broker was seen before: this one may be old."""
+    """True if no report of this broker was seen before. Then this one may be old."""
 
 
 class Exchange(NamedTuple):
-    """What one look has found."""
+    """The result of one look."""
 
     news: Sequence[Sighting]
     present: Collection[BrokerId]
@@ -52,7 +53,7 @@ class Exchange(NamedTuple):
 
 
 class Presence:
-    """What one broker leaves in the store, and finds there."""
+    """The reports that one broker leaves in the store, and those that it finds there."""
 
     def __init__(self, store: Store, environment: Environment, broker_id: BrokerId) -> None:
         self.looked_at = float("-inf")
@@ -62,26 +63,26 @@ class Presence:
         self._own_id = broker_id
         self._missed: frozenset[BrokerId] = frozenset()
         self._missed_at = float("-inf")
-        """When the last of them was missed first."""
+        """When a broker was last added to the missed ones."""
         self._sign_at = float("-inf")
-        """When a broker that is not heard last showed in the store."""
+        """When a new report of a broker that is not heard was last found in the store."""
         self._tried_at = float("-inf")
         self._left_at = float("-inf")
         self._left_number = 0
         self._left_lanes: object = None
         self._leaving: str | None = None
-        """A report whose outcome is unknown: the same key is tried again."""
+        """The key of a report whose put has an unknown outcome. The same key is tried again."""
         self._own_keys: list[str] = []
         self._seen: dict[BrokerId, int] = {}
 
     def miss(self, brokers: Collection[BrokerId]) -> None:
-        """Which registered brokers are not heard now."""
+        """Set the registered brokers that are not heard now."""
         if not self._missed.issuperset(brokers):
             self._missed_at = self._environment.monotonic()
         self._missed = frozenset(brokers)
 
     def is_due(self, own: PeerReport) -> bool:
-        """Whether there is something to leave, to look for, or to clear away."""
+        """True if there is a report to leave, to look for, or to delete."""
         since = self._environment.monotonic() - self._tried_at
         if not self._missed:
             return bool(self._own_keys) and since >= LOOK_INTERVAL_S
@@ -89,7 +90,7 @@ class Presence:
         return since >= interval_s
 
     def _has_news(self, own: PeerReport) -> bool:
-        """Whether this broker has other lanes than it has left word of."""
+        """True if this broker's lanes are not those of the report that it left."""
         is_left = self._left_at > float("-inf") and self._is_searching()
         return is_left and _lanes_of(own) != self._left_lanes
 
@@ -103,8 +104,10 @@ class Presence:
         return now - max(self._missed_at, self._sign_at) < SEARCH_S
 
     async def exchange(self, own: PeerReport, heard: Collection[BrokerId]) -> Exchange | None:
-        """Look for the reports of others, and leave one where that is due; None where there was
-        nothing to look for, or no answer."""
+        """Look for the reports of others, and leave one if it is due.
+
+        Return None if there was nothing to look for, or if the store did not answer.
+        """
         self._tried_at = began = self._environment.monotonic()
         found: Exchange | None = None
         try:
@@ -125,7 +128,7 @@ class Presence:
 
     async def _leave(self, own: PeerReport) -> None:
         if self._leaving is None:
-            # The clock makes the numbers of later processes greater, and is not trusted for more.
+            # The clock makes the numbers of later processes greater. Nothing else relies on it.
             self._left_number = max(self._left_number + 1, self._environment.now_ms())
             self._leaving = f"{PREFIX}{self._own_id}/{self._left_number:020d}"
             self._own_keys.append(self._leaving)
@@ -157,7 +160,7 @@ class Presence:
         return Exchange(news, newest.keys())
 
     async def _read(self, key: str) -> PeerReport | None:
-        """None where it was replaced meanwhile, or is no report."""
+        """Return a report, or None if it was replaced in the meantime or is not a report."""
         try:
             return msgspec.json.decode(await self._store.read(key), type=PeerReport)
         except (ObjectNotFound, *NOT_JSON):
@@ -170,7 +173,7 @@ class Presence:
             self._left_at = float("-inf")
 
     async def stop(self) -> None:
-        """Delete this broker's report: a broker that finds it gone need not wait."""
+        """Delete this broker's report. A broker that finds it gone need not wait."""
         try:
             async with asyncio.timeout(CALL_S_MAX):
                 await self._clear()
@@ -183,7 +186,7 @@ def _lanes_of(report: PeerReport) -> object:
 
 
 def _parse(key: str) -> tuple[BrokerId | None, int]:
-    """Broker and number; (None, -1) where a stranger put an object beside ours."""
+    """Return the broker and the number in a key, or (None, -1) if the object is not one of ours."""
     broker, _, number = key.removeprefix(PREFIX).partition("/")
     if not (broker.isascii() and broker.isdigit() and number.isascii() and number.isdigit()):
         return None, -1

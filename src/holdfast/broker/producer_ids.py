@@ -1,7 +1,7 @@
-"""Producer ids that nobody had before: blocks of them are reserved in the control lane.
+"""Producer ids that were never used before, in blocks that are reserved in the control lane.
 
-Owns the block that this broker hands out from. Must never hand out an id whose reservation is not
-durable.
+Owns the block from which this broker hands out ids. Must never hand out an id whose reservation is
+not durable.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ ASK_TIMEOUT_S = 5.0
 
 
 class AskLeader(Protocol):
-    """Put a request to the broker that leads a lane."""
+    """A function that sends a request to the broker that leads a lane."""
 
     async def __call__(
         self, lane: LaneId, request: Message, answer: type[R], *, version: int, timeout_s: float
@@ -33,7 +33,7 @@ class AskLeader(Protocol):
 
 
 class ProducerIds:
-    """The ids of one broker."""
+    """The producer ids of one broker."""
 
     def __init__(self, view: ClusterView, ask_leader: AskLeader) -> None:
         self._view = view
@@ -68,7 +68,7 @@ class ProducerIds:
         return answer.producer_id_start, answer.producer_id_start + answer.producer_id_len
 
     async def reserve(self) -> tuple[int, int]:
-        """A block of ids, durably reserved; only the controller can. Raises Fenced."""
+        """Reserve a block of ids durably. Only the controller can. Raises Fenced."""
         lane = self._view.lane
         if lane is None or not lane.appender.is_open:
             raise Fenced("this broker is not the controller")

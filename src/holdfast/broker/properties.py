@@ -1,7 +1,7 @@
-"""Broker settings that go by Kafka's names: how they are read, checked and shown.
+"""Broker settings under Kafka's names: how they are read, checked and shown.
 
 Owns the table of names. `holdfast serve --override NAME=VALUE` reads it, DescribeConfigs shows it.
-Pure: a value that cannot be used is a ConfigurationError that says what could be.
+Pure: a value that cannot be used raises a ConfigurationError that names the possible values.
 """
 
 import dataclasses
@@ -20,21 +20,21 @@ BROKER = ""
 
 
 class Property(NamedTuple):
-    """One setting with a whole number for a value, or one of a few words."""
+    """One setting, whose value is an integer or one of a few words."""
 
     name: str
     part: str
-    """Which group of the broker's settings the field is in; BROKER for the settings themselves."""
+    """The group of settings that holds the field. BROKER means the broker's own settings."""
     field: str
     documentation: str
     lowest: int = 0
     highest: int = INT_MAX
     scale: int = 1
-    """How much of the field's unit one of the value's is."""
+    """How many units of the field make one unit of the value."""
     words: type[MigrationPolicy] | None = None
 
     def read(self, text: str) -> int | MigrationPolicy:
-        """The value of the field, from what a person wrote."""
+        """Return the field's value for a text that a person wrote."""
         if self.words is not None:
             known = [str(word) for word in self.words]
             if text.lower() not in known:
@@ -55,7 +55,7 @@ class Property(NamedTuple):
         return settings if self.part == BROKER else getattr(settings, self.part)
 
     def shown(self, settings: BrokerSettings) -> str:
-        """The value as a person would write it."""
+        """Return the value as a person would write it."""
         value = getattr(self.holder(settings), self.field)
         return str(value) if self.words is not None else str(value // self.scale)
 
@@ -162,7 +162,7 @@ BY_NAME = {item.name: item for item in PROPERTIES}
 
 
 def overridden(settings: BrokerSettings, overrides: Sequence[str]) -> BrokerSettings:
-    """The settings with each NAME=VALUE in its place."""
+    """Return the settings with each NAME=VALUE applied."""
     for text in overrides:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name:

@@ -1,8 +1,8 @@
-"""Which other brokers this one reaches at their addresses, and which it does not.
+"""The other brokers that this one reaches at their addresses, and those that it does not reach.
 
-Owns what is known of the way there, and the log lines that name a broken one. A broker may be alive
-and out of reach: it pings this one, or others pass on what it said. Must never say whether a broker
-is alive.
+Owns the knowledge about the ways to other brokers, and the log lines that name a broken one. A
+broker may be alive and unreachable: it pings this one, or others pass on its reports. Must never
+say whether a broker is alive.
 """
 
 import logging
@@ -15,10 +15,10 @@ from holdfast.identifiers import BrokerId
 log = logging.getLogger("holdfast.cluster")
 
 AFTER_S = 3.0
-"""After how long without an answer a broker that is alive counts as out of reach: one ping may
-fail, and a broker that stood still is silent before it counts as gone."""
+"""How long a broker that is alive may fail to answer before it counts as unreachable. One ping may
+fail, and a paused broker is silent before it counts as gone."""
 REPEAT_S = 30.0
-"""How often the log names a broker that stays out of reach."""
+"""How often the log names a broker that stays unreachable."""
 
 
 class Unreachable(NamedTuple):
@@ -39,20 +39,21 @@ class Reachability:
         self._accepted_at: dict[BrokerId, float] = {}
 
     def answered(self, broker_id: BrokerId, address: Address) -> None:
-        """A broker has answered at its address."""
+        """Note that a broker has answered at its address."""
         self._reached[broker_id] = address
         was_failing = self._failing.pop(broker_id, None)
         if was_failing is not None and was_failing.logged_at > 0:
             log.info("broker_reachable_again broker=%d address=%s", broker_id, address)
 
     def was_reached(self, broker_id: BrokerId, address: Address) -> bool:
-        """Whether it has ever answered there; then a refusal means that it is gone."""
+        """True if the broker has ever answered there. A refused connection then means it is
+        gone."""
         return self._reached.get(broker_id) == address
 
     def failed(
         self, own_id: BrokerId, broker_id: BrokerId, address: Address, error: Exception
     ) -> None:
-        """A broker that is alive does not answer at its address."""
+        """Note that a broker that is alive does not answer at its address. Log it if that lasts."""
         now = self._environment.monotonic()
         known = self._failing.get(broker_id)
         if known is None or known.address != address:
@@ -73,17 +74,18 @@ class Reachability:
         self._failing[broker_id] = known
 
     def silent(self, broker_id: BrokerId) -> None:
-        """Nobody hears it: that it is out of reach is not what is wrong with it."""
+        """Forget that a broker is unreachable: no broker hears it, so its address is not at
+        fault."""
         self._failing.pop(broker_id, None)
 
     def forget(self, broker_id: BrokerId) -> None:
-        """A broker is gone: what comes back at its address is another process."""
+        """Forget a broker that is gone. The next process at its address is another one."""
         self._failing.pop(broker_id, None)
         self._reached.pop(broker_id, None)
         self._accepted_at.pop(broker_id, None)
 
     def unreachable(self) -> dict[BrokerId, Address]:
-        """The brokers that are alive and out of reach, with the addresses that were tried."""
+        """Return the brokers that are alive and unreachable, with the addresses that were tried."""
         now = self._environment.monotonic()
         return {
             broker_id: found.address
@@ -92,10 +94,10 @@ class Reachability:
         }
 
     def accepted(self, broker_id: BrokerId) -> None:
-        """A new connection to a broker that did not answer was accepted: it stands still."""
+        """Note that a broker that did not answer has accepted a new connection: it is paused."""
         self._accepted_at[broker_id] = self._environment.monotonic()
 
     def accepts(self, broker_id: BrokerId, within_s: float) -> bool:
-        """Whether that was so of late."""
+        """True if a broker accepted a connection in the last `2 * within_s` seconds."""
         accepted_at = self._accepted_at.get(broker_id, float("-inf"))
         return self._environment.monotonic() - accepted_at < 2 * within_s

@@ -1,8 +1,8 @@
 """Partitions that another broker leads, read from the store for clients in this broker's rack.
 
-Owns the lanes that are followed for that, for as long as somebody reads them (KIP-392). Must never
-tell anything of a lane before a look at it that began after the question came: so no answer is
-older than one that its leader gave before.
+Owns the lanes that are followed for that, for as long as clients read them (KIP-392). Must never
+answer from a lane before a look at it that began after the request came. So no response is older
+than one that the leader gave before.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from holdfast.log.state import LogState, LogStateKind
 from holdfast.store.interface import Store
 
 IDLE_S = 60.0
-"""A lane that nobody reads for so long is followed no longer."""
+"""How long a lane stays followed after it was last read."""
 
 
 class Replica:
-    """One lane, as the store has it."""
+    """One lane of another broker, as the store has it."""
 
     def __init__(
         self, store: Store, environment: Environment, lane: LaneId, cache: ReadCache
@@ -45,7 +45,7 @@ class Replica:
         return self._followed.state.log_of(partition)
 
     async def look(self) -> None:
-        """Know all that was durable when this was called; one look serves all who wait."""
+        """Learn everything that was durable when this was called. One look serves all callers."""
         self._asked += 1
         asked = self._asked
         async with self._looking:
@@ -66,7 +66,7 @@ class Replicas:
         self._followed: dict[LaneId, Replica] = {}
 
     def of(self, lane: LaneId) -> Replica:
-        """A lane to read from; look before anything is told of it."""
+        """Return a lane to read from. Before anything of it is answered, call `look`."""
         now = self._environment.monotonic()
         for idle in [each for each in self._followed.values() if now - each.used_at > IDLE_S]:
             del self._followed[idle.lane]

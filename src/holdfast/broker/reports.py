@@ -1,4 +1,4 @@
-"""What a broker says of itself to the others, in the words of PeerPing. Pure."""
+"""A broker's report about itself, to and from the fields of PeerPing. Pure."""
 
 from collections.abc import Iterable
 

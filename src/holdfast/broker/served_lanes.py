@@ -1,8 +1,9 @@
 """The data lanes that this broker serves, with the coordinators in them.
 
-Owns how a lane comes and goes: claim it, know the topics at least as well as its last owner did,
-wait that owner out, serve; and the other way round. Must never serve a lane whose claim is not its
-own, nor one before all that is owed to its last owner.
+Owns how a lane comes: claim it, know the topics at least as well as the previous owner did, wait
+until that owner can no longer answer, serve. Owns how a lane goes: stop serving it, put everything
+decided, release it. Must never serve a lane whose newest claim is not its own, nor one before the
+wait for its previous owner is over.
 """
 
 import asyncio
@@ -23,16 +24,16 @@ from holdfast.log.state import LogState, LogStateKind
 log = logging.getLogger("holdfast.broker")
 
 RELEASE_PATIENCE_S = 10.0
-"""How long the release of a lane may take that is handed over; the store has just answered."""
+"""How long the release at a hand-over may take, given that the store has just answered."""
 PREPARE_SHARE = 0.4
 """The part of a stopping broker's patience in which a lane is still served while its snapshot is
-put; the rest is for the release."""
+put. The rest is for the release."""
 
 MakeLane = Callable[[ClaimedLane[LogState], Callable[[HoldfastError], None]], DataLane]
 
 
 class ServedLanes:
-    """What this broker leads."""
+    """The data lanes that this broker leads."""
 
     def __init__(
         self,
@@ -54,23 +55,26 @@ class ServedLanes:
         self._know_topics = know_topics
         self._make_lane = make_lane
         self._take_in = take_in
-        """What the owner before had acknowledged and not put into the store yet."""
+        """The function that takes in records which the previous owner acknowledged from its
+        disk."""
         self._make_groups = make_groups
         self._make_transactions = make_transactions
         self._on_lost = on_lost
         self._claimed: dict[LaneId, DataLane] = {}
-        """Also those that are not served yet."""
+        """All claimed lanes, also those that are not served yet."""
         self.coming: dict[LaneId, asyncio.Future[None]] = {}
-        """Lanes that will be served in a moment, if all goes well: requests may wait for them."""
+        """Lanes that will be served in a moment, if all goes well. Requests may wait for them."""
         self.expected: dict[LaneId, asyncio.Future[None]] = {}
-        """Lanes that their owners are asked for: who they send here may wait for them, too."""
+        """Lanes that this broker asks their owners for. Clients that they send here may wait."""
         self.going: dict[LaneId, asyncio.Future[None]] = {}
-        """Lanes that are being released: requests may wait until their next owner can be named."""
+        """Lanes that are being released. Requests may wait until the next owner can be named."""
 
     @contextmanager
     def expecting(self, lane: LaneId) -> Generator[None]:
-        """Around the asking for a lane, and the taking: its owner names this broker to clients in
-        the moment in which it answers."""
+        """Let requests wait while this broker asks for a lane and takes it.
+
+        The lane's owner names this broker to clients at the moment in which it answers.
+        """
         arrival = self.expected[lane] = asyncio.get_running_loop().create_future()
         try:
             yield
@@ -79,8 +83,7 @@ class ServedLanes:
             arrival.set_result(None)
 
     async def take(self, lanes: Sequence[LaneId]) -> None:
-        """Own lanes and serve them; raises where one of them could not be had, or was lost again
-        meanwhile."""
+        """Claim lanes and serve them. Raises if one could not be had, or was lost again."""
         for lane in lanes:
             self.coming[lane] = asyncio.get_running_loop().create_future()
         try:
@@ -88,7 +91,7 @@ class ServedLanes:
         finally:
             for lane in lanes:
                 self.coming[lane].set_result(None)
-            await asyncio.sleep(0)  # who was about to wait has its place before anybody comes later
+            await asyncio.sleep(0)  # a request about to wait takes its place before later ones
             for lane in lanes:
                 del self.coming[lane]
 
@@ -98,8 +101,9 @@ class ServedLanes:
         taken: list[DataLane] = []
         for lane in claimed:
             taken.append(self._own(lane))
-        # Else a topic may have been deleted, and its partitions dropped from the lane by the owner
-        # before: we would take it for an empty topic, and hand out its offsets again.
+        # Otherwise a topic may have been deleted, and the previous owner may have dropped its
+        # partitions from the lane. This broker would take it for an empty topic, and give out its
+        # offsets again.
         await self._know_topics()
         await asyncio.gather(*(self._claimer.wait_out(lane) for lane in claimed))
         await asyncio.gather(*(self._take_in(lane) for lane in taken))
@@ -112,7 +116,7 @@ class ServedLanes:
         lane_id = claimed.cursor.lane
 
         def lost(error: HoldfastError) -> None:
-            if self._claimed.get(lane_id) is lane:  # or it has been claimed anew meanwhile
+            if self._claimed.get(lane_id) is lane:  # otherwise it was claimed again
                 self._on_lost(lane_id, error)
 
         lane = self._claimed[lane_id] = self._make_lane(claimed, lost)
@@ -130,10 +134,11 @@ class ServedLanes:
                 told(lane)
 
     async def hand_over(self, lane_id: LaneId) -> None:
-        """Release a lane that this broker serves, for the next owner to take at once.
+        """Release a lane that this broker serves, so that the next owner can take it at once.
 
-        Raises StoreUnavailable while the store does not answer. The lane is then still served here,
-        unless the store went away in the middle of the release: nobody else could take it either.
+        Raises StoreUnavailable if the store does not answer. The lane is then still served here,
+        unless the store became unreachable during the release: then no other broker could take it
+        either.
         """
         lane = self.lanes[lane_id]
         await lane.prepare_to_leave()
@@ -146,10 +151,10 @@ class ServedLanes:
             )
 
     async def give(self, lane_id: LaneId, *, release: bool, patience_s: float) -> bool:
-        """Serve a lane no longer, whatever the store says: put what is decided, and leave it to the
-        next owner. Returns False where the store did not answer in time.
+        """Stop serving a lane, even if the store does not answer, and leave it to the next owner.
 
-        There is no release before the previous owner was waited for: its answers may go on.
+        Everything decided is put first. Return False if the store did not answer in time. Nothing
+        is released before the wait for the previous owner is over: that owner may still answer.
         """
         lane = self._claimed.get(lane_id)
         if lane is None:
@@ -167,7 +172,7 @@ class ServedLanes:
         try:
             return await self._close(lane, release=True, patience_s=patience_s)
         finally:
-            # The lane may have been claimed again meanwhile, and be on its way out a second time.
+            # The lane may have been claimed again, and be on its way out a second time.
             if self.going.get(lane.lane) is left:
                 del self.going[lane.lane]
             left.set_result(None)
@@ -180,7 +185,7 @@ class ServedLanes:
         return is_done
 
     async def give_all(self, *, release: bool, patience_s: float) -> list[LaneId]:
-        """Give all lanes; returns those for which the store did not answer in time."""
+        """Stop serving all lanes. Return those for which the store did not answer in time."""
         lanes = list(self._claimed)
         given = await asyncio.gather(
             *(self.give(lane, release=release, patience_s=patience_s) for lane in lanes)
@@ -199,5 +204,5 @@ class ServedLanes:
                 told(lane)
 
     async def forget(self, lane_id: LaneId) -> None:
-        """A lane that another broker has taken: nothing of it is served here any more."""
+        """Stop serving a lane that another broker has taken."""
         await self.give(lane_id, release=False, patience_s=CLOSE_PATIENCE_S)

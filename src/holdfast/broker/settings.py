@@ -1,4 +1,4 @@
-"""How a broker is set up. Names follow Kafka's where Kafka has them."""
+"""The settings of a broker. Names follow Kafka's if Kafka has them."""
 
 import dataclasses
 
@@ -13,16 +13,16 @@ LANES_DEFAULT = 4
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """All that can be chosen."""
+    """All settings of one broker."""
 
     broker_id: BrokerId
     host: str
     port: int
     rack: str | None = None
     lanes: int | None = None
-    """What a person asked for; a store that was made with another number is refused."""
+    """The number of data lanes that a person asked for. A store with another number is refused."""
     lanes_of_new_store: int = LANES_DEFAULT
-    """Where nobody asked; an existing store says itself how many it has."""
+    """The number of data lanes of a new store if `lanes` is None. Existing stores keep theirs."""
     auto_create_topics_enable: bool = True
     num_partitions: int = 1
     group: GroupSettings = dataclasses.field(default_factory=GroupSettings)
@@ -37,5 +37,5 @@ class BrokerSettings:
     maintenance_interval_s: float = 5.0
     retention_check_interval_ms: int = 300_000
     rejoin_wait_s: float = 0.0
-    """How long a broker that was here before leaves lanes with who serves them."""
+    """How long a broker that was here before leaves lanes with the brokers that serve them."""
     producer_id_expiration_ms: int = 86_400_000

@@ -1,7 +1,7 @@
-"""Answers that leave when something else is done, with no task for each.
+"""Responses that leave when a future is done, without a task for each.
 
-For requests that come by the thousand, where a task and a wait for each one cost more than what the
-request asks for.
+This is for requests that come by the thousand: a task and a wait for each would cost more than the
+request's own work.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ def then(
     *,
     timeout_s: float | None = None,
 ) -> asyncio.Future[ThenT]:
-    """What `make` says of the first future once it is done, or when the time is up.
+    """Return a future of `make(first)`, made once `first` is done or the time is up.
 
-    The first one may be shared: nothing that happens to the second one reaches it.
+    `first` may be shared: nothing that happens to the returned future reaches it.
     """
     loop = first.get_loop()
     second: asyncio.Future[ThenT] = loop.create_future()

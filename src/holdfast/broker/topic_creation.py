@@ -1,7 +1,7 @@
-"""Topics that are created because a client asked about them, and the wait for what was decided.
+"""Topics that are created because a client asked about them, and the wait for a decision.
 
-Owns how long a request waits for the store, and what it is told when that fails. Must never
-cancel a lane's barrier: others wait for the same object.
+Owns how long a request waits for the store, and its error if that fails. Must never cancel a lane's
+barrier: other requests wait for the same object.
 """
 
 import asyncio
@@ -25,14 +25,15 @@ log = logging.getLogger("holdfast.broker")
 
 CREATE_TOPICS_VERSION = 7
 WAIT_MS_DEFAULT = 30_000
-"""For requests that carry no timeout: as long as Kafka's clients wait for an answer."""
+"""The wait of requests that carry no timeout: as long as Kafka's clients wait for a response."""
 AUTO_CREATE_WAIT_MS = 5_000
-"""A client asks for metadata again by itself, so it is not kept for long."""
+"""The wait for automatic creation. It is short, because a client asks for metadata again."""
 
 
 async def auto_create(broker: Broker, names: Iterable[str]) -> None:
-    """Create those of the topics that are missing and have a legal name; wait until they can be
-    used. Those that cannot be, for whatever reason, are simply not there afterwards.
+    """Create the missing topics that have a legal name, and wait until they can be used.
+
+    A topic that cannot be created, for whatever reason, is simply not there afterwards.
     """
     if broker.view.lane is None:
         missing = [name for name in names if broker.state.topic_named(name) is None]
@@ -57,7 +58,7 @@ async def auto_create(broker: Broker, names: Iterable[str]) -> None:
 
 
 async def _create_elsewhere(broker: Broker, names: list[str]) -> None:
-    """Have the controller create those topics that are not there, and know them."""
+    """Have the controller create the missing topics, and read its changes."""
     try:
         await broker.look()
         missing = [name for name in names if name not in broker.state.names]
@@ -85,7 +86,7 @@ async def _create_elsewhere(broker: Broker, names: list[str]) -> None:
 
 
 def controller_refusal(broker: Broker) -> TopicRefused | None:
-    """Why nothing may be decided about the cluster here; None where it may."""
+    """Return the refusal if nothing may be decided about the cluster here, otherwise None."""
     lane = broker.view.lane
     if lane is None:
         return TopicRefused("NOT_CONTROLLER", "this broker is not the controller")
@@ -93,8 +94,10 @@ def controller_refusal(broker: Broker) -> TopicRefused | None:
 
 
 async def hear_of_changes(broker: Broker) -> None:
-    """Know what the controller has changed, perhaps just now and by another broker; while the store
-    is away, go on with what is known."""
+    """Learn the controller's changes, perhaps made just now and through another broker.
+
+    While the store is unreachable, go on with the known state.
+    """
     try:
         await broker.look()
     except HoldfastError as error:
@@ -102,7 +105,7 @@ async def hear_of_changes(broker: Broker) -> None:
 
 
 async def control_durable(broker: Broker, timeout_ms: int) -> TopicRefused | None:
-    """Wait until all that was decided about the cluster is durable, or say why it is not."""
+    """Wait until everything decided about the cluster is durable, or return the refusal."""
     lane = broker.view.lane
     if lane is None:
         return controller_refusal(broker)
@@ -112,7 +115,7 @@ async def control_durable(broker: Broker, timeout_ms: int) -> TopicRefused | Non
 async def durable(
     lane: OwnedLane[Any, Any], timeout_ms: float, *, fenced: str
 ) -> TopicRefused | None:
-    """Wait until all that was decided on a lane is durable, or say why it is not.
+    """Wait until everything decided on a lane is durable. Return the refusal if that failed.
 
     After REQUEST_TIMED_OUT it may still become durable, as with Kafka.
     """
@@ -130,7 +133,7 @@ async def durable(
 
 
 def lane_refusal(lane: OwnedLane[Any, Any], *, fenced: str) -> TopicRefused | None:
-    """Why nothing may be decided on a lane any more; None where it is open."""
+    """Return the refusal if nothing may be decided on a lane any more, or None if it is open."""
     if lane.appender.is_open:
         return None
     ended = lane.appender.failure or Fenced(f"lane {lane.lane}: this broker is stopping")
@@ -138,7 +141,7 @@ def lane_refusal(lane: OwnedLane[Any, Any], *, fenced: str) -> TopicRefused | No
 
 
 def refusal_of(error: BaseException, *, fenced: str) -> TopicRefused:
-    """What a client is told of an error of a lane; `fenced` where another broker has it now."""
+    """Return the refusal for an error of a lane, named `fenced` if another broker has the lane."""
     if isinstance(error, Fenced):
         return TopicRefused(fenced, str(error))
     if isinstance(error, HoldfastError):

@@ -1,9 +1,9 @@
-"""The transactions of one lane, live: markers that are written, ends that are waited for.
+"""The transactions of one lane, live: writing their markers, and waiting until they are over.
 
-Owns the order in which a transaction ends: how it ends is durable before any marker is, and all
-markers are before it is told to be over. Participants in the coordinator's own lane need no wait:
-a lane's objects become durable in order, so decision, markers and end may share one.
-Participants of other brokers are told by messages that name what they end (`distant_ends.py`).
+Owns the order in which a transaction ends: its outcome is durable before any marker is, and all
+markers are durable before it is reported as over. Parts in the coordinator's own lane need no wait:
+a lane's objects become durable in order, so outcome, markers and end may share one. Other brokers
+get messages that name the parts they must end (`distant_ends.py`).
 """
 
 import asyncio
@@ -50,52 +50,54 @@ ENDING_WAIT_S = 5.0
 
 
 class Participants(Leaders, Protocol):
-    """Who else takes part in transactions: the broker's partitions and groups, and others'."""
+    """The places of partitions and groups that take part in transactions, on any broker."""
 
     underway: Underway
 
     def lane_of_name(self, name: str) -> LaneId:
-        """The lane that coordinates a group."""
+        """Return the lane that coordinates a group."""
         ...
 
     def place_of(self, partition: PartitionId) -> DataLane | LaneId | None:
-        """The lane of a partition, or which one it is, of another broker; None where its topic is
-        gone, or not known here yet."""
+        """Return the lane of a partition, or only its id if another broker leads it.
+
+        Return None if the partition's topic is deleted, or not known here yet.
+        """
         ...
 
     def groups_of(self, group_id: str) -> LaneGroups | ErrorCode: ...
 
     async def look(self) -> None:
-        """Know all topics that are durable now."""
+        """Learn all topics that are durable now."""
         ...
 
     async def new_producer_id(self) -> int: ...
 
 
 class _Parts(NamedTuple):
-    """Who takes part in a transaction, by where it is; what is gone with its topic does no more."""
+    """The parts of a transaction by their place, without those whose topic is deleted."""
 
     partitions: list[tuple[DataLane, PartitionId]]
     groups: list[tuple[LaneGroups, str]]
     elsewhere: list[DistantPart]
 
     def lanes(self) -> dict[LaneId, DataLane]:
-        """Those of this broker."""
+        """Return the lanes of this broker that have parts."""
         lanes = [lane for lane, _ in self.partitions] + [groups.lane for groups, _ in self.groups]
         return {lane.lane: lane for lane in lanes}
 
     @property
     def is_offline(self) -> bool:
-        """Whether a partition of it waits for a disk: its marker comes behind what is there."""
+        """True if a partition waits for a disk. Its marker must come after the records there."""
         return any(lane.is_offline(partition) for lane, partition in self.partitions)
 
 
 class Leaving(RetryError):
-    """A lane of this broker takes nothing more: its next owner is to be told."""
+    """A lane of this broker takes nothing more: its next owner must end the part."""
 
 
 class LaneTransactions:
-    """The coordinator of a lane's transactional ids, at work."""
+    """The running coordinator of a lane's transactional ids."""
 
     def __init__(
         self,
@@ -109,10 +111,10 @@ class LaneTransactions:
         self._participants = participants
         self._environment = environment
         self._ending: dict[str, asyncio.Future[None]] = {}
-        """Transactions that wait for markers in other lanes, and who waits for them."""
+        """Transactions that wait for markers in other lanes, each with a future of its end."""
         self.unwritten = UnwrittenMarkers(lane.lane)
         self.ended = {"committed": 0, "aborted": 0, "timed_out": 0}
-        """How transactions have ended here."""
+        """The number of transactions that ended here, by result."""
         for transaction in list(lane.state.transactions.transactions.values()):
             if transaction.phase.is_ending:
                 self.finish(transaction)
@@ -127,7 +129,7 @@ class LaneTransactions:
         return self._environment.now_ms()
 
     def problem(self) -> ErrorCode | None:
-        """Why nothing can be decided here any more."""
+        """Return the error if nothing can be decided here any more, otherwise None."""
         if self.lane.appender.is_open:
             return None
         return refusal(self.lane.appender.failure)
@@ -139,14 +141,16 @@ class LaneTransactions:
             self.ended[result] += 1
 
     def barrier(self, transactional_id: str) -> asyncio.Future[None] | None:
-        """Resolves when all that was decided about an id is durable; shared, so never awaited
-        bare."""
+        """Return a future that resolves when everything decided about an id is durable, or None.
+
+        The future is shared, so it is never awaited directly.
+        """
         if self.lane.state.transactions.is_settled(transactional_id):
             return None
         return self.lane.appender.barrier()
 
     async def settled(self, transactional_id: str) -> ErrorCode | None:
-        """Wait until all that was decided about an id is durable, or say why it is not."""
+        """Wait until everything decided about an id is durable. Return the error if that failed."""
         barrier = self.barrier(transactional_id)
         if barrier is None:
             return None
@@ -162,7 +166,7 @@ class LaneTransactions:
         partitions: Collection[PartitionId] = (),
         groups: Collection[str] = (),
     ) -> ErrorCode | None:
-        """Take partitions and groups into the producer's transaction; or why not."""
+        """Add partitions and groups to the producer's transaction, or return the error."""
         problem = self.problem()
         if problem is not None:
             return problem
@@ -180,7 +184,7 @@ class LaneTransactions:
         return None
 
     def admit(self, append: TransactionalAppend) -> Refused | None:
-        """Whether a batch may open its transaction on a partition (KIP-890)."""
+        """Return the refusal if a batch may not open its transaction (KIP-890), otherwise None."""
         name = append.transactional_id or ""
         producer = Producer(append.producer_id, append.producer_epoch)
         refused = wrong_start(append)
@@ -192,12 +196,13 @@ class LaneTransactions:
             problem = self.problem() or verify(self.known(name), producer, append.partition)
         is_here = self._participants.place_of(append.partition) is self.lane
         if problem is None and not is_here and not self.lane.appender.is_valid():
-            # A newer coordinator may have ended it, and nobody would end what comes after that.
+            # A newer coordinator may have ended it. The one that this batch opens would then never
+            # end.
             problem = ErrorCode.NOT_COORDINATOR
         return not_verified(append, problem) if problem is not None else None
 
     async def with_fresh_id(self, decide: Callable[[int | None], DecidedT]) -> DecidedT:
-        """Decide; and anew with a new producer id where that turns out to be needed."""
+        """Decide, and decide again with a new producer id if one turns out to be needed."""
         decided = decide(None)
         if isinstance(decided, FreshIdNeeded):
             decided = decide(await self._participants.new_producer_id())
@@ -217,18 +222,20 @@ class LaneTransactions:
             self.lane.spawn(self._finish_elsewhere(name, marker))
 
     def ending(self, transactional_id: str) -> asyncio.Future[None] | None:
-        """Resolves when the transaction that ends now is over, so that the next may begin."""
+        """Return a future that resolves when the transaction that ends now is over, or None."""
         return self._ending.get(transactional_id)
 
     async def wait_for_end(self, transactional_id: str) -> None:
-        """Keep a request for the next transaction until the last one is over, a while at most:
-        its client would ask again and again."""
+        """Wait a while for the last transaction to be over, before a request for the next one.
+
+        Without this wait, the client would ask again and again.
+        """
         ending = self.ending(transactional_id)
         if ending is not None:
             await asyncio.wait({ending}, timeout=ENDING_WAIT_S)
 
     def _is_all_here(self, transaction: Transaction) -> bool:
-        """Whether all that takes part is in the coordinator's own lane."""
+        """True if all parts are in the coordinator's own lane, and none is offline."""
         lanes = [self._participants.place_of(partition) for partition in transaction.partitions]
         for group_id in transaction.groups:
             groups = self._participants.groups_of(group_id)
@@ -254,7 +261,7 @@ class LaneTransactions:
         return parts
 
     def _write(self, parts: _Parts, marker: Marker) -> None:
-        """End a transaction on what this broker leads."""
+        """End a transaction on the parts that this broker leads."""
         for lane in parts.lanes().values():
             if not lane.appender.is_open:
                 raise Leaving(f"lane {lane.lane}: it is moving to another broker")
@@ -287,19 +294,19 @@ class LaneTransactions:
                 ending.set_result(None)
 
     async def _tell_others(self, name: str, marker: Marker) -> None:
-        """Write the markers of other lanes, once nobody can decide otherwise any more."""
+        """Write the markers of other lanes, once the outcome can no longer change."""
         try:
             await self.lane.appender.flush()
         except HoldfastError:
-            return  # not ours to end any more: whoever has the lane now sees how it ends
+            return  # not ours to end any more: the lane's next owner sees how it ends
         while self.lane.appender.is_open:
             transaction = self.known(name)
             if transaction is None or transaction.marker != marker:
                 return
             try:
                 await self._know_topics(transaction)
-                # Who takes this lane over waits until our last look at it is out of date: until
-                # then no later transaction of this producer can be mistaken for this one.
+                # The next owner of this lane waits until our last proof is out of date. Until then
+                # no later transaction of this producer can be mistaken for this one.
                 await self.lane.appender.validate()
                 parts = self._parts(transaction)
                 if parts.is_offline:
@@ -318,12 +325,12 @@ class LaneTransactions:
                 await asyncio.sleep(RETRY_S)
 
     async def _know_topics(self, transaction: Transaction) -> None:
-        """A topic that is not known is new to this broker, or gone: look which."""
+        """Find out whether topics that are not known are new to this broker, or deleted."""
         if any(self._participants.place_of(each) is None for each in transaction.partitions):
             await self._participants.look()
 
     async def abort_overdue(self) -> None:
-        """Abort transactions that are open for too long; forget ids that nobody uses."""
+        """Abort transactions that are open for too long, and forget ids that are no longer used."""
         for transaction in list(self.all()):
             if self.problem() is not None:
                 return
@@ -336,8 +343,11 @@ class LaneTransactions:
                 self.decide(expired)
 
     async def abort_open(self, name: str, producer_epoch: int | None = None) -> bool:
-        """End a transaction against its producer: because it is open for too long, or, where an
-        epoch is given, because an administrator wants that. Whether that is decided now."""
+        """End a transaction against its producer. Return True if that is decided now.
+
+        The reason is that it is open for too long or, if an epoch is given, that an administrator
+        wants it.
+        """
         fresh_id = None
         for _ in range(2):
             transaction = self.known(name)
@@ -358,7 +368,7 @@ class LaneTransactions:
 
 
 def admitted(here: LaneTransactions | ErrorCode, append: TransactionalAppend) -> Refused | None:
-    """Whether a batch may open its transaction, as far as the coordinator on this broker says."""
+    """Return the refusal if this broker's coordinator does not let a batch open its transaction."""
     if not append.transactional_id:
         return Refused(
             "INVALID_RECORD",
@@ -372,7 +382,7 @@ async def _durable(lane: DataLane) -> None:
     await lane.appender.flush()
     await (
         lane.appender.validate()
-    )  # that there was nothing to end is known only to the newest owner
+    )  # only the newest owner of this lane can know that there was nothing to end in it
 
 
 def _end_offsets(groups: LaneGroups, group_id: str, marker: Marker) -> None:

@@ -1,7 +1,7 @@
-"""Ended transactions whose markers could not be written yet: their log lines.
+"""The log lines about ended transactions whose markers could not be written yet.
 
 Logs once when this begins, and once when the last marker is written or left to the next owner. Must
-never log each try: a participant that is away is tried twice a second, for each transaction.
+never log each try: a participant that is away gets two tries a second, for each transaction.
 """
 
 import logging
@@ -10,7 +10,7 @@ log = logging.getLogger("holdfast.broker")
 
 
 class UnwrittenMarkers:
-    """Of one coordinator's lane; time is handed in."""
+    """The ended transactions of one coordinator's lane that wait for markers. Time is handed in."""
 
     def __init__(self, lane: int) -> None:
         self._lane = lane
@@ -23,7 +23,7 @@ class UnwrittenMarkers:
         return len(self._waiting)
 
     def failed(self, transactional_id: str, error: Exception, now: float) -> None:
-        """A try to write the markers of a transaction did not succeed."""
+        """Count a failed try to write the markers of a transaction."""
         if not self._waiting:
             self._since, self._transactions, self._tries = now, 0, 0
             log.warning(
@@ -39,7 +39,7 @@ class UnwrittenMarkers:
             self._transactions += 1
 
     def over(self, transactional_id: str, now: float, *, is_written: bool) -> None:
-        """The markers of a transaction are written, or not ours to write any more."""
+        """Note that a transaction's markers are written, or no longer ours to write."""
         if transactional_id not in self._waiting:
             return
         self._waiting.discard(transactional_id)

@@ -1,9 +1,9 @@
 """Verification before a transaction's first batch on a partition (KIP-890), and its order.
 
-Owns what the coordinator is asked, and who goes first where that takes a wait: of one transactional
-id, batches are decided in the order of arrival. Without verification, a batch that is late would
-open a transaction that nobody ends. So would one whose transaction is ended while the coordinator's
-answer is under way: who asked is told of that end.
+Owns the questions to coordinators, and the order of requests that wait for them: batches of one
+transactional id are decided in the order of arrival. Without verification, a late batch would open
+a transaction that nobody ends. So would a batch whose transaction ends while the coordinator's
+answer is under way, so that end is noted with the question.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from holdfast.log.append import Refused
 from holdfast.protocol.api import ErrorCode
 
 ADDS_PARTITIONS_SINCE = 12
-"""Of Produce: clients that speak it do not send AddPartitionsToTxn (KIP-890)."""
+"""The first version of Produce whose clients do not send AddPartitionsToTxn (KIP-890)."""
 ASKED_AGAIN = frozenset(
     {
         ErrorCode.NOT_COORDINATOR,
@@ -25,7 +25,7 @@ ASKED_AGAIN = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
-"""What a coordinator says that may be otherwise in a moment."""
+"""Errors of a coordinator that may be gone in a moment."""
 HELD_MAX = 10_000
 
 
@@ -39,14 +39,14 @@ class TransactionalAppend:
     base_sequence: int
     partition: PartitionId
     api_version: int
-    """Of Produce: since 12 the batch itself adds the partition to the transaction."""
+    """The version of Produce. Since 12 the batch itself adds the partition to the transaction."""
 
 
 def wrong_start(append: TransactionalAppend) -> Refused | None:
-    """Why a batch cannot be a transaction's first, whatever its coordinator says."""
+    """Return the refusal of a batch that no coordinator can admit as a transaction's first."""
     if append.api_version < ADDS_PARTITIONS_SINCE or append.base_sequence == 0:
         return None
-    # Each transaction has an epoch of its own: an earlier batch was refused or is late.
+    # Each transaction has its own epoch, so an earlier batch was refused or is late.
     return Refused(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name,
         f"{append.partition}: a transaction must begin with sequence 0, not {append.base_sequence}",
@@ -54,9 +54,12 @@ def wrong_start(append: TransactionalAppend) -> Refused | None:
 
 
 def not_verified(append: TransactionalAppend, problem: ErrorCode) -> Refused:
-    """What is told of a batch that a coordinator did not admit, or could not be asked about: what
-    may be otherwise in a moment is NOT_ENOUGH_REPLICAS, which every client tries again. The errors
-    are those of Kafka's partition leaders."""
+    """Return the refusal of a batch that a coordinator did not admit, or could not be asked about.
+
+    The errors are those of Kafka's partition leaders. One that may be gone in a moment becomes
+    NOT_ENOUGH_REPLICAS, which every client retries. Only CONCURRENT_TRANSACTIONS stays, for newer
+    clients.
+    """
     is_old = append.api_version < ADDS_PARTITIONS_SINCE
     told = problem
     if problem is ErrorCode.PRODUCER_FENCED:
@@ -72,30 +75,32 @@ def not_verified(append: TransactionalAppend, problem: ErrorCode) -> Refused:
 
 
 VerifyTransaction = Callable[[TransactionalAppend], Refused | None]
-"""None: the coordinator knows that this partition is part of the transaction, and what it knows is
-durable before the batch is."""
+"""A check of a batch. It returns None if the coordinator knows that the partition is part of the
+transaction, and if this knowledge is durable before the batch is."""
 
 
 class Turns:
-    """Requests of one transactional id, one after the other where the first has to wait."""
+    """The order of requests for one transactional id, or for one lane, if the first has to wait."""
 
     def __init__(self) -> None:
         self._last: dict[str, asyncio.Future[None]] = {}
 
     @property
     def are_taken(self) -> bool:
-        """Whether anybody waits at all."""
+        """True if any request waits."""
         return bool(self._last)
 
     def is_taken(self, name: str) -> bool:
-        """Whether an earlier request still waits: then a later one must not overtake it."""
+        """True if an earlier request still waits. A later one must not overtake it."""
         return name in self._last
 
     async def wait(
         self, name: str, barrier: asyncio.Future[None] | None, seconds_max: float | None = None
     ) -> asyncio.Future[None]:
-        """Wait for those before and for the barrier, which others wait for, too, for so long at
-        most; then decide, and resolve what this returns."""
+        """Wait for earlier requests, then for the barrier, each for at most `seconds_max`.
+
+        Others wait for the barrier, too. The caller then decides, and resolves the returned future.
+        """
         before = self._last.get(name)
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._last[name] = mine
@@ -115,11 +120,11 @@ class Turns:
 
 
 Part = PartitionId | str
-"""What a transaction ends on: a partition, or a group by its id."""
+"""A part that a transaction ends on: a partition, or a group by its id."""
 
 
 class HeldBack:
-    """Batches that were told to come again: those that follow them must not take their place.
+    """Batches that got a retriable error. Batches that follow them must not take their place.
 
     A partition that knows nothing of a producer takes any sequence for its first.
     """
@@ -128,12 +133,12 @@ class HeldBack:
         self._first: dict[tuple[PartitionId, int], tuple[int, int]] = {}
 
     def is_behind(self, append: TransactionalAppend) -> bool:
-        """Whether an earlier batch is to come again first."""
+        """True if an earlier batch must be retried first."""
         epoch, sequence = self._first.get((append.partition, append.producer_id), (-1, -1))
         return epoch == append.producer_epoch and append.base_sequence > sequence
 
     def judged(self, append: TransactionalAppend, refused: Refused | None) -> Refused | None:
-        """What is told of a batch, where its coordinator said this."""
+        """Return the refusal of a batch, given its coordinator's verdict. None means accepted."""
         if self.is_behind(append):
             return refused or not_verified(append, ErrorCode.CONCURRENT_TRANSACTIONS)
         key = append.partition, append.producer_id
@@ -146,28 +151,27 @@ class HeldBack:
         return refused
 
     def forget(self) -> None:
-        """A lane has left: what was refused comes again elsewhere."""
+        """Forget all batches, because a lane has left: they are retried elsewhere."""
         self._first.clear()
 
     def ended(self, producer_id: int, part: Part) -> None:
-        """The producer's transaction has ended: what was refused does not come again."""
+        """Forget the batch, because the producer's transaction has ended: it is not retried."""
         if not isinstance(part, str):
             self._first.pop((part, producer_id), None)
 
 
 class Question:
-    """Something that a coordinator is asked about parts of a producer's transaction."""
+    """A question to a coordinator about parts of a producer's transaction."""
 
     __slots__ = ("ended",)
 
     def __init__(self) -> None:
         self.ended: set[Part] = set()
-        """Parts on which an end was decided here meanwhile: the answer may be older than that."""
+        """Parts that ended here after the question was asked: the answer may be older than that."""
 
 
 class Underway:
-    """Questions to coordinators of other brokers whose answers are not there yet; and the batches
-    that were told to come again."""
+    """Questions to other brokers' coordinators that are not answered yet, and batches held back."""
 
     def __init__(self) -> None:
         self.held_back = HeldBack()
@@ -175,8 +179,10 @@ class Underway:
 
     @contextlib.contextmanager
     def asking(self, parts: Iterable[tuple[int, Part]]) -> Generator[Question]:
-        """While a question about parts, each of a producer, is under way, and until what it is
-        about is decided."""
+        """Register a question about parts, each of a producer, for the duration of the block.
+
+        The block ends when everything that the question is about is decided.
+        """
         question = Question()
         keys = set(parts)
         for key in keys:
@@ -190,7 +196,7 @@ class Underway:
                     del self._asked[key]
 
     def ended(self, producer_id: int, part: Part) -> None:
-        """A producer's transaction is ended here, also where it had not begun."""
+        """Note that a producer's transaction ends here, even if it had not begun."""
         self.held_back.ended(producer_id, part)
         for question in self._asked.get((producer_id, part), ()):
             question.ended.add(part)

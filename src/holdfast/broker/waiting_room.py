@@ -1,9 +1,8 @@
-"""Requests for lanes that this broker is about to serve, or about to leave: they wait a moment, in
-their order.
+"""Requests for lanes that this broker is about to serve, or about to leave, wait here in order.
 
-Owns that order: who came first is decided first, also once the lane is there. So a client that was
-sent here by the owner before need not be sent away; and one that comes to that owner a moment too
-late is not told to look around, but where to go.
+Owns that order: the request that came first is decided first, also once the lane is there. So a
+client that the previous owner sent here need not be sent away. And a client that reaches that owner
+a moment too late hears where to go, and need not look around.
 """
 
 import asyncio
@@ -13,25 +12,28 @@ from holdfast.broker.verification import Turns
 from holdfast.identifiers import LaneId
 
 WAIT_S_MAX = 2.0
-"""A lane that is not served by then may have to wait for its last owner: clients look elsewhere."""
+"""The longest wait. A lane that is not served by then may have to wait for its previous owner, and
+its clients look elsewhere."""
 
 
 class WaitingRoom:
-    """Who waits for which lane."""
+    """The requests that wait for each lane."""
 
     def __init__(self, *moving: Mapping[LaneId, asyncio.Future[None]]) -> None:
         self._moving = moving
-        """Lanes that will be here, or gone, when these futures are resolved."""
+        """Futures by lane. Each resolves when its lane is here, or gone."""
         self._turns = Turns()
 
     @property
     def is_needed(self) -> bool:
-        """Whether anybody might have to wait; asked for each request."""
+        """True if any request might have to wait. This is asked for each request."""
         return any(self._moving) or self._turns.are_taken
 
     def wait(self, lanes: Collection[LaneId]) -> Awaitable[asyncio.Future[None]] | None:
-        """Something to wait for, which then is the request's turn, to be resolved once it is
-        decided; None where no lane of these is about to come or to go."""
+        """Return an awaitable of the request's turn, or None if no lane of these is about to move.
+
+        The turn is a future that the caller resolves once the request is decided.
+        """
         for lane in sorted(lanes):
             name = str(lane)
             barrier = self._barrier(lane)
@@ -40,8 +42,7 @@ class WaitingRoom:
         return None
 
     async def arrival(self, lanes: Collection[LaneId]) -> None:
-        """Wait until those of the lanes that are about to come are there, and those that are about
-        to go are gone: for requests whose order does not matter."""
+        """Wait until these lanes are here, or gone: for requests whose order does not matter."""
         barriers = {barrier for lane in lanes if (barrier := self._barrier(lane)) is not None}
         if barriers:
             await asyncio.wait(barriers, timeout=WAIT_S_MAX)

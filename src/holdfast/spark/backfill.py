@@ -1,8 +1,8 @@
-"""An old range of a topic into files, as a Spark batch job: in slices, each one ledger entry.
+"""Writes an old range of a topic to files, as a Spark batch job: in slices, one ledger entry each.
 
-Runs on the driver. Owns the loop over slices. Tasks read ranges and write files, parallel inside
-partitions; a slice counts when its entry is published, so the job may be killed anywhere, and run
-again it goes on after the newest entry. Must never publish a slice that does not begin there.
+Runs on the driver. Owns the loop over slices. Tasks read ranges and write files, in parallel inside
+partitions. A slice counts when its entry is published, so the job may be killed at any time, and
+the next run continues after the newest entry. Must never publish a slice that does not begin there.
 """
 
 import concurrent.futures
@@ -38,30 +38,30 @@ if TYPE_CHECKING:
 
 POLL_S = 0.5
 TASKS_PER_CORE = 3
-"""So that the last tasks of a slice do not leave cores idle for long."""
+"""More than one, so that the last tasks of a slice do not leave cores idle for long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How far a backfill is."""
+    """The progress of a backfill."""
 
     done: int
-    """Offsets of all slices that are committed, of this run and of runs before."""
+    """Offsets of all committed slices, of this run and of earlier ones."""
     total: int
     before: int
-    """Of `done`, what was there when this run began."""
+    """The value of `done` when this run began."""
     rows: int
     files: int
     seconds: float
     unreadable: int = 0
-    """Offsets of record batches that could not be read, and were kept apart."""
+    """Offsets of record batches that could not be read and are in quarantine."""
 
     @property
     def share(self) -> float:
         return self.done / self.total if self.total else 1.0
 
     def eta_s(self) -> float | None:
-        """Seconds to the end at the rate of this run; None while there is no rate."""
+        """Return the seconds to the end at the rate of this run; None while there is no rate."""
         gained = self.done - self.before
         if gained <= 0 or self.seconds <= 0:
             return None
@@ -69,11 +69,11 @@ class Standing:
 
 
 Watch = Callable[[Standing, int, int], None]
-"""Told now and then: how far it is, and of the slice that runs the tasks done and all of them."""
+"""A function that gets the progress, and how many tasks of the slice are done and exist."""
 
 
 class Backfill:
-    """One backfill: what was asked, its ledger, and its plan."""
+    """One backfill: its request, its ledger and its plan."""
 
     def __init__(self, asked: Asked, output: Output, source: Input) -> None:
         self._asked = asked
@@ -135,7 +135,7 @@ class Backfill:
         return next_slice(self.plan, self._ledger.head, SLICE_RECORDS) is None
 
     def run(self, spark: "SparkSession", *, watch: Watch, slice_records: int) -> None:
-        """All slices that are left."""
+        """Run all slices that are left."""
         while True:
             worker().run(self._ledger.refresh())
             wanted = next_slice(self.plan, self._ledger.head, slice_records)
@@ -163,8 +163,8 @@ class Backfill:
             metadata=self.plan.metadata() if decision.n == 0 else {},
         )
         outcome = worker().run(self._ledger.commit(batch, effects, n=decision.n))
-        # Where another run was quicker, or files were compacted meanwhile, what is there counts,
-        # and the next look at the ledger says what is left.
+        # If another run was faster, or a compaction came in between, the ledger counts, and the
+        # next look at it says what is left.
         if isinstance(outcome, Refused) and outcome.refusal is not Refusal.OVERTAKEN:
             raise SinkRefused(outcome.message)
         if isinstance(outcome, Committed):
@@ -185,7 +185,7 @@ class Backfill:
     def _watched(
         self, spark: "SparkSession", task: WriteTask, ranges: Sequence[Range], watch: Watch
     ) -> list[TaskReport]:
-        """Run the tasks in another thread, so that this one can say how far they are."""
+        """Run the tasks in another thread, so that this one can report their progress."""
         if not ranges:
             return []
         with concurrent.futures.ThreadPoolExecutor(max_workers=1) as pool:
@@ -202,14 +202,14 @@ class Backfill:
 
 
 def run_tasks(spark: "SparkSession", task: WriteTask, ranges: Sequence[Range]) -> list[TaskReport]:
-    """One task for each range; what they report."""
+    """Run one task for each range and return their reports."""
     work = work_frame(spark, [[wanted] for wanted in ranges])
     done = work.mapInArrow(partial(_in_task, task), REPORT_TEXT).collect()
     return [decode_report(bytes(row[0])) for row in done]
 
 
 def tasks_done(spark: "SparkSession") -> int:
-    """Of the stage that runs now."""
+    """Return how many tasks of the running stage are done."""
     tracker = cast(Any, spark.sparkContext.statusTracker())
     stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     return max((stage.numCompletedTasks for stage in stages if stage is not None), default=0)

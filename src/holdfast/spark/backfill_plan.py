@@ -1,8 +1,8 @@
-"""What a backfill covers: from where to where of each partition, fixed by its first ledger entry.
+"""The plan of a backfill: from where to where in each partition, fixed by its first ledger entry.
 
-Pure, but for asking an Input. Owns the plan and its slices. A backfill that is run again must do
-the rest of the same plan, however the topic has grown, so the plan is written down with the first
-slice. Must never take another's ledger for its own.
+Pure, except that it asks an Input. Owns the plan and its slices. A backfill that is run again must
+finish the same plan, however the topic has grown, so the plan is stored with the first slice. Must
+never take the ledger of another job for its own.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ SLICE_RECORDS = 20_000_000
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line asks for, where it decides which records are meant."""
+    """What the command line asks for, as far as it decides which records are meant."""
 
     topic: str
     from_offset: int | None = None
@@ -48,11 +48,11 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A backfill, as its first entry has it."""
+    """A backfill, as its first ledger entry stores it."""
 
     asked: Asked
     start: str
-    """Positions, as offsets of the source are written."""
+    """The start positions, in the text form of the source's offsets."""
     end: str
 
     def positions(self) -> tuple[Offsets, Offsets]:
@@ -80,7 +80,7 @@ class Slice:
 
 
 def new_plan(asked: Asked, source: Input, partitions: list[TopicPartition]) -> Plan:
-    """From where to where, as the topic is now."""
+    """Return a plan for the topic as it is now."""
     earliest, latest = source.earliest(partitions), source.latest(partitions)
     start, end = dict(earliest), dict(latest)
     if asked.from_offset is not None:
@@ -110,7 +110,7 @@ def _check_there(from_offset: int, earliest: Offsets) -> None:
 
 
 def known_plan(first: Entry | None, asked: Asked) -> Plan | None:
-    """The plan of a ledger that has begun; refused where it is not of this backfill."""
+    """Return the plan in a ledger's first entry; ConfigurationError if it is another job's."""
     if first is None:
         return None
     text = first.metadata.get(METADATA)
@@ -144,7 +144,7 @@ def _plain(asked: Asked) -> dict[str, Any]:
 
 
 def next_slice(plan: Plan, head: Entry | None, records_max: int) -> Slice | None:
-    """What comes after the newest entry; None where all is there."""
+    """Return the slice after the newest entry, or None if all is committed."""
     start, end = plan.positions()
     number = 0
     if head is not None:
@@ -161,7 +161,7 @@ def next_slice(plan: Plan, head: Entry | None, records_max: int) -> Slice | None
 
 
 def span(start: Offsets, end: Offsets) -> int:
-    """How many offsets lie between; some of them may have no record."""
+    """Return how many offsets lie in between; some of them may have no record."""
     return sum(max(0, end[where] - start[where]) for where in end)
 
 

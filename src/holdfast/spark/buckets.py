@@ -1,7 +1,8 @@
-"""One bucket of one micro-batch: its rows in, what comes out of them and its new runs.
+"""One bucket of one micro-batch: from its rows to its output and its new state runs.
 
-Runs on executors. Owns how each operation meets the rows that came through the exchange, and the
-loaded state of this worker process, which is used only where it is exactly what the ledger names.
+Runs on executors. Owns how each operation treats the rows that came through the exchange, and the
+state that this worker process has loaded. Must never use loaded state that is not exactly what the
+ledger names.
 """
 
 from collections.abc import Sequence
@@ -33,12 +34,12 @@ _keyed_buckets: StateCache[KeyedBucket] = StateCache()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketDone:
-    """What became of a bucket's rows, if this attempt is committed."""
+    """The result of a bucket, if this attempt is committed."""
 
     output: list[Any] = field(default_factory=list[Any])
     late: list[Any] = field(default_factory=list[Any])
     runs: Sequence[RunInfo] | None = None
-    """None where the bucket stays as it is."""
+    """The state runs of the bucket from now on; None if it stays as it is."""
     counts: dict[str, int] = field(default_factory=dict[str, int])
     event_time_max_ms: int | None = None
 
@@ -46,7 +47,7 @@ class BucketDone:
 def work_on(
     operation: Operation, site: TaskSite, pinned: Pinned, pieces: list[Piece], *, now_ms: int
 ) -> BucketDone:
-    """Do the operation on the rows of one bucket."""
+    """Apply the operation to the rows of one bucket."""
     match operation:
         case Dedup():
             return _dedup(operation, site, pinned, pieces)
@@ -58,7 +59,7 @@ def work_on(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeysJudged:
-    """The fate of a bucket's rows under dedup; tables with the columns that were sent."""
+    """What dedup does with a bucket's rows; tables with the columns that were sent."""
 
     kept: list[Any]
     dropped: Any
@@ -69,7 +70,7 @@ class KeysJudged:
 
 
 def judge(operation: Dedup, site: TaskSite, pinned: Pinned, pieces: list[Piece]) -> KeysJudged:
-    """Which rows of a bucket come out. Rows without a key do: nothing can be said of them."""
+    """Decide which rows of a bucket are kept. Rows without a key are: they cannot be compared."""
     free = [without_keys(piece.rows) for piece in pieces if piece.keyless]
     keyless = sum(rows.num_rows for rows in free)
     keyed = [piece.rows for piece in pieces if not piece.keyless]

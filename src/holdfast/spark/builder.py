@@ -1,7 +1,7 @@
-"""Pipelines in a few words: `pipeline(stream).dedup(...).to(...).start(...)`.
+"""The builder of pipelines: `pipeline(stream).dedup(...).to(...).start(...)`.
 
-Owns the builder that users call. Each step gives a new Pipeline; nothing runs before start. Must
-never decide anything that the ledger or the job decides.
+Owns the classes that users call. Each step returns a new Pipeline, and nothing runs before `start`.
+Must never make a decision that belongs to the ledger or the job.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A query that runs, and its sink, for progress and counts."""
+    """A query that runs, and its sink.
+
+    `query` is Spark's StreamingQuery. `sink` counts what this run has committed (`sink.totals`) and
+    has the newest entry of the ledger (`sink.last`).
+    """
 
     query: "StreamingQuery"
     sink: LedgerSink
@@ -29,7 +33,11 @@ class Running:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """What was asked for so far."""
+    """A pipeline under construction: a stream, at most one stateful step, and an output.
+
+    Get one from `holdfast.spark.pipeline(stream)`. Each step returns a new Pipeline; `start` runs
+    it.
+    """
 
     stream: "DataFrame"
     operation: Operation | None = None
@@ -46,10 +54,18 @@ class Pipeline:
         late: Literal["keep", "divert"] = "keep",
         buckets: int = BUCKETS_DEFAULT,
     ) -> "Pipeline":
-        """Let each key through once: within a span of event time, or for ever where it is None.
+        """Keep the first record of each key and drop the others.
 
-        A record that comes so late that its twin may be forgotten is kept, or diverted into files
-        of their own (`late="divert"`); both are counted. A record with no key is kept.
+        - `by` is the key: a column, a field of a JSON column (`value.$.id`), a header
+          (`headers.id`), or a list of these. Records without a key are kept.
+        - `within` is how long a key is remembered, in event time, as in "24 hours". None: for ever.
+          It needs `event_time`.
+        - `event_time` is a column of timestamps, or of whole milliseconds since 1970.
+        - `lateness` is how far a record may be behind the event-time watermark; by default, as far
+          as `within`. An older record is late: its key may be forgotten already.
+        - `late` is "keep" to keep late records, or "divert" to write them to separate files. They
+          are counted either way.
+        - `buckets` is the number of parts of the state. The first run fixes it.
         """
         wanted = dedup_step(
             by,
@@ -71,11 +87,22 @@ class Pipeline:
         late: Literal["keep", "divert"] = "keep",
         buckets: int = BUCKETS_DEFAULT,
     ) -> "Pipeline":
-        """Running aggregates: {"orders": ("count", None), "total": ("sum", "amount")}.
+        """Keep running aggregates by key.
 
-        Each micro-batch gives one row for each key that it changed, with the key, the aggregates
-        and `_entry`, the ledger number: the row with the greatest one is the newest. A key without
-        events for `forget_after` of event time is forgotten, and begins anew if it comes back.
+        Each micro-batch writes one row for every key that it changed: the key, the aggregates and
+        `_entry`, the number of the ledger entry. The row with the greatest `_entry` is the newest
+        of its key.
+
+        - `by` is the key: a column, or a list of columns.
+        - `aggregates` has a name, a function and a column for each aggregate, as in
+          `{"orders": ("count", None), "total": ("sum", "amount")}`. The functions are count, sum,
+          min, max, first and last.
+        - `event_time` is a column of timestamps, or of whole milliseconds since 1970.
+        - `forget_after` forgets a key that had no events for this long in event time. If it comes
+          back, it starts from zero. None: never. It needs `event_time`.
+        - `late` is what to do with a record older than that: "keep" aggregates it, "divert" writes
+          it to separate files. It is counted either way.
+        - `buckets` is the number of parts of the state. The first run fixes it.
         """
         wanted = aggregate_step(
             by,
@@ -90,10 +117,15 @@ class Pipeline:
     def timers(
         self, by: str | Sequence[str], *, after: str, buckets: int = BUCKETS_DEFAULT
     ) -> "Pipeline":
-        """One row for each key that had no event for `after` of wall-clock time, once.
+        """Write one row for each key that had no event for `after` of wall-clock time.
 
-        The rows have the key, `deadline` and `_entry`. Timers are looked at in each micro-batch;
-        for micro-batches without records give the source the option tickInterval.
+        The row has the key, `deadline` and `_entry`, the number of the ledger entry. It is written
+        once. A key that comes back is watched again. Timers are checked in each micro-batch. To
+        have micro-batches without new records, give the source the option tickInterval.
+
+        - `by` is the key: a column, or a list of columns.
+        - `after` is how long a key must be silent, as in "15 minutes".
+        - `buckets` is the number of parts of the state. The first run fixes it.
         """
         return self._with(timer_step(by, after=after, buckets=buckets))
 
@@ -111,9 +143,14 @@ class Pipeline:
         partition_by: Sequence[str] = (),
         tables: Sequence[Follower] = (),
     ) -> "Pipeline":
-        """Files in a store, visible only through the ledger of this sink id.
+        """Write the output as files in a store, which count once the ledger names them.
 
-        `tables` follow the ledger: DeltaTable() or IcebergTable(...) of holdfast.spark.tables.
+        - `store` is a directory, s3://, gs:// or az://.
+        - `sink_id` names this output and its ledger. Use one for each pipeline and never change it.
+        - `format` is "parquet", or "jsonl.zst" for lines of JSON.
+        - `partition_by` lists columns that become folders `name=value/`.
+        - `tables` follow the ledger: DeltaTable() or IcebergTable(...) of holdfast.spark.tables.
+          They need the format "parquet".
         """
         wanted = Output(
             store=store, sink_id=sink_id, format=format, partition_by=tuple(partition_by)
@@ -123,7 +160,12 @@ class Pipeline:
     def start(
         self, checkpoint: str, *, trigger: Mapping[str, Any] | None = None, name: str | None = None
     ) -> Running:
-        """Start the query; `trigger` is as for Spark: {"availableNow": True}."""
+        """Start the query and return it with its sink.
+
+        `checkpoint` is the folder of Spark's checkpoint. `trigger` has the arguments of Spark's
+        trigger, as in `{"availableNow": True}`; the default starts a micro-batch every second.
+        `name` is the name of the query. Raises ConfigurationError if `to` was not called.
+        """
         if self.output is None:
             raise ConfigurationError('say where the output goes: .to("s3://...", sink_id="...")')
         job = Job(output=self.output, operation=self.operation)

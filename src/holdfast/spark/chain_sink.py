@@ -1,10 +1,10 @@
-"""One micro-batch onto the landing chains: each partition's records, in order, as they are.
+"""Lands one micro-batch on the landing chains: each partition's records, in order, as they are.
 
-The driver's part is the function of foreachBatch on a source with rows="ranges": it hands each
-partition's ranges, in order, to one task. The tasks read and land them; rows never pass through the
-JVM. There is no other commit than the objects themselves: a micro-batch that runs again, a zombie
-or a second driver finds what has landed, and goes on after it. Must never give two tasks parts of
-one partition: a chain grows at its end alone.
+The driver's part is a foreachBatch function for a source with rows="ranges": it hands each
+partition's ranges, in order, to one task. The tasks read and land them, so rows never pass through
+the JVM. The objects themselves are the only commit: a micro-batch that runs again, a zombie or a
+second driver finds what has landed and continues after it. Must never give parts of one partition
+to two tasks: a chain grows at its end only.
 """
 
 import pickle
@@ -37,19 +37,19 @@ LAYOUTS = ("parquet", "jsonl.zst", "jsonl.zst/envelope")
 
 
 class LandingRefused(StopError):
-    """A chain does not take these records: the message names the remedy."""
+    """A chain does not take these records; the message names the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
-    """Where and how topics land."""
+    """Where and how topics land on chains."""
 
     store: str
     format: str = "parquet"
     template: str = DEFAULT_TEMPLATE
     object_bytes_max: int = 64 * 1024 * 1024
     cover_hole: bool = False
-    """Records that are gone from the log may be passed over (failOnDataLoss=false)."""
+    """True if records that are gone from the log may be skipped (failOnDataLoss=false)."""
 
     def __post_init__(self) -> None:
         self.file_format()
@@ -64,7 +64,7 @@ class Landing:
 
 
 class LandedReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one partition's ranges."""
+    """What one task did with the ranges of one partition."""
 
     topic: str
     partition: int
@@ -73,11 +73,11 @@ class LandedReport(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     next_offset: int
     unreadable: int = 0
-    """Records that were left out, because their record batch cannot be read."""
+    """Records that were left out because their record batch cannot be read."""
 
 
 class ChainSink:
-    """The function of foreachBatch, and what it has done so far."""
+    """The foreachBatch function, with the totals of what it has done so far."""
 
     def __init__(self, landing: Landing) -> None:
         self.landing = landing
@@ -93,7 +93,7 @@ class ChainSink:
 
 
 def land_ranges(spark: Any, ranges: Iterable[Range], landing: Landing) -> list[LandedReport]:
-    """Land ranges with one task for each partition."""
+    """Land ranges, with one task for each partition."""
     groups: dict[tuple[str, int], list[Range]] = {}
     for wanted in ranges:
         groups.setdefault((wanted.topic, wanted.partition), []).append(wanted)
@@ -127,7 +127,7 @@ def _land(landing: Landing, ranges: list[Range]) -> LandedReport:
         template=KeyTemplate(landing.template),
     )
     left_out = LeftOut()
-    # In a loop of its own: reading the ranges waits for the loop of the worker.
+    # In a separate event loop, because reading the ranges waits for the worker's loop.
     outcome = blocking.run(
         chain.land(
             (batch for wanted in ranges for batch in read_range(wanted, None, left_out)),

@@ -1,9 +1,9 @@
-"""What Spark has written about a query: its id, and the offsets of each micro-batch.
+"""Reads what Spark has written about a query: its id, and the offsets of each micro-batch.
 
 Owns the reading of a checkpoint folder, through Spark's own file systems. Must never write there.
-A log may have been written over by another driver, since not every file system lets the first
-writer win; so what it says of the running micro-batch counts only where the query itself, in
-memory, says the same.
+Not every file system lets the first writer win, so another driver may have overwritten a log. So
+what the log says of the running micro-batch counts only if the query itself, in memory, says the
+same.
 """
 
 import json
@@ -21,18 +21,20 @@ NO_OFFSET = "-"
 VERSION_LINE = "v1"
 
 ReadText = Callable[[str], "str | None"]
-"""The text of a file under the checkpoint, or None where it is not there."""
+"""A function that returns the text of a file under the checkpoint, or None if there is none."""
 RunningEnds = Callable[[str], "list[str] | None"]
-"""The end offsets that the running query of this id has in memory, in no order; None where there is
-no such query."""
+"""A function that returns the end offsets that the query of an id has in memory.
+
+They are in no order. None if no query of this id runs.
+"""
 
 
 class OffsetLogReplaced(StopError):
-    """The offset log is not the one that this driver wrote: another one works here too."""
+    """The offset log is not the one that this driver wrote: another driver works here, too."""
 
 
 class Checkpoint:
-    """One checkpoint folder."""
+    """The checkpoint folder of one query."""
 
     def __init__(
         self, location: str, read_text: ReadText, running_ends: RunningEnds | None = None
@@ -44,12 +46,12 @@ class Checkpoint:
 
     @property
     def is_new(self) -> bool:
-        """Whether no query has begun here."""
+        """True if no query has begun here."""
         return self._read_text("metadata") is None
 
     @property
     def query_id(self) -> str:
-        """Spark's name for the query that this checkpoint belongs to; it outlives restarts."""
+        """Spark's id of the query that this checkpoint belongs to. It survives restarts."""
         if self._query_id is None:
             text = self._read_text("metadata")
             if text is None:
@@ -58,7 +60,7 @@ class Checkpoint:
         return self._query_id
 
     def offsets(self, batch_id: int) -> list[str | None] | None:
-        """The end offset of each source in a micro-batch; None where it is not in the log."""
+        """Return the end offset of each source in a micro-batch; None if it is not in the log."""
         text = self._read_text(f"offsets/{batch_id}")
         if text is None:
             return None
@@ -71,7 +73,7 @@ class Checkpoint:
         return [None if line == NO_OFFSET else line for line in lines[2:]]
 
     def micro_batch(self, batch_id: int, ledger_ends: tuple[str, ...] | None) -> MicroBatch:
-        """The identity of a micro-batch, with positions as the ledger compares them."""
+        """Return the identity of a micro-batch, with positions as the ledger compares them."""
         ends = self.offsets(batch_id)
         if ends is None:
             raise CorruptObject(
@@ -100,7 +102,10 @@ class Checkpoint:
 
 
 def open_checkpoint(spark: "SparkSession", location: str) -> Checkpoint:
-    """Read through the JVM, so that every file system that Spark can write to can be read."""
+    """Return a checkpoint that is read through the JVM.
+
+    So it can be on every file system that Spark can write to.
+    """
     java = cast(Any, spark)._jvm
     configuration = cast(Any, spark)._jsc.hadoopConfiguration()
 
@@ -123,7 +128,7 @@ def open_checkpoint(spark: "SparkSession", location: str) -> Checkpoint:
 
 
 def available_offsets(query: Any) -> list[str]:
-    """Where the newest micro-batch of a query of the JVM ends, for each source, in no order."""
+    """Return where the newest micro-batch of a JVM's query ends, for each source, in no order."""
     offsets = query.streamingQuery().availableOffsets().valuesIterator()
     found: list[str] = []
     while offsets.hasNext():

@@ -1,7 +1,7 @@
-"""The folder of a checkpoint before a query opens it: has one begun there, and setting it aside.
+"""The folder of a checkpoint before a query opens it: tells whether one has begun, sets it aside.
 
-Owns the renaming, which is the only change that Holdfast ever makes to a checkpoint, and which is
-done only where a person asks for it. Must never delete one.
+Owns the renaming. That is the only change that Holdfast ever makes to a checkpoint, and only if a
+person asks for it. Must never delete one.
 """
 
 from collections.abc import Callable
@@ -20,23 +20,23 @@ COMMITS = "commits"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointFolder:
-    """One folder, on whatever file system."""
+    """The folder of a checkpoint, on any file system."""
 
     location: str
     names: Callable[[str], list[str]]
-    """What is in a folder below; nothing where it is not there."""
+    """A function that returns the names in a folder below; none if that does not exist."""
     rename: Callable[[str], None]
 
     def has_begun(self) -> bool:
-        """Whether a query has written down where it begins; before that it may begin anywhere."""
+        """True if a query has stored where it begins; before that it may begin anywhere."""
         return any(name.isdigit() for name in self.names(OFFSETS))
 
     def has_committed(self) -> bool:
-        """Whether Spark knows of a micro-batch that is done."""
+        """True if Spark has noted that a micro-batch is done."""
         return any(name.isdigit() for name in self.names(COMMITS))
 
     def set_aside(self, suffix: str) -> str | None:
-        """Give it another name; None where there is none to set aside."""
+        """Rename the folder and return its new name; None if there is none to rename."""
         if not self.names(""):
             return None
         aside = f"{self.location.rstrip('/')}.{suffix}"
@@ -45,7 +45,7 @@ class CheckpointFolder:
 
 
 def local_folder(location: str) -> CheckpointFolder | None:
-    """A folder on this machine; None where it is elsewhere, and Spark must look."""
+    """Return a folder on this machine; None if it is elsewhere, so that Spark must look."""
     if not is_local_address(location):
         return None
     path = local_path(location)
@@ -61,7 +61,7 @@ def local_folder(location: str) -> CheckpointFolder | None:
 
 
 def spark_folder(spark: "SparkSession", location: str) -> CheckpointFolder:
-    """A folder that Spark can reach; ConfigurationError where it cannot."""
+    """Return a folder that Spark can reach; ConfigurationError if it cannot."""
     java = cast(Any, spark)._jvm
     configuration = cast(Any, spark)._jsc.hadoopConfiguration()
     try:

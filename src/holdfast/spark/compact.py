@@ -1,11 +1,11 @@
-"""Compaction of a sink: many small committed files into few, exactly once, as a Spark job.
+"""Compaction of a sink: merges many small committed files into few, exactly once, as a Spark job.
 
-Owns the order: read the ledger, let tasks write merged files for the next number,
-publish one rewrite entry. That entry is the commit point. A micro-batch that takes the number first
-makes the merged files orphans, which a sweep removes, and a smaller part is planned again. Rows of
-different partition values, roles or schemas are never mixed. Must never delete a data file.
+Owns the order of steps: read the ledger, let tasks write merged files for the next number, publish
+one rewrite entry. That entry is the commit point. If a micro-batch takes the number first, the
+merged files become orphans, which a sweep removes, and a smaller part is planned. Rows of different
+partition values, roles or schemas are never mixed. Must never delete a data file.
 
-Runs of state that the newest entry does not pin are deleted here: see `sweep_state`.
+Deletes state runs that the newest entry does not pin: see `sweep_state`.
 """
 
 import logging
@@ -43,7 +43,7 @@ LOGGER = logging.getLogger("holdfast.spark.compact")
 TRIES = 8
 DELETE_AT_ONCE = 500
 ROW_GROUP_BYTES = 64 * 1024 * 1024
-"""Of Arrow memory: what a task holds beside the files themselves."""
+"""The Arrow memory that a task holds besides the files themselves."""
 WORK_TEXT = "task int, work binary"
 REPORT_TEXT = "report binary"
 REPORT_SCHEMA: Any = pa.schema([("report", pa.binary())])
@@ -51,14 +51,14 @@ COMPACTED = {"holdfast.rewrite": "compact"}
 
 
 class Merged(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task made of a group: files of another schema than their neighbours stay."""
+    """What a task made of a group. A file whose schema differs from its neighbours' stays."""
 
     removed: list[str]
     files: list[OutputFile]
 
 
 def compact(spark: Any, store: str, sink_id: str, *, target_bytes: int = TARGET_BYTES) -> Compacted:
-    """Compact a sink; `spark` is a session, or a function that gives one when it is needed."""
+    """Compact a sink. `spark` is a session, or a function that returns one when it is needed."""
     if target_bytes < TARGET_BYTES_MIN:
         raise ConfigurationError(
             f"no target of {target_bytes} bytes: use {TARGET_BYTES_MIN} or more"
@@ -68,7 +68,8 @@ def compact(spark: Any, store: str, sink_id: str, *, target_bytes: int = TARGET_
     before = _committed(here, store, sink_id)
     entries: list[int] = []
     lost, share, merged = 0, 1, 0
-    # Files that come meanwhile are for the next run: beside a busy pipeline this one must end.
+    # Files committed from now on wait for the next compaction: beside a busy pipeline, this one
+    # must end.
     left = {file.path for file in before}
     while lost < TRIES:
         here.run(ledger.refresh())
@@ -118,7 +119,7 @@ def compact(spark: Any, store: str, sink_id: str, *, target_bytes: int = TARGET_
 
 
 def dry_run(store: str, sink_id: str, *, target_bytes: int = TARGET_BYTES) -> Compacted:
-    """What a compaction would do; nothing is written, and no Spark is needed."""
+    """Return what a compaction would do. Writes nothing and needs no Spark."""
     here = worker()
     open_ledger(here, store, sink_id, is_dry=True)
     files = _committed(here, store, sink_id, is_dry=True)
@@ -135,7 +136,7 @@ def dry_run(store: str, sink_id: str, *, target_bytes: int = TARGET_BYTES) -> Co
 
 
 def open_ledger(here: Worker, store: str, sink_id: str, *, is_dry: bool = False) -> Ledger:
-    """The ledger of a sink that is there; a wrong address makes no directory and no ledger."""
+    """Open the ledger of a sink that exists. A wrong address creates nothing."""
     ledger = here.run(Ledger.open(here.store(store), sink_id, environment=here.environment))
     if ledger.head is None:
         raise ConfigurationError(
@@ -156,7 +157,7 @@ def _committed(
 def _check_rows(
     groups: Sequence[Group], removed: Sequence[str], files: Sequence[OutputFile]
 ) -> None:
-    """The last look before publishing: no row more, no row less."""
+    """Check before publishing that no row is lost and none is added."""
     known = {file.path: file for group in groups for file in group.files}
     if len(set(removed)) != len(removed):
         raise InvariantViolation("a file was merged twice: the rewrite was not published")
@@ -173,7 +174,7 @@ def _check_rows(
 def run_groups(
     spark: Any, store: str, sink_id: str, n: int, groups: Sequence[Group]
 ) -> list[Merged]:
-    """Merge groups with one task each; what they write counts only once entry n names it."""
+    """Merge groups with one task each. Their files count only once entry n names them."""
     rows = [(i, msgspec.msgpack.encode(group)) for i, group in enumerate(groups)]
     work = spark.createDataFrame(rows, WORK_TEXT).repartitionById(len(rows), "task")
     run = partial(_merge_in_task, store, sink_id, n)
@@ -196,7 +197,7 @@ def _merge_in_task(store: str, sink_id: str, n: int, batches: Iterable[Any]) -> 
 async def merge_group(
     store: Store, sink_id: str, n: int, task: int, group: Group, here: Worker
 ) -> Merged:
-    """Write one file for each stretch of files with equal columns; a lone one stays."""
+    """Write one file for neighbours with equal columns; a file without such a neighbour stays."""
     removed: list[str] = []
     files: list[OutputFile] = []
     attempt = here.environment.new_uuid().hex
@@ -231,7 +232,7 @@ async def merge_group(
 async def _stretches(
     store: Store, group: Group, environment: Environment
 ) -> "AsyncIterator[_Lines | _Columns]":
-    """One merger after the other, each full when it comes; one file's bytes are held at a time."""
+    """Yield mergers, each when it is complete. One file's bytes are held at a time."""
     merger: _Lines | _Columns | None = None
     for file in group.files:
         body = await read_output(store, file, environment=environment)
@@ -247,7 +248,7 @@ async def _stretches(
 
 
 class _Lines:
-    """Frames of zstd in a row are a file of zstd: nothing is packed again."""
+    """Merges jsonl.zst files: zstd frames in a row are a zstd file, so nothing is recompressed."""
 
     extension = ".jsonl.zst"
 
@@ -265,7 +266,7 @@ class _Lines:
 
 
 class _Columns:
-    """Parquet files with equal columns and equal words in the footer, as row groups of one."""
+    """Merges Parquet files with equal columns and equal Holdfast metadata, as row groups of one."""
 
     extension = ".parquet"
 
@@ -308,17 +309,19 @@ class _Columns:
 
 
 def _told(footer: Any) -> dict[bytes, bytes]:
-    """Our own words in a footer; others (the Arrow schema) are written anew."""
+    """Return Holdfast's own metadata in a footer. The rest (the Arrow schema) is written again."""
     found: dict[bytes, bytes] = footer or {}
     return {name: text for name, text in found.items() if name.startswith(b"holdfast.")}
 
 
 async def sweep_state(store: Store, sink_id: str, *, environment: Environment) -> int:
-    """Delete runs of state that no reader needs: named for an entry that is there, and not pinned.
+    """Delete state runs that no reader needs, and return how many.
 
-    Later entries pin runs of the newest one and new ones alone, so such a run never comes back. The
-    listing comes before the look at the ledger: what was pinned meanwhile is seen to be pinned. A
-    driver that was overtaken and still reads one finds it gone, and stops.
+    Such a state run is named for an entry that exists, and the newest entry does not pin it. Later
+    entries pin only new state runs and those of the newest entry, so it never comes back. The
+    listing comes before the look at the ledger, so a state run that is pinned in between is seen as
+    pinned. A driver that was overtaken and still reads a deleted state run finds it gone, and
+    stops.
     """
     prefix = f"state/{sink_id}/"
     rows = await patiently(lambda: store.list(prefix), environment=environment)

@@ -1,7 +1,7 @@
-"""Which files of a sink a compaction merges, and what it says at its end.
+"""Which files of a sink a compaction merges, and what it reports at its end.
 
-Pure, and imports nothing of an extra: the options of `holdfast compact` are read before it is known
-whether Spark is installed.
+Pure. Must never import a module of an extra: the options of `holdfast compact` are read before it
+is known whether Spark is installed.
 """
 
 from collections.abc import Iterable
@@ -15,12 +15,12 @@ from holdfast.landing.ledger_entry import OutputFile
 TARGET_BYTES = 128 * 1024 * 1024
 TARGET_BYTES_MIN = 1024
 FULL_SHARE = 0.75
-"""A file of this share of the target is left as it is: to merge it would gain little."""
+"""A file of this share of the target size stays as it is: merging it would gain little."""
 EXTENSIONS = (".parquet", ".jsonl.zst")
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """Files that become one: alike in partition values, role and format, in the order of commit."""
+    """Files that become one: equal partition values, role and format, in the order of commit."""
 
     files: tuple[OutputFile, ...]
 
@@ -31,23 +31,23 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """What a compaction found and did; of a dry run, what it would do."""
+    """What a compaction found and did; for a dry run, what it would do."""
 
     files_before: int
     files_after: int
     bytes_before: int
     bytes_after: int
     merged: int
-    """Files that were, or would be, replaced."""
+    """The number of files that were, or would be, replaced."""
     entries: tuple[int, ...] = ()
-    """The rewrite entries that were published."""
+    """The numbers of the rewrite entries that were published."""
     lost: int = 0
-    """How often a micro-batch came between."""
+    """How often a micro-batch took the ledger number first."""
     state_runs_deleted: int = 0
 
 
 def plan_groups(files: Iterable[OutputFile], target_bytes: int) -> list[Group]:
-    """What to merge; pure. A group is of two files at least, and about the target at most."""
+    """Return what to merge: groups of two files or more, and of about the target at most."""
     alike: dict[tuple[Any, ...], list[OutputFile]] = {}
     for file in files:
         extension = next((end for end in EXTENSIONS if file.path.endswith(end)), None)

@@ -1,9 +1,10 @@
-"""Spark's daemon of Python workers, with what they need loaded before it forks them.
+"""Spark's daemon of Python workers, with the modules that they need loaded before it forks them.
 
-`spark.python.daemon.module` of local sessions. A worker imports numba, pyarrow and the kernels for
-more than a second of CPU, and Spark forks workers often: for each look at a source, and again when
-they were idle. Owns the list of what is loaded, and that a worker whose rows nobody wants any more
-ends without a word. Must never open anything, nor start a thread: both would be shared by forks.
+It is the `spark.python.daemon.module` of local sessions. To import numba, pyarrow and the kernels
+costs a worker more than a second of CPU, and Spark forks workers often: for each look at a source,
+and again after they were idle. Owns the list of what is loaded, and that a worker ends silently if
+its rows are not wanted any more. Must never open anything, nor start a thread: forks would share
+both.
 """
 
 import gc
@@ -32,7 +33,7 @@ FOR_SINKS = ("pyarrow", "holdfast.spark.source", "holdfast.spark.topic_batch")
 
 
 def load(worker_module: str) -> None:
-    """Import what workers of this kind use, and have the kernels compiled."""
+    """Import what workers of this kind use, and compile the kernels."""
     needed = FOR_SINKS if worker_module in SINKS else FOR_PLANS
     for name in FOR_TASKS if worker_module == TASKS else (worker_module, *needed):
         importlib.import_module(name)
@@ -47,9 +48,9 @@ def load(worker_module: str) -> None:
 
 
 def ending_quietly(worker: Worker) -> Worker:
-    """A worker that ends where Spark has closed the connection, as it does after a LIMIT.
+    """Return a worker that ends silently if Spark closes the connection, as after a LIMIT.
 
-    Spark's own prints a traceback then, in the middle of a query that succeeds.
+    Spark's own worker prints a traceback then, in the middle of a query that succeeds.
     """
 
     def work(sock: socket.socket, authenticated: bool) -> int:
@@ -66,7 +67,8 @@ def main() -> None:
 
     daemon.worker = ending_quietly(daemon.worker)
     load(sys.argv[1] if len(sys.argv) > 1 else TASKS)
-    # Spark's workers collect garbage after each task: 50 to 100 ms, if all of this is looked at.
+    # Spark's workers collect garbage after each task. That takes 50 to 100 ms if the collector
+    # looks at all of this.
     gc.freeze()
     daemon.manager()
 

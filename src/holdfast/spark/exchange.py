@@ -1,8 +1,8 @@
-"""Rows on their way to their bucket: few large binary rows through Spark's shuffle.
+"""Carries rows to their bucket: as few large binary rows through Spark's shuffle.
 
-Runs on executors. Owns the columns of the exchange. A row of Spark's costs about a microsecond on
-each side of a shuffle, whatever is in it; so a batch is cut by bucket here, and each piece is one
-row, whose content Spark never looks at.
+Runs on executors. Owns the columns of the exchange. A Spark row costs about a microsecond on each
+side of a shuffle, whatever is in it. So a batch is cut by bucket here, and each piece is one row
+whose content Spark never looks at.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,10 +30,10 @@ SCHEMA: Any = pa.schema(
 TICK = -1
 """The bucket of a row that only makes a task run: timers are due without records, too."""
 LEFT_OUT = -2
-"""The bucket of a row that says, as its origin, how many records could not be read."""
+"""The bucket of a row whose origin is the number of records that could not be read."""
 LOW, HIGH, TIME, KEYLESS = "__low", "__high", "__time", "__keyless"
 ROWS_PER_CUT = 200_000
-"""Small batches are joined before they are cut: each piece costs a kilobyte beside its rows."""
+"""Small batches are joined before they are cut: a piece costs a kilobyte besides its rows."""
 BYTES_PER_CUT = 64 * 1024 * 1024
 
 
@@ -47,12 +47,12 @@ class Cutter:
     tasks: int
     hash_seed: int
     columns: tuple[str, ...] | None = None
-    """What is sent of a row; all of it where None."""
+    """The columns that are sent; None for all."""
     tells_left_out: bool = True
-    """Whether what cannot be read is counted in a row of its own."""
+    """True to send the number of unreadable records in a separate row."""
 
     def pieces(self, batches: Iterable[Any], *, task: int) -> Iterator[RecordBatch]:
-        """The exchange rows of one task; `task` keeps the order of rows across tasks."""
+        """Yield the exchange rows of one task; `task` keeps the order of rows across tasks."""
         looked_at = None if self.columns is None else columns_read(self._expressions(self.columns))
         left_out = LeftOut()
         rows = records(batches, looked_at, left_out)
@@ -67,7 +67,7 @@ class Cutter:
         return [*columns, *self.by, *((self.event_time,) if self.event_time else ())]
 
     def _with_keys(self, batch: RecordBatch) -> RecordBatch:
-        """What is sent of the rows, and what they are judged by."""
+        """Return the columns that are sent, and those by which the rows are judged."""
         keys = Keys(batch, self.by, self.hash_seed)
         names = list(self.columns or batch.schema.names)
         columns = [key_column(batch, name) for name in names]
@@ -78,7 +78,7 @@ class Cutter:
     def _cut(self, batch: Any, origin: int) -> RecordBatch:
         buckets = bucket_of(batch.column(LOW).to_numpy(), self.buckets)
         buckets[batch.column(KEYLESS).to_numpy(zero_copy_only=False)] += self.buckets
-        # Numbers of 16 bits numpy sorts by their digits, in an eighth of the time.
+        # numpy sorts 16-bit numbers with a radix sort, in an eighth of the time.
         narrow = np.uint16 if 2 * self.buckets <= 1 << 16 else np.int64
         order = np.argsort(buckets.astype(narrow, copy=False), kind="stable")
         ranked = buckets[order]
@@ -124,31 +124,31 @@ def _one(batches: list[RecordBatch]) -> RecordBatch:
 
 
 def in_one_buffer(batches: list[Any]) -> Any:
-    """A binary array with each batch, and its schema, as one value; written once, never copied."""
+    """Return a binary array with one batch and its schema per value, written once, never copied."""
     sink = pa.BufferOutputStream()
     ends = [0]
     for batch in batches:
         with pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
         ends.append(sink.tell())
-    # Lengths of a binary array have 32 bits; a cut is far smaller, unless one record is not.
+    # Offsets of a binary array have 32 bits. A cut is far smaller, unless it has a huge record.
     bounds = pa.array(ends, pa.int32()).buffers()[1]
     return pa.Array.from_buffers(pa.binary(), len(batches), [None, bounds, sink.getvalue()])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """One row of the exchange, opened."""
+    """A row of the exchange, decoded."""
 
     bucket: int
     origin: int
     keyless: bool
     rows: Any
-    """A table, with the columns of keys and time at its end."""
+    """A table whose last columns are those of keys and time."""
 
 
 def opened(batches: Iterable[Any], left_out: LeftOut | None = None) -> Iterator[Piece]:
-    """The pieces that came to a task, in no order; records that could not be read are counted."""
+    """Yield the pieces that came to a task, in no order; count records that could not be read."""
     for batch in batches:
         for row in range(batch.num_rows):
             bucket = batch.column(1)[row].as_py()
@@ -171,7 +171,7 @@ def _piece(bucket: int, origin: int, keyless: bool, body: Any) -> Piece:
 
 
 Sent = tuple[int, tuple[int, int, bool, bytes]]
-"""A row of the exchange as a pair of an RDD: its task, and all the rest."""
+"""A row of the exchange as a pair for an RDD: its task, and all the rest."""
 
 
 def sent(batches: Iterable[Any]) -> Iterator[Sent]:
@@ -185,7 +185,7 @@ def received(rest: tuple[int, int, bool, bytes]) -> Piece:
 
 
 def halves(table: Any) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """The high and the low half of each row's hash."""
+    """Return the high and the low half of each row's hash."""
     return _numbers(table, HIGH).view(np.uint64), _numbers(table, LOW).view(np.uint64)
 
 

@@ -1,8 +1,8 @@
-"""Which Python runs the tasks of a Spark, whether it can run ours, and how it gets the package.
+"""Which Python runs Spark's tasks, whether it can run Holdfast's, and how it gets the package.
 
-Owns the checks, and what is said where one fails: Spark itself tells of a missing module or of
-another Python only in the middle of a query, in a stack of Java. Must never import what it looks
-for in this process.
+Owns the checks and their messages. Spark itself reports a missing module or another Python version
+only in the middle of a query, in a Java stack trace. Must never import in this process what it
+looks for.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ PYTHON_VARIABLE = "PYSPARK_PYTHON"
 DRIVER_VARIABLE = "PYSPARK_DRIVER_PYTHON"
 PYTHON_SETTING = "spark.pyspark.python"
 LIBRARIES = ("cramjam", "fastcrc", "msgspec", "numba", "numpy", "obstore", "pyarrow")
-"""What the package itself needs where tasks run; Spark needs pandas besides."""
+"""What the package itself needs where tasks run. Spark also needs pandas."""
 LOOK = (
     "import importlib.util, json, sys; names = sys.argv[1:]; "
     "print(json.dumps([list(sys.version_info[:2]),"
@@ -42,13 +42,13 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a Python said of itself."""
+    """What a Python reported about itself."""
 
     version: tuple[int, int]
     missing: tuple[str, ...]
 
     def problem(self) -> str | None:
-        """What keeps it from running tasks; None where nothing does."""
+        """Return what keeps it from running tasks, or None."""
         here = (sys.version_info[0], sys.version_info[1])
         if self.version != here:
             return f"it is Python {_dotted(self.version)}, and the driver is Python {_dotted(here)}"
@@ -60,9 +60,9 @@ class _Seen:
 def choose_python(
     variables: MutableMapping[str, str], config: Mapping[str, str], *, master: str
 ) -> None:
-    """Let tasks run on the driver's Python, unless the caller named one.
+    """Let tasks run on the driver's Python, unless the caller named another.
 
-    An image on Kubernetes has a Python of its own, at a path of its own.
+    On Kubernetes nothing is set by default: an image has its own Python, at its own path.
     """
     wanted = config.get(PYTHON_SETTING)
     if wanted is not None:
@@ -72,9 +72,9 @@ def choose_python(
 
 
 def check_python(python: str, *, has_package: bool = True) -> None:
-    """Refuse a Python of this machine that cannot plan and run Holdfast's tasks.
+    """Raise ConfigurationError if a Python of this machine cannot plan and run Holdfast's tasks.
 
-    Without `has_package`, it is given the package by Spark, and needs the libraries alone.
+    Without `has_package`, Spark gives it the package, and it needs only the libraries.
     """
     if python == sys.executable:
         return
@@ -107,7 +107,7 @@ def check_python(python: str, *, has_package: bool = True) -> None:
 
 
 def check_executors(spark: "SparkSession") -> None:
-    """Run one small task on a cluster, and refuse executors that cannot run Holdfast's."""
+    """Run one small task on a cluster; ConfigurationError if it cannot run Holdfast's tasks."""
     try:
         answers = _ask_executors(spark.sparkContext)
     except Exception as error:
@@ -127,7 +127,7 @@ def check_executors(spark: "SparkSession") -> None:
 def _ask_executors(context: Any) -> list[_Seen]:
     names = ("holdfast", *LIBRARIES)
 
-    # A function in a function travels as code; others by their name, which executors may not know.
+    # A nested function is pickled as code, others by their name, which executors may not know.
     def look(rows: Iterable[int]) -> Iterator[tuple[int, int, tuple[str, ...]]]:
         import sys
 
@@ -140,7 +140,7 @@ def _ask_executors(context: Any) -> list[_Seen]:
 
 
 def _cause(text: str) -> str:
-    """The line of a failure that says what it was."""
+    """Return the line of a failure's text that names the cause."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     for wanted in ("PYTHON_VERSION_MISMATCH", "Cannot run program", "ModuleNotFoundError"):
         for line in lines:
@@ -154,7 +154,7 @@ def _dotted(version: tuple[int, int]) -> str:
 
 
 def ship_package(spark: "SparkSession") -> None:
-    """Give the executors of a cluster this package, as the driver has it."""
+    """Send this package, as the driver has it, to the executors of a cluster."""
     zipped = str(package_zip())
     context: Any = getattr(spark, "sparkContext", None)
     if context is not None:
@@ -164,9 +164,10 @@ def ship_package(spark: "SparkSession") -> None:
 
 
 def package_zip(folder: Path | None = None) -> Path:
-    """This package as a zip for spark.submit.pyFiles or spark.sparkContext.addPyFile.
+    """Pack this package as a zip for spark.submit.pyFiles or spark.sparkContext.addPyFile.
 
-    The same source gives the same name and bytes. Libraries that the package needs are not in it.
+    Returns the path of the zip, in `folder` or in a new temporary directory. The same source gives
+    the same name and bytes. The libraries that the package needs are not in it.
     """
     package = Path(__file__).parent.parent
     sources = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".typed"))

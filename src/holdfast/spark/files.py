@@ -1,7 +1,7 @@
-"""The output files of one task: tables to objects, cut by their partition columns.
+"""Writes the output files of one task: tables to objects, divided by their partition columns.
 
-Runs on executors. Owns the layout of rows in files. What it writes counts only once a ledger entry
-names it, so a task may die anywhere; names are never used twice.
+Runs on executors. Owns the layout of rows in files. A file counts only once a ledger entry names
+it, so a task may die at any time. Must never use a name twice.
 """
 
 import base64
@@ -43,7 +43,7 @@ class FileWriter:
     parts: int = 0
 
     async def write(self, table: Any, *, role: FileRole = FileRole.ROWS) -> list[OutputFile]:
-        """One file for each combination of partition values; none for no rows."""
+        """Write one file for each combination of partition values; none if there are no rows."""
         footer = described(folder_fields(table.schema, self.output.partition_by))
         return [
             await self._write_one(rows, values, role, footer)
@@ -76,15 +76,15 @@ class FileWriter:
 
 
 def encode(rows: Any, output: Output, footer: Mapping[str, str] | None = None) -> memoryview:
-    """The bytes of a file; lines have no place for a footer."""
+    """Return the bytes of a file. Lines have no place for a footer."""
     if output.format == "parquet":
-        # Arrow's buffers are of signed bytes, which the client of remote stores refuses.
+        # Arrow's buffers hold signed bytes, which the client of remote stores refuses.
         return memoryview(file_of(rows, footer or {}, level=output.compression_level)).cast("B")
     return memoryview(bytes(cramjam.zstd.compress(_lines(rows), level=output.compression_level)))
 
 
 def folder_fields(schema: Any, columns: tuple[str, ...]) -> list[Any]:
-    """The fields of the columns that become folders; ConfigurationError where one is missing."""
+    """Return the fields of the partition columns; ConfigurationError if one is missing."""
     for name in columns:
         if name not in schema.names:
             raise ConfigurationError(
@@ -96,7 +96,7 @@ def folder_fields(schema: Any, columns: tuple[str, ...]) -> list[Any]:
 def by_partition(
     table: Any, columns: tuple[str, ...]
 ) -> Iterator[tuple[dict[str, str | None], Any]]:
-    """The rows of each combination of values; the columns themselves are in the path alone."""
+    """Yield the rows of each combination of values. The columns themselves are only in the path."""
     if not table.num_rows:
         return
     if not columns:
@@ -136,7 +136,7 @@ def _lines(rows: Any) -> bytes:
 
 
 def _shown(value: Any) -> Any:
-    """Bytes that are text stand as text, and others as base64, marked as such."""
+    """Return bytes that are text as text, and other bytes as base64, marked as such."""
     if isinstance(value, bytes):
         try:
             return value.decode()

@@ -1,8 +1,9 @@
-"""A query's progress as committed offsets of a consumer group, so that lag tools see it.
+"""Commits a query's progress as offsets of a consumer group, so that lag tools see it.
 
 Owns what was committed last, and that a failure never stops the query: Spark's checkpoint is what
-counts, and nobody reads these offsets back. Spark asks for the next micro-batch only when the one
-before is committed, so where that one ended may be told; must never be told of any other position.
+counts, and these offsets are never read back. Spark asks for the next micro-batch only when the
+previous one is committed, so the end of that one may be committed here. Must never commit any other
+position.
 """
 
 import logging
@@ -18,13 +19,13 @@ from holdfast.spark.worker import worker
 LOGGER = logging.getLogger("holdfast.spark.group")
 
 COMMIT_MS_MAX = 5_000
-"""A group that cannot be reached holds up a micro-batch by so much, not longer."""
+"""How long a group that cannot be reached may hold up a micro-batch."""
 
 Commit = Callable[[Mapping[TopicPartition, int]], None]
 
 
 class GroupOffsets:
-    """What one query has told its group."""
+    """The offsets that one query has committed to its group."""
 
     def __init__(self, group_id: str, commit: Commit) -> None:
         self._group_id = group_id
@@ -33,7 +34,7 @@ class GroupOffsets:
         self._is_failing = False
 
     def committed(self, end: SourceOffset) -> None:
-        """Every micro-batch up to this position is committed."""
+        """Commit this position to the group: all micro-batches up to it are committed."""
         positions = {TopicPartition(w.topic, w.partition): n for w, n in end.positions.items()}
         news = {where: n for where, n in positions.items() if self._told.get(where) != n}
         if not news:
@@ -50,7 +51,7 @@ class GroupOffsets:
 
 
 def group_offsets(client: ClientOptions, group_id: str) -> GroupOffsets:
-    """Commits to the group's coordinator, as a group without members does."""
+    """Return a GroupOffsets that commits to the coordinator, as a group without members does."""
 
     def commit(offsets: Mapping[TopicPartition, int]) -> None:
         here = worker()

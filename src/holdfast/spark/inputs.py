@@ -1,7 +1,7 @@
 """Where records come from: one protocol for a store and for any Kafka, and the unit of work.
 
-Owns the vocabulary only. An Input lives on the driver and plans; a Range is what one task reads. It
-is picklable and says everything by itself, so `read_range` needs neither Spark nor the Input.
+Owns these types only. An Input lives on the driver and plans. A Range is what one task reads: it
+can be pickled and contains all that is needed, so `read_range` must never need Spark or the Input.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ ROWS_PER_BATCH = 50_000
 
 
 class DataLoss(StopError):
-    """Records that were to be read are gone: below the log start, or with their topic."""
+    """Records that should be read are gone: below the log start, or with their topic."""
 
 
 class TopicPartition(NamedTuple):
@@ -33,7 +33,7 @@ class TopicPartition(NamedTuple):
     topic: str
     partition: int
     topic_id: UUID | None
-    """None where a Kafka is too old to have topic ids: then a recreated topic is not noticed."""
+    """The topic's id. A Kafka that is too old has none, and a recreated topic is not noticed."""
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
@@ -55,14 +55,14 @@ Offsets = Mapping[TopicPartition, int]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PlanOptions:
-    """How a plan is cut into tasks, and what its tasks are to do."""
+    """How a plan is divided into tasks, and what its tasks do."""
 
     min_partitions: int = 1
-    """At least about so many tasks, where there are bytes enough for them."""
+    """About how many tasks there are at least, if there are enough bytes for them."""
     include_headers: bool = False
     fail_on_data_loss: bool = True
     row_filter: RowFilter = ALL_ROWS
-    """Tasks give its rows only. Start and end are clipped to it already."""
+    """The rows that tasks return. Start and end are clipped to it already."""
     fail_on_unreadable: bool = True
     quarantine_store: str | None = None
 
@@ -72,18 +72,18 @@ DEFAULT_PLAN = PlanOptions()
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StoreWhere:
-    """The bytes, in a store."""
+    """The place of a range in a store: an address, and the stretches of its objects."""
 
     url: str
     stretches: tuple[Stretch, ...]
-    """In offset order; those that can have no wanted row may be missing."""
+    """Stretches in offset order. Those that cannot hold a wanted row may be missing."""
     aborted: tuple[AbortedTransaction, ...] | None = None
-    """Transactions whose records are left out; None: the reader wants uncommitted records too."""
+    """Transactions whose records are left out. None: uncommitted records are read, too."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaWhere:
-    """A cluster to fetch from."""
+    """The Kafka cluster from which a range is fetched."""
 
     client: ClientOptions
     read_committed: bool = False
@@ -91,7 +91,7 @@ class KafkaWhere:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """What one task reads: offsets from start_offset up to, and without, end_offset."""
+    """What one task reads: offsets from `start_offset` up to, but not including, `end_offset`."""
 
     topic: str
     topic_id: UUID | None
@@ -101,13 +101,13 @@ class Range:
     where: StoreWhere | KafkaWhere
     include_headers: bool = False
     fail_on_data_loss: bool = True
-    """False: what is gone is skipped."""
+    """If false, records that are gone are skipped."""
     fail_on_unreadable: bool = True
-    """False: a record batch that cannot be read is named, counted and left out."""
+    """If false, a record batch that cannot be read is logged, counted and left out."""
     quarantine_store: str | None = None
-    """Where such a batch is kept whole; None: in the topic alone."""
+    """The store that keeps such a record batch whole. None: it is in the topic only."""
     row_filter: RowFilter = ALL_ROWS
-    """Stretches that can have none of its rows may be left out."""
+    """The rows to return. Stretches that cannot hold one of them may be left out."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -115,39 +115,39 @@ class Range:
 
     @property
     def size_bytes(self) -> int:
-        """Of the record batches, where they are known; else 0."""
+        """The size of the record batches, if it is known; otherwise 0."""
         if isinstance(self.where, StoreWhere):
             return sum(stretch.size_bytes for stretch in self.where.stretches)
         return 0
 
 
 class Input(Protocol):
-    """A source of records, on the driver. Blocking; for one thread."""
+    """A source of records, on the driver. Its calls block. For one thread."""
 
     def topics(self) -> dict[str, TopicInfo]:
-        """All topics as of now, by name. For a store this is the look that others build on."""
+        """Return all topics as of now, by name. For a store, the other calls use this look."""
         ...
 
     def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that each has; DataLoss where one is gone, or its topic is another."""
+        """Return each partition's first offset; DataLoss if one or its topic was deleted."""
         ...
 
     def latest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last one that may be read. Never less than it said before."""
+        """Return the offset after the last one that may be read. It never goes back."""
         ...
 
     def by_timestamp(self, at_ms: Offsets) -> dict[TopicPartition, int | None]:
-        """The first record not older than each partition's time; None where all are older."""
+        """Return the first record at or after each partition's time; None if all are older."""
         ...
 
     def plan(
         self, start: Offsets, end: Offsets, options: PlanOptions = DEFAULT_PLAN
     ) -> list[Range]:
-        """Tasks that read the wanted rows of [start, end), in no overlap, of `end`'s partitions."""
+        """Return tasks that read the wanted rows of [start, end) once, for `end`'s partitions."""
         ...
 
     def close(self) -> None:
-        """Let go of connections; shared ones stay."""
+        """Release the connections; shared ones stay open."""
         ...
 
 
@@ -157,16 +157,16 @@ class UnreadableBatch(StopError):
 
 @dataclasses.dataclass(slots=True)
 class LeftOut:
-    """What was left out of some ranges, because its record batch cannot be read."""
+    """How many offsets were left out because their record batch cannot be read."""
 
     offsets: int = 0
 
     def counts(self) -> dict[str, int]:
-        """For the report of a task; nothing where all was read."""
+        """Return the count for the report of a task; empty if everything was read."""
         return {"unreadable": self.offsets} if self.offsets else {}
 
     def take(self, found: Unreadable, wanted: Range) -> None:
-        """Keep a batch where the range says, and count it; or raise where it asks for that."""
+        """Quarantine and count a record batch as the range says, or raise if it says so."""
         last = found.last_offset
         named = (
             f"{wanted.topic_partition}: the record batch at offsets {found.base_offset} to {last}"
@@ -183,7 +183,7 @@ class LeftOut:
 
 
 def _keep_whole(found: Unreadable, wanted: Range, url: str) -> None:
-    # Few tasks ever meet such a batch: what only plans loads none of this.
+    # Few tasks ever meet such a batch, and planning never does: import it only here.
     from holdfast.landing.quarantine import quarantine
     from holdfast.spark.worker import STORE_SILENCE_S_MAX, worker
 
@@ -204,9 +204,9 @@ def _keep_whole(found: Unreadable, wanted: Range, url: str) -> None:
 def read_range(
     wanted: Range, columns: Collection[str] | None = None, left_out: LeftOut | None = None
 ) -> Iterator[RecordBatch]:
-    """The records of a range as Spark's Kafka columns, about ROWS_PER_BATCH rows at a time.
+    """Yield the records of a range as Spark's Kafka columns, about ROWS_PER_BATCH rows at a time.
 
-    Runs on executors. Raises DataLoss only where records are really gone. Where columns are named,
+    Runs on executors. Raises DataLoss only if records are really gone. If `columns` are named,
     others may be missing. What cannot be read is counted in `left_out`, or raised.
     """
     is_whole = wanted.row_filter == ALL_ROWS
@@ -227,7 +227,7 @@ def _readable(
 def _read_whole(
     wanted: Range, columns: Collection[str] | None
 ) -> Iterator[RecordBatch | Unreadable]:
-    # Each worker loads the one that it needs.
+    # Each worker imports only the reader that it needs.
     if isinstance(wanted.where, StoreWhere):
         from holdfast.spark.store_read import read_store_range
 

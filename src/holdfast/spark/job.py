@@ -1,7 +1,7 @@
-"""What a sink does to each micro-batch, as plain data that goes to executors.
+"""What a pipeline does to each micro-batch, as plain data that goes to executors.
 
 Pure. Owns the settings of a job and what they mean for the state that the ledger pins. Must never
-hold a connection, a frame or a session.
+hold a connection, a DataFrame or a session.
 """
 
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from holdfast.suggestion import no_such_value
 BUCKETS_DEFAULT = 16
 FORMATS = ("parquet", "jsonl.zst")
 ENTRY = "_entry"
-"""In what aggregates and timers give: the ledger number, which tells the newest row of a key."""
+"""The output column with the ledger number; a key's newest row has the greatest number."""
 DEADLINE = "deadline"
 CLOCK_ALLOWANCE_MS = 3_600_000
-"""How far past the wall clock an event time may move the watermark."""
+"""How far past the wall clock an event time may move the event-time watermark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """The files of a sink."""
+    """Where and how a job writes its files."""
 
     store: str
     """The address of the store that holds data, state and ledger."""
@@ -45,13 +45,13 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dedup:
-    """Let each key through once."""
+    """A step that lets each key through once."""
 
     by: tuple[str, ...]
-    """Columns; a part of a JSON value is `value.$.name`, a header is `headers.name`."""
+    """Columns; a field of a JSON value is `value.$.name`, a header is `headers.name`."""
     settings: DedupSettings
     event_time: str | None = None
-    """The column that `within` is measured on."""
+    """The column by which `within` is measured."""
     buckets: int = BUCKETS_DEFAULT
 
     def __post_init__(self) -> None:
@@ -70,11 +70,11 @@ class Dedup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregation:
-    """Running aggregates by key; what comes out is each key that a micro-batch has changed."""
+    """A step with running aggregates by key; its output is each key that a micro-batch changed."""
 
     settings: AggregateSettings
     event_time: str | None = None
-    """Moves the watermark, by which idle keys are forgotten."""
+    """The column that moves the event-time watermark, by which idle keys are forgotten."""
     buckets: int = BUCKETS_DEFAULT
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ class Aggregation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timers:
-    """A row for each key that had no event for a while, by the wall clock."""
+    """A step that writes a row for each key that had no event for a while, by the wall clock."""
 
     settings: TimerSettings
     buckets: int = BUCKETS_DEFAULT
@@ -136,7 +136,7 @@ def check_buckets(buckets: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One sink: an output, and what happens before it."""
+    """The work of one pipeline: an output, and the stateful step before it."""
 
     output: Output
     operation: Operation | None = None

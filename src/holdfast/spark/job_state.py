@@ -1,7 +1,7 @@
-"""The state that a job goes on from: what the newest ledger entry pins, or why it may not be had.
+"""The state that a job continues from: what the newest ledger entry pins, or why it is refused.
 
-Pure. Owns the comparison of a job with what made the state. Must never make state, nor look into a
-store.
+Pure. Owns the comparison of a job with the step that made the state. Must never make state, nor
+look into a store.
 """
 
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from holdfast.spark.job import Dedup, Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateRefused:
-    """The job and the ledger do not go together."""
+    """The job does not match the ledger's state; the message names the remedy."""
 
     message: str
 
 
 def state_before(job: Job, head: Entry | None, schema: Any) -> Pinned | StateRefused | None:
-    """The state that a head pins for a job; None where nothing is remembered yet.
+    """Return the state that the newest entry pins for a job; None if there is none yet.
 
-    `schema` is of the rows that come in, by Arrow; None where it is not known yet, and then types
-    are not compared.
+    `schema` is the Arrow schema of the rows that come in. If it is not known yet (None), only a
+    dedup is compared with the step that made the state.
     """
     operation, sink_id = job.operation, job.output.sink_id
     if head is None:

@@ -1,7 +1,7 @@
-"""Any Kafka as an input, through our own client: its topics, its offsets, its ranges.
+"""Any Kafka as an input, through Holdfast's own client: its topics, offsets and ranges.
 
-Owns planning on the driver. Reading is in kafka_read. Must never commit an offset, nor create a
-topic.
+Owns planning on the driver; `kafka_read` reads on executors. Must never commit an offset, nor
+create a topic.
 """
 
 import asyncio
@@ -33,11 +33,11 @@ NO_ID = UUID(int=0)
 TOPIC_IS_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 UNKNOWN_TOPIC_S_MAX = 5.0
 RECORDS_PER_TASK_MIN = 10_000
-"""Below this a task costs more than it reads."""
+"""With fewer records, starting a task costs more than its read."""
 
 
 class KafkaInput:
-    """The input at a bootstrap list. Each call asks the cluster anew."""
+    """The input at a bootstrap list. Each call asks the cluster again."""
 
     def __init__(self, client: ClientOptions, *, read_committed: bool = False) -> None:
         self._where = KafkaWhere(client=client, read_committed=read_committed)
@@ -101,7 +101,7 @@ class KafkaInput:
         return ranges
 
     def close(self) -> None:
-        """The connections are the process's, and stay open."""
+        """Do nothing: the connections belong to the process and stay open."""
 
     async def _list(self, at: Offsets) -> dict[TopicPartition, ListedOffset]:
         asking = asyncio.Semaphore(ASKED_AT_ONCE)
@@ -122,12 +122,12 @@ class KafkaInput:
 
 
 def known_id(topic_id: UUID) -> UUID | None:
-    """None for the id that a Kafka before topic ids gives."""
+    """Return a topic id, or None for the zero id that a Kafka without topic ids sends."""
     return topic_id if topic_id != NO_ID else None
 
 
 async def check_ids(cluster: Cluster, partitions: Sequence[TopicPartition]) -> None:
-    """Raise DataLoss where a topic is gone, or another one has its name now."""
+    """Raise DataLoss if a topic is gone, or if another topic has its name now."""
     wanted = {p.topic: p.topic_id for p in partitions}
     for topic, topic_id in wanted.items():
         patience = TopicPatience(cluster, topic)
@@ -142,9 +142,9 @@ async def check_ids(cluster: Cluster, partitions: Sequence[TopicPartition]) -> N
 
 
 class TopicPatience:
-    """Tells a topic that is gone from a broker that has not heard of it yet: by a short wait.
+    """Distinguishes a deleted topic from a broker that does not know it yet, by a short wait.
 
-    A broker that cannot be reached is waited for much longer, and that is the cluster's to do.
+    A broker that cannot be reached is waited for much longer; that is the cluster's task.
     """
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
@@ -153,7 +153,7 @@ class TopicPatience:
         self._unknown_since: float | None = None
 
     def around(self, attempt: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
-        """The same attempt, but DataLoss once the topic was unknown for too long."""
+        """Return the same attempt, but with DataLoss once the topic was unknown for too long."""
 
         async def watched() -> T:
             try:
@@ -175,7 +175,7 @@ class TopicPatience:
 
 
 def check_id(topic: str, wanted: UUID | None, found: UUID) -> None:
-    """Raise DataLoss where a topic of this name is another one than was wanted."""
+    """Raise DataLoss if the topic of this name is not the one that was wanted."""
     now = known_id(found)
     if wanted is not None and now is not None and now != wanted:
         raise DataLoss(

@@ -1,8 +1,8 @@
-"""The `kafka.` options of a source as settings of our own client.
+"""The `kafka.` options of a source as settings of Holdfast's own client.
 
-Pure, but for `tls_context`, which reads the files that it is told of. Owns which of Kafka's client
-options mean something here. Must never let one pass that changes what is read, or how safely, and
-is not followed: that is refused, with the remedy.
+Pure, except for `tls_context`, which reads the files that it is given. Owns which of Kafka's client
+options mean something here. Must never accept an option that changes what is read, or how safely,
+and then not follow it: such an option is refused, with the remedy.
 """
 
 import dataclasses
@@ -18,10 +18,10 @@ MIB = 1024 * 1024
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TlsOptions:
-    """Files in PEM, as paths on each machine that reads."""
+    """TLS files in PEM format, as paths on each machine that reads."""
 
     ca_file: str | None = None
-    """None: the machine's own list of authorities."""
+    """The authorities to trust. None: the machine's own list."""
     certificate_file: str | None = None
     key_file: str | None = None
     key_password: str | None = dataclasses.field(default=None, repr=False)
@@ -36,7 +36,7 @@ class ClientOptions:
     client_id: str = "holdfast-spark"
     request_timeout_ms: int = 30_000
     deadline_ms: int = 120_000
-    """How long leader changes and restarts are waited out."""
+    """How long leader changes and restarts are waited for."""
     fetch_bytes_max: int = 8 * MIB
     fetch_wait_ms_max: int = 500
     tls: TlsOptions | None = None
@@ -72,7 +72,7 @@ _WITHOUT_EFFECT = frozenset(
         *("metrics.recording.level", "metrics.sample.window.ms", "isolation.level", "client.rack"),
     }
 )
-"""They tune a Java consumer, and change nothing of what is read."""
+"""Options that tune a Java consumer. They change nothing of what is read."""
 CLIENT_NAMES = (
     *("client.id", "security.protocol", "ssl.endpoint.identification.algorithm"),
     *_NUMBERS,
@@ -83,7 +83,10 @@ CLIENT_NAMES = (
 
 
 def client_options(bootstrap: str, options: Mapping[str, str]) -> ClientOptions:
-    """From Kafka's names, without the prefix `kafka.`; ConfigurationError names what cannot be."""
+    """Return the settings for Kafka's option names, which are without the prefix `kafka.`.
+
+    Raises ConfigurationError for an option that cannot be followed, and names it.
+    """
     left = {name.lower(): value for name, value in options.items()}
     found = ClientOptions(bootstrap=bootstrap, tls=_tls(left))
     changes: dict[str, str | int] = {}
@@ -96,8 +99,8 @@ def client_options(bootstrap: str, options: Mapping[str, str]) -> ClientOptions:
         _bounded(name, _bytes(name, left.pop(name)), 1) for name in _FETCH_SIZES if name in left
     ]
     if sizes:
-        # Kafka's default for one partition is small, so that many can share an answer. Here a
-        # fetch is of one partition, and the larger of the two is what its user meant.
+        # Kafka's default for one partition is small, so that many can share a response. Here a
+        # fetch is for one partition, so the larger of the two is what the user meant.
         changes["fetch_bytes_max"] = max(sizes)
     for name in left:
         if name not in _WITHOUT_EFFECT:
@@ -106,7 +109,7 @@ def client_options(bootstrap: str, options: Mapping[str, str]) -> ClientOptions:
 
 
 def _tls(left: dict[str, str]) -> TlsOptions | None:
-    """Take the options of TLS out."""
+    """Take the TLS options out of `left` and return them."""
     protocol = left.pop("security.protocol", "PLAINTEXT").upper()
     if protocol.startswith("SASL"):
         raise ConfigurationError(
@@ -148,7 +151,7 @@ def _tls(left: dict[str, str]) -> TlsOptions | None:
 
 
 def tls_context(options: TlsOptions) -> ssl.SSLContext:
-    """The context of a connection; ConfigurationError where a file cannot be used."""
+    """Return the TLS context of a connection; ConfigurationError if a file cannot be used."""
     try:
         context = ssl.create_default_context(cafile=options.ca_file)
         if options.certificate_file is not None:

@@ -1,7 +1,7 @@
-"""Read one range of any Kafka on an executor: a fetch in flight while the last one is decoded.
+"""Reads one range of any Kafka on an executor: decodes one fetch while the next is in flight.
 
-Owns the bound on memory (two fetches), the deadline within which restarts and leader changes are
-waited out, and what an OFFSET_OUT_OF_RANGE means. Must never skip an offset in silence.
+Owns the memory bound (two fetches), the deadline for waiting out restarts and leader changes, and
+what an OFFSET_OUT_OF_RANGE means. Must never skip an offset silently.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ from holdfast.spark.worker import worker
 
 
 def read_kafka_range(wanted: Range, where: KafkaWhere) -> Iterator[RecordBatch | Unreadable]:
-    """The records of a range of a topic of a cluster."""
+    """Yield the records of a range of a Kafka topic."""
     reading = _KafkaRange(wanted, where)
     coming = reading.start(wanted.start_offset)
     try:
@@ -60,7 +60,7 @@ def _decoded(
 
 
 class _KafkaRange:
-    """One range on its way."""
+    """The state of one range while it is read."""
 
     def __init__(self, wanted: Range, where: KafkaWhere) -> None:
         self._wanted = wanted
@@ -71,13 +71,13 @@ class _KafkaRange:
         self._quiet_since: float | None = None
 
     def start(self, offset: int) -> "Future[Fetched] | None":
-        """Begin the fetch at an offset; None at the end of the range."""
+        """Start the fetch at an offset. Return None at the end of the range."""
         if offset >= self._wanted.end_offset:
             return None
         return self._worker.submit(self._fetch(offset))
 
     def next_offset(self, fetched: Fetched) -> int:
-        """Where to go on; raises where nothing has come for too long."""
+        """Return the offset of the next fetch; raise if nothing has come for too long."""
         offset = fetched.next_offset
         if offset > fetched.fetch_offset:
             self._quiet_since = None
@@ -111,7 +111,7 @@ class _KafkaRange:
             return await self._ask(await cluster.broker(leader.node_id), leader, offset)
 
         if offset == wanted.start_offset:
-            # Once for each range: before Fetch v13 only metadata tells that the topic is another.
+            # Once per range: before Fetch v13 only metadata shows that the topic was recreated.
             await check_ids(cluster, [wanted.topic_partition])
         try:
             return await cluster.patiently(
@@ -157,7 +157,7 @@ class _KafkaRange:
         raise BrokerUnavailable(f"{connection.address} says nothing of {self._name}")
 
     async def _out_of_range(self, offset: int) -> Fetched:
-        """Say what is gone; or skip it, where that is wanted."""
+        """Raise DataLoss for what is gone, or skip it if `fail_on_data_loss` is false."""
         wanted = self._wanted
         ends = [
             (await list_offset(self._cluster, wanted.topic, wanted.partition, at=at)).offset

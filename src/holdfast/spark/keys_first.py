@@ -1,12 +1,13 @@
 """Dedup of ranges in two passes: keys go through Spark's shuffle, rows never do.
 
 Runs on the driver. The first pass reads the ranges for their keys, sends hashes and offsets to the
-buckets, and learns which offsets do not come out. The second reads the ranges again and writes all
-others, from the worker that has read them. Two reads cost less than one way of all rows through
-the JVM and its shuffle. For stores only: a Kafka would have to send everything twice.
+buckets, and learns which offsets are dropped or diverted. The second pass reads the ranges again
+and writes all other records, from the worker that has read them. Reading twice costs less than
+sending all rows once through the JVM and its shuffle. This is for stores only: a Kafka cluster
+would have to send everything twice.
 
-Owns the order of the passes. Must never let a micro-batch through whose passes saw different
-records: what the first remembers and the second does not find would never come out.
+Owns the order of the passes. Must never commit a micro-batch whose passes saw different records: a
+key that the first pass remembers and the second does not find would never be written.
 """
 
 import pickle
@@ -33,11 +34,11 @@ TRIES = 3
 
 
 class RecordsVanished(StopError):
-    """Records were deleted between the passes, again and again."""
+    """Records were deleted between the passes, in every try."""
 
 
 def ranges_of(frame: "DataFrame") -> list[Range]:
-    """What a micro-batch of ranges is to read."""
+    """Return the ranges that a micro-batch of ranges is to read."""
     return [pickle.loads(bytes(row[0])) for row in frame.collect()]
 
 
@@ -54,7 +55,7 @@ def dedup_reports(
     number: int,
     pinned: Pinned,
 ) -> list[TaskReport]:
-    """Both passes; what their tasks report. Again where records vanished in between."""
+    """Run both passes and return the reports; start again if records vanished in between."""
     if not ranges:
         return []
     context: Any = spark.sparkContext
@@ -114,7 +115,7 @@ def _pick(pick: PickTask, task: int, groups: Iterable[Sequence[Range]]) -> Itera
 
 
 def work_frame(spark: "SparkSession", groups: Sequence[Sequence[Range]]) -> Any:
-    """A row for each range; the ranges of a group are one task's, in each query on the frame."""
+    """Return a row for each range. One task reads a group's ranges, in each query on the frame."""
     rows = [(i, pickle.dumps(wanted)) for i, group in enumerate(groups) for wanted in group]
     frame = cast(Any, spark).createDataFrame(rows, WORK_TEXT)
     return frame.repartitionById(max(1, len(groups)), "task").select(RANGE)

@@ -1,7 +1,7 @@
 """How far a run is behind its source, in records.
 
-Runs on the driver. Owns the looks at the source's newest offsets, in a thread of their own. Must
-never delay the run: a source that does not answer leaves the lag unknown.
+Runs on the driver. Owns a thread that asks the source for its newest offsets. Must never delay the
+run: if the source does not answer, the lag is unknown.
 """
 
 import json
@@ -17,7 +17,7 @@ from holdfast.spark.planning import selected
 
 
 def lag_of(progress: Mapping[str, Any]) -> int | None:
-    """Records that wait, by Spark's progress of a micro-batch; None where it does not tell."""
+    """Return the records that wait, by Spark's progress of a micro-batch; None if it is unknown."""
     lag = 0
     for source in progress.get("sources") or ():
         end, latest = source.get("endOffset"), source.get("latestOffset")
@@ -33,7 +33,11 @@ def lag_of(progress: Mapping[str, Any]) -> int | None:
 
 
 def lag_behind(read: Sequence[str], newest: Offsets) -> int | None:
-    """Records between the offsets that a query has read to, as Spark has them, and the newest."""
+    """Return the records between what a query has read and the newest offsets.
+
+    `read` is Spark's text of the offset of each source. None if it is not one offset of this
+    source.
+    """
     if len(read) != 1:
         return None
     try:
@@ -47,7 +51,7 @@ def _between(read: Offsets, newest: Offsets) -> int:
 
 
 class NewestOffsets:
-    """Asks the source where its logs end, when it is told to."""
+    """Asks the source, in a thread and on request, where its logs end."""
 
     def __init__(self, source: Input, options: SourceOptions) -> None:
         self._source = source
@@ -59,13 +63,13 @@ class NewestOffsets:
         self._thread.start()
 
     def ask(self) -> bool:
-        """Begin a look; False where the last one is not done yet."""
+        """Begin a look. Return False if the last one is not done yet."""
         is_free = not self._wanted.is_set()
         self._wanted.set()
         return is_free
 
     def take(self) -> Offsets | None:
-        """What the last look found, once; None where it failed or is not done."""
+        """Return what the last look found, once; None if it failed or is not done."""
         found, self._answer = self._answer, None
         return found
 
@@ -79,6 +83,6 @@ class NewestOffsets:
                 partitions = selected(self._source.topics(), self._options.selection)
                 self._answer = dict(self._source.latest(partitions))
             except HoldfastError:
-                # The query asks the same source, and tells what is wrong with it.
+                # The query asks the same source, and reports what is wrong with it.
                 self._answer = None
             self._wanted.clear()

@@ -1,12 +1,13 @@
-"""The data source "holdfast-landed": exactly what is committed, as a batch DataFrame.
+"""The data source "holdfast-landed": reads exactly what is committed, as a batch DataFrame.
 
-Owns the translation of Spark's calls. What counts is decided in landing: files that a sink's ledger
-names (`sinkId`), objects that a chain reaches from its origin (`topic`). Every byte is checked
-against its checksum before a row of it is given out. Must never list a folder to find rows.
+Owns the translation of Spark's calls. What counts is decided in `landing`: the files that a sink's
+ledger names (`sinkId`), or the objects that a chain reaches from its origin (`topic`). All bytes
+are checked against their checksum before a row of them is returned. Must never list a folder to
+find rows.
 
-Filters are not pushed down: Spark 4.3 keeps the plan of the last pushed filter on the DataFrame, so
-that using it again with another filter, or none, would hide rows. The option `partitions` leaves
-files unread instead; it belongs to one load and to nothing else.
+Filters are not pushed down. Spark 4.3 keeps the plan of the last pushed filter on the DataFrame, so
+a second use of it with another filter, or none, would miss rows. The option `partitions` leaves
+files unread instead. It belongs to one load and to nothing else.
 """
 
 import difflib
@@ -53,26 +54,26 @@ OPTIONS = (
 )
 PARQUET, LINES = ".parquet", ".jsonl.zst"
 DEAD = "dead"
-"""The word of the option `files` for records that could not land where they belong."""
+"""The value of the option `files` for dead letters."""
 REASON = ", reason string"
 LINE = "value"
-"""The one column of files of lines: each line as it is, for from_json."""
+"""The only column of jsonl files: each line as it is, to be parsed with from_json."""
 ROWS_PER_BATCH = 50_000
 MIN_PARTITIONS = 8
 Chosen = Mapping[str, frozenset[str | None]]
-"""For some partition columns the values that are read, as the ledger writes them."""
+"""For some partition columns, the values to read, as the ledger writes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandedOptions:
-    """What to read: a sink's files or a topic's chains."""
+    """The parsed options of a read: which files of a sink, or which chains of a topic."""
 
     store: str
     sink_id: str | None
     topic: str | None
     role: FileRole
     dead: bool
-    """Whether the dead letters of the topic are meant."""
+    """True to read the dead letters of the topic."""
     partitions: Chosen
     include_headers: bool
     merge_schema: bool
@@ -80,7 +81,7 @@ class LandedOptions:
 
 
 def parse_landed_options(given: Mapping[str, str]) -> LandedOptions:
-    """The options, checked; names are case-insensitive, as Spark's are."""
+    """Return the options after checking them. Names are case-insensitive, as in Spark."""
     names = {name.lower(): name for name in OPTIONS}
     found: dict[str, str] = {}
     for name, value in given.items():
@@ -152,10 +153,15 @@ def _is_true(name: str, found: Mapping[str, str]) -> bool:
 
 
 class LandedSource(DataSource):
-    """What has landed, and nothing else."""
+    """The Spark format "holdfast-landed": reads what pipelines and sinks have committed.
+
+    Give `store` and one of `sinkId` (the output of a pipeline) and `topic` (the chains of a topic).
+    Files that a killed run left behind are never read. All options are in
+    docs/how-to/read-what-was-landed.md.
+    """
 
     told_schema = False
-    """Whether the schema came from the files, and not from a call of schema()."""
+    """True if the schema came from the files, and not from a call of schema()."""
 
     @classmethod
     def name(cls) -> str:
@@ -179,14 +185,14 @@ class LandedSource(DataSource):
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What one task reads: files of a sink, or keys of chains."""
+    """What one task reads: files of a sink, or keys of chain objects."""
 
     files: tuple[OutputFile, ...] = ()
     keys: tuple[str, ...] = ()
 
 
 class LandedReader(DataSourceReader):
-    """A batch query over one sink or one topic."""
+    """The reader of a batch query over one sink or one topic."""
 
     def __init__(self, options: LandedOptions, schema: StructType, *, is_strict: bool) -> None:
         self._options = options
@@ -212,7 +218,7 @@ class LandedReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         work = cast("_Work | None", partition.value)
         if work is None:
-            # Spark's stand-in where there are no partitions at all.
+            # Spark's stand-in if there are no partitions at all.
             return
         here = worker()
         target: Any = _types.to_arrow_schema(self._schema, timezone="UTC")
@@ -227,7 +233,7 @@ class LandedReader(DataSourceReader):
 
 
 def chosen_files(found: Sequence[OutputFile], partitions: Chosen) -> list[OutputFile]:
-    """The files with one of the chosen values in each column; a column must be one of the path."""
+    """Return the files with a chosen value in each column; each must be a partition column."""
     for name in partitions:
         unknown = [file for file in found if name not in file.partition_values]
         if unknown:
@@ -243,7 +249,7 @@ def chosen_files(found: Sequence[OutputFile], partitions: Chosen) -> list[Output
 
 
 def sink_files(options: LandedOptions) -> tuple[OutputFile, ...]:
-    """The committed files of a sink; a sink that has no ledger is an error with a hint."""
+    """Return the committed files of a sink; ConfigurationError if there is no such sink."""
     here = worker()
     store = here.store(options.store)
     sink_id = options.sink_id or ""
@@ -261,7 +267,10 @@ def sink_files(options: LandedOptions) -> tuple[OutputFile, ...]:
 
 
 def sink_schema(options: LandedOptions) -> Any:
-    """The Arrow schema of a sink's rows: the newest file's, or all merged; partitions last."""
+    """Return the Arrow schema of a sink's rows: that of the newest file, or all merged.
+
+    Partition columns come last.
+    """
     found = sink_files(options)
     if not found:
         raise ConfigurationError(
@@ -292,7 +301,7 @@ def sink_schema(options: LandedOptions) -> Any:
 
 
 def whole_schema(file: OutputFile, footer: Any) -> Any:
-    """The columns of a Parquet file and, after them, those of its path."""
+    """Return the columns of a Parquet file, followed by those of its path."""
     inside = footer.schema.to_arrow_schema().remove_metadata()
     apart = partition_fields([*file.partition_values], footer.metadata, path=file.path)
     fields = [field.remove_metadata() for field in inside]
@@ -300,7 +309,7 @@ def whole_schema(file: OutputFile, footer: Any) -> Any:
 
 
 def chain_objects(options: LandedOptions) -> list[tuple[str, Facts]]:
-    """The objects of a topic's chains; no chain of that topic is an error with a hint."""
+    """Return the objects of a topic's chains; ConfigurationError if there is no chain."""
     here = worker()
     store, environment = here.store(options.store), here.environment
     found = here.run(
@@ -326,7 +335,7 @@ def _among(what: str, names: Sequence[str]) -> str:
 
 
 def grouped(sizes: Sequence[int], min_partitions: int) -> list[tuple[int, int]]:
-    """Stretches [start, end) of about equal bytes, in order."""
+    """Return index ranges [start, end) of about equal bytes, in order."""
     most = task_bytes(sum(sizes), min_partitions)
     bounds = [0]
     taken = 0
@@ -361,7 +370,7 @@ def conform(
     partition_values: Mapping[str, str | None],
     is_strict: bool,
 ) -> RecordBatch:
-    """The batch with exactly the columns of a schema: what a file lacks is null."""
+    """Return the batch with exactly the columns of a schema; what a file lacks is null."""
     inside: list[str] = batch.schema.names
     if is_strict and (more := [name for name in inside if name not in target.names]):
         raise HoldfastError(

@@ -1,9 +1,9 @@
-"""One micro-batch into a ledgered sink: source offsets, state and output become visible together.
+"""Commits one micro-batch to a ledger: source offsets, state and output become visible together.
 
-Runs on the driver, as the function of foreachBatch. Owns the order: ask the ledger, run the tasks
-on the state that its newest entry pins, publish one entry. That entry is the commit point; Spark's
-own commit comes later and may be lost. Must never publish twice, nor on top of an entry that it
-has not seen.
+Runs on the driver, as the foreachBatch function. Owns the order of steps: ask the ledger, run the
+tasks on the state that its newest entry pins, publish one entry. That entry is the commit point.
+Spark's own commit comes later and may be lost. Must never publish twice, nor on top of an entry
+that it has not seen.
 """
 
 import logging
@@ -48,11 +48,14 @@ SEED_BITS = 63
 
 
 class SinkRefused(StopError):
-    """The ledger does not take this micro-batch: going on would double or skip records."""
+    """The ledger does not take this micro-batch: going on would duplicate or skip records."""
 
 
 class Follower(Protocol):
-    """Somebody who is told of committed entries, again and again until it has them: a table."""
+    """A table, or anything else that follows the ledger.
+
+    `catch_up` is called again and again, until the follower has all committed entries.
+    """
 
     def catch_up(self, ledger: Ledger) -> None: ...
 
@@ -62,7 +65,7 @@ class _Task(Protocol):
 
 
 class LedgerSink:
-    """The function of foreachBatch, and what it has done so far."""
+    """The foreachBatch function, with the totals of what it has done so far."""
 
     def __init__(
         self, job: Job, checkpoint: Checkpoint, *, followers: tuple[Follower, ...] = ()
@@ -84,7 +87,7 @@ class LedgerSink:
             outcome = self._run(frame, ledger, batch)
             if isinstance(outcome, Refused):
                 if outcome.refusal is Refusal.OVERTAKEN:
-                    continue  # files were rewritten meanwhile: the same rows, on the newest entry
+                    continue  # a compaction came between: the same rows, on the newest entry
                 raise SinkRefused(outcome.message)
             self._note(outcome)
             self.catch_up()
@@ -95,7 +98,7 @@ class LedgerSink:
         )
 
     def ledger(self) -> Ledger:
-        """The ledger of the sink, opened once."""
+        """Return the ledger of the sink, which is opened once."""
         if self._ledger is None:
             here = worker()
             output = self.job.output
@@ -107,8 +110,10 @@ class LedgerSink:
         return self._ledger
 
     def catch_up(self) -> None:
-        """Have the tables follow. Before the first micro-batch, too: a driver may have died between
-        ledger and table, and no record may come for long.
+        """Let the tables follow the ledger.
+
+        Also called before the first micro-batch: a driver may have died between ledger and table,
+        and the next record may be long in coming.
         """
         for follower in self._followers:
             follower.catch_up(self.ledger())
@@ -125,7 +130,7 @@ class LedgerSink:
         return worker().run(ledger.commit(batch, effects, n=decision.n))
 
     def _pinned(self, head: Entry | None, frame: "DataFrame") -> Pinned | None:
-        """The state that the newest entry names, and no other; refused where the job is another."""
+        """Return exactly the state that the newest entry names; refuse a job that does not fit."""
         schema = arrow_schema(frame)
         found = state_before(self.job, head, schema)
         if isinstance(found, StateRefused):
@@ -181,7 +186,7 @@ class LedgerSink:
 
 
 def _reports(frame: "DataFrame", job: Job, number: int, pinned: Pinned | None) -> list[TaskReport]:
-    """Run the tasks, and gather what they report."""
+    """Run the tasks and return their reports."""
     operation = job.operation
     if operation is None or pinned is None:
         done = _mapped(frame, partial(_in_task, WriteTask(job=job, number=number)), REPORT_TEXT)
@@ -237,7 +242,7 @@ def _columns_sent(operation: Operation) -> tuple[str, ...] | None:
 
 
 def arrow_schema(frame: "DataFrame") -> Any:
-    """The columns of a frame's rows, by Arrow."""
+    """Return the Arrow schema of a DataFrame's rows."""
     from pyspark.sql.pandas import types
 
     if frame.columns == [RANGE]:

@@ -1,11 +1,12 @@
-"""How far a query has read: positions with topic ids, and every rule about moving them.
+"""How far a query has read: a position for each partition, and all rules for moving positions.
 
 Pure. Owns the JSON text in Spark's offset log. Spark compares offsets as text, so equal positions
-must be equal text; and it writes whatever it is told, so nothing here may ever go back.
+must give equal text. Spark also writes whatever offset it is given, so nothing here may ever move a
+position back.
 
-An offset carries, under `since`, where partitions began that the offset before it did not have.
-So a micro-batch that is run again reads the same records, although Spark asks anew for the initial
-offset, and although a new partition's earliest offset may have moved.
+An offset also says, under `since`, where those partitions began that the previous offset did not
+have. So a micro-batch that runs again reads the same records, although Spark asks for the initial
+offset again, and although the earliest offset of a new partition may have moved.
 """
 
 import json
@@ -19,7 +20,7 @@ from holdfast.spark.inputs import Offsets, TopicPartition
 
 VERSION = 1
 LISTED_MAX = 20
-"""How many partitions one message names; a topic may have thousands."""
+"""How many partitions one message names at most; a topic may have thousands."""
 
 
 Positions = Offsets
@@ -28,16 +29,17 @@ Positions = Offsets
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """The next offset to read, for each partition."""
+    """An offset of the source: for each partition, the next offset to read."""
 
     positions: Positions
     since: Positions = field(default_factory=dict[TopicPartition, int])
+    """Where those partitions began that the previous offset did not have."""
     tick: int | None = None
-    """Which tick of tickInterval it is of; no position depends on it."""
+    """The tick of tickInterval that the offset belongs to; no position depends on it."""
 
 
 class OffsetRange(NamedTuple):
-    """The records of one partition from start, and before end."""
+    """The records of one partition from `start` up to, but not including, `end`."""
 
     where: TopicPartition
     start: int
@@ -45,21 +47,21 @@ class OffsetRange(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """How the topics of now differ from those of an offset."""
+    """The difference between the topics of an offset and the topics that exist now."""
 
     appeared: list[TopicPartition]
     deleted: list[TopicPartition]
     recreated: list[tuple[TopicPartition, UUID | None]]
-    """What the offset has, and the id that the topic of this name has now."""
+    """Partitions of the offset, each with the id that its topic's name has now."""
 
 
 def initial(positions: Positions) -> SourceOffset:
-    """Where a new query begins: everything since here, and nothing read yet."""
+    """Return the offset of a new query: all partitions begin here, and nothing is read yet."""
     return SourceOffset(dict(positions), dict(positions))
 
 
 def to_json(offset: SourceOffset) -> dict[str, object]:
-    """The value that Spark writes; its keys are sorted, as text and in this order."""
+    """Return the value that Spark writes, with sorted keys: equal offsets give equal text."""
     value: dict[str, object] = {}
     if offset.since:
         value["since"] = _nested(offset.since)
@@ -71,12 +73,12 @@ def to_json(offset: SourceOffset) -> dict[str, object]:
 
 
 def to_text(offset: SourceOffset) -> str:
-    """The canonical text: equal if and only if the offsets are equal."""
+    """Return the canonical text: two texts are equal if and only if the offsets are equal."""
     return json.dumps(to_json(offset), sort_keys=True)
 
 
 def from_json(value: object) -> SourceOffset:
-    """What to_json wrote; CorruptObject where it is something else."""
+    """Return the offset that `to_json` wrote; CorruptObject if the value is anything else."""
     try:
         fields = cast("dict[str, Any]", value)
         if fields["version"] != VERSION:
@@ -124,15 +126,15 @@ def _topic_id(text: str | None) -> UUID | None:
 
 
 def by_name(where: TopicPartition) -> tuple[str, int, str]:
-    """The order of partitions in plans and messages."""
+    """Return the key by which partitions are sorted in plans and messages."""
     return where.topic, where.partition, str(where.topic_id)
 
 
 def changes(start: SourceOffset, now: Iterable[TopicPartition]) -> Changes:
-    """What has appeared, and what is gone, between an offset and the partitions of now.
+    """Compare an offset with the partitions that exist now.
 
-    A partition that is missing while its topic is there, with the same id, is old metadata: the
-    number of partitions never shrinks.
+    A partition that is missing although its topic exists, with the same id, is not a change. The
+    metadata is old: the number of partitions never shrinks.
     """
     there = set(now)
     ids = {where.topic: where.topic_id for where in there}
@@ -146,7 +148,7 @@ def changes(start: SourceOffset, now: Iterable[TopicPartition]) -> Changes:
 
 
 def without(offset: SourceOffset, gone: Iterable[TopicPartition]) -> SourceOffset:
-    """The offset without these partitions."""
+    """Return the offset without these partitions."""
     dropped = set(gone)
     return SourceOffset(
         {where: n for where, n in offset.positions.items() if where not in dropped},
@@ -156,21 +158,21 @@ def without(offset: SourceOffset, gone: Iterable[TopicPartition]) -> SourceOffse
 
 
 def joined(offset: SourceOffset, appeared: Positions) -> SourceOffset:
-    """The offset with new partitions, none of whose records is read yet."""
+    """Return the offset with new partitions, of which no record is read yet."""
     since = {**_not_begun(offset), **appeared}
     return SourceOffset({**offset.positions, **appeared}, since, offset.tick)
 
 
 def _not_begun(offset: SourceOffset) -> Positions:
-    """What the next offset must say again: where partitions begin of which nothing is read yet.
+    """Return the entries of `since` that the next offset must repeat: those not read from yet.
 
-    The rest must not be handed on: the next micro-batch would read again from there.
+    The others must not be repeated, or the next micro-batch would read from there again.
     """
     return {where: n for where, n in offset.since.items() if offset.positions.get(where) == n}
 
 
 def held(start: Positions, latest: Positions, served: Positions) -> dict[TopicPartition, int]:
-    """The newest offset to offer for each partition of start: never below what was served."""
+    """Return the newest offset to offer for each partition, never below what was served."""
     return {
         where: max(position, latest.get(where, position), served.get(where, position))
         for where, position in start.items()
@@ -178,7 +180,7 @@ def held(start: Positions, latest: Positions, served: Positions) -> dict[TopicPa
 
 
 def went_back(start: Positions, latest: Positions, served: Positions) -> list[OffsetRange]:
-    """Where the newest offset is below one that was served: from where, to where."""
+    """Return the partitions whose newest offset is below a served one, with both offsets."""
     highest = {where: max(n, served.get(where, n)) for where, n in start.items()}
     return [
         OffsetRange(where, latest[where], highest[where])
@@ -188,10 +190,11 @@ def went_back(start: Positions, latest: Positions, served: Positions) -> list[Of
 
 
 def limited(start: Positions, target: Positions, most: int) -> dict[TopicPartition, int]:
-    """At most `most` offsets from start towards target, shared in proportion to what waits.
+    """Move from `start` towards `target` by at most `most` offsets in total.
 
-    No partition that has records starves: each moves by at least one, even if there are more such
-    partitions than `most`; that is the only case in which the bound is passed.
+    They are shared in proportion to what waits. No partition that has records starves: each moves
+    by at least one, even if there are more such partitions than `most`. That is the only case in
+    which the limit is exceeded.
     """
     waiting = {w: target[w] - n for w, n in start.items() if w in target and target[w] > n}
     total = sum(waiting.values())
@@ -216,16 +219,17 @@ def limited(start: Positions, target: Positions, most: int) -> dict[TopicPartiti
 def waits_for_more(
     start: Positions, target: Positions, *, least: int, since_trigger_ms: int, delay_ms_max: int
 ) -> bool:
-    """Whether a micro-batch should wait, since there is less than minOffsetsPerTrigger."""
+    """True if a micro-batch should wait because there is less than minOffsetsPerTrigger."""
     available = sum(max(0, target[where] - n) for where, n in start.items() if where in target)
     return available < least and since_trigger_ms < delay_ms_max
 
 
 def moved(start: SourceOffset, positions: Positions, tick: int | None = None) -> SourceOffset:
-    """The offset at these positions and this tick; exactly `start` where they are its own.
+    """Return the offset at these positions and this tick, or `start` itself if nothing changed.
 
-    Clocks go back, ticks do not. Where a partition of start has not moved since it came in, the
-    note of where it began goes on: start may be an initial offset, which is in no log.
+    The clock may go back, the tick does not. If a partition of `start` has not moved since it
+    appeared, its entry in `since` is repeated: `start` may be an initial offset, which is in no
+    log.
     """
     back = [where for where, n in start.positions.items() if positions.get(where, n) < n]
     if back:
@@ -242,7 +246,7 @@ def moved(start: SourceOffset, positions: Positions, tick: int | None = None) ->
 
 
 def ranges(start: SourceOffset, end: SourceOffset) -> list[OffsetRange]:
-    """What a micro-batch reads, without what is empty; the same each time it is run."""
+    """Return what a micro-batch reads, without empty ranges; the same each time it is run."""
     found: list[OffsetRange] = []
     for where in sorted(end.positions, key=by_name):
         first = end.since.get(where, start.positions.get(where))
@@ -258,19 +262,19 @@ def ranges(start: SourceOffset, end: SourceOffset) -> list[OffsetRange]:
 
 
 def lost(wanted: Iterable[OffsetRange], earliest: Positions) -> list[OffsetRange]:
-    """The part of each range that is gone: before the earliest offset, or with its topic."""
+    """Return the part of each range that is gone: below the earliest offset, or with its topic."""
     gone = [OffsetRange(r.where, r.start, min(r.end, earliest.get(r.where, r.end))) for r in wanted]
     return [r for r in gone if r.start < r.end]
 
 
 def past_the_end(wanted: Iterable[OffsetRange], latest: Positions) -> list[OffsetRange]:
-    """The part of each range that the log does not have, or not yet."""
+    """Return the part of each range that the log does not have, or not yet."""
     beyond = [OffsetRange(r.where, max(r.start, latest.get(r.where, 0)), r.end) for r in wanted]
     return [r for r in beyond if r.start < r.end]
 
 
 def remaining(wanted: Iterable[OffsetRange], gone: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """The ranges without what is gone from their start or from their end."""
+    """Return the ranges without the parts that are gone from their start or their end."""
     cut = list(wanted)
     for hole in gone:
         cut = [
@@ -285,7 +289,7 @@ def remaining(wanted: Iterable[OffsetRange], gone: Iterable[OffsetRange]) -> lis
 
 
 def listed(found: Iterable[OffsetRange]) -> str:
-    """Exactly which records: "orders-0 offsets 5 to 9 (5 records), ..."."""
+    """Return a text with the exact records, as in "orders-0 offsets 5 to 9 (5 records), ..."."""
     rows = list(found)
     names = [
         f"{r.where} offsets {r.start} to {r.end - 1} ({r.end - r.start} records)"
@@ -298,5 +302,5 @@ def listed(found: Iterable[OffsetRange]) -> str:
 
 
 def count(found: Iterable[OffsetRange]) -> int:
-    """How many offsets these ranges span."""
+    """Return how many offsets these ranges span."""
     return sum(r.end - r.start for r in found)

@@ -1,4 +1,4 @@
-"""The stateful steps of a pipeline, from the words that people write: columns and durations.
+"""The stateful steps of a pipeline, made from what people write: columns and durations.
 
 Pure. Owns what those words mean, for the builder and for pipeline files alike. Must never know
 where they were written.
@@ -29,7 +29,7 @@ def dedup_step(
     late: str = LatePolicy.KEEP.value,
     buckets: int = BUCKETS_DEFAULT,
 ) -> Dedup:
-    """Each key once, within a span of event time or for ever."""
+    """Return a step that keeps each key once, within a span of event time or for ever."""
     settings = DedupSettings(
         within_ms=_optional_ms(within), lateness_ms=_optional_ms(lateness), late=_late(late)
     )
@@ -45,7 +45,7 @@ def aggregate_step(
     late: str = LatePolicy.KEEP.value,
     buckets: int = BUCKETS_DEFAULT,
 ) -> Aggregation:
-    """Running aggregates by key: the name of each one, its function and its column."""
+    """Return a step with running aggregates by key: name, function and column of each."""
     for name, (function, _) in aggregates.items():
         if function not in FUNCTIONS:
             near = difflib.get_close_matches(function, FUNCTIONS, n=1, cutoff=0.75)
@@ -67,14 +67,14 @@ def aggregate_step(
 
 
 def timer_step(by: str | Sequence[str], *, after: str, buckets: int = BUCKETS_DEFAULT) -> Timers:
-    """A row for each key that had no event for a while of wall-clock time."""
+    """Return a step that writes a row for each key without events for some wall-clock time."""
     _check_free(columns_of(by), (ENTRY, DEADLINE))
     settings = TimerSettings(key_columns=columns_of(by), after_ms=duration_ms(after))
     return Timers(settings=settings, buckets=buckets)
 
 
 def columns_of(by: str | Sequence[str] | None) -> tuple[str, ...]:
-    """One column or several, as they may be written."""
+    """Return the columns as a tuple, whether one or several were written."""
     return (by,) if isinstance(by, str) else tuple(by or ())
 
 

@@ -1,6 +1,6 @@
 """Options of Spark's Kafka source that this source refuses or does not need, and why.
 
-Pure words: options.py decides.
+Pure data: options.py decides.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""The options of the source: the names and meanings of Spark's Kafka source, and `store`.
+"""The options of the source: those of Spark's Kafka source, and a few more, such as `store`.
 
-Pure. Owns the parsing, the precedence and the messages. Names are case-insensitive, as Spark's
-are. Must never let an option pass that it does not know: a misspelt one would be silently idle.
+Pure. Owns parsing, precedence and messages. Option names are case-insensitive, as in Spark. Must
+never accept an option that it does not know: a misspelt one would silently have no effect.
 """
 
 import enum
@@ -21,7 +21,7 @@ from holdfast.suggestion import did_you_mean, nearest, no_such_value
 
 EARLIEST = -2
 LATEST = -1
-"""How startingOffsets and endingOffsets write the two ends of one partition."""
+"""EARLIEST and LATEST are how startingOffsets and endingOffsets write a partition's ends."""
 
 Choice = TypeVar("Choice", bound=enum.Enum)
 
@@ -31,21 +31,24 @@ PartitionNumbers = Mapping[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Topics by name."""
+    """A selection of topics by name."""
 
     topics: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SubscribePattern:
-    """Topics whose whole name matches a regular expression (Python's, where Java's differs)."""
+    """A selection of topics whose whole name matches a regular expression.
+
+    The syntax is Python's, which differs from Java's in places.
+    """
 
     pattern: str
 
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Some partitions of some topics."""
+    """A selection of some partitions of some topics."""
 
     partitions: Mapping[str, tuple[int, ...]]
 
@@ -69,14 +72,14 @@ class AtOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamp:
-    """The first record at or after a time, the same for all partitions."""
+    """The first record at or after a time that is the same for all partitions."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimestamps:
-    """The first record at or after a time, one for each partition."""
+    """The first record at or after a time that is given for each partition."""
 
     timestamps_ms: PartitionNumbers
 
@@ -85,21 +88,21 @@ Bound = End | AtOffsets | AtTimestamp | AtTimestamps
 
 
 class NoMatch(enum.Enum):
-    """What to do where no record is as new as a starting timestamp."""
+    """What to do if no record is as new as a starting timestamp."""
 
     ERROR = "error"
     LATEST = "latest"
 
 
 class OnUnreadable(enum.Enum):
-    """What to do with a record batch whose CRC is right and whose records cannot be read."""
+    """What to do with a record batch whose CRC is right but whose records cannot be read."""
 
     FAIL = "fail"
     QUARANTINE = "quarantine"
 
 
 class Rows(enum.Enum):
-    """What the source yields: records, or (for our own sinks) the ranges that hold them."""
+    """What the source yields: records, or (for Holdfast's own sinks) the ranges that hold them."""
 
     RECORDS = "records"
     RANGES = "ranges"
@@ -107,9 +110,10 @@ class Rows(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Everything that a user can say about reading.
+    """All options of a read, parsed.
 
-    Either store or bootstrap_servers is set; both where the store's broker holds commit_group_id.
+    Either `store` or `bootstrap_servers` is set. Both are set if a store is read with
+    `commit_group_id`: records come from the store, and the brokers keep the group's offsets.
     """
 
     store: str | None
@@ -125,20 +129,20 @@ class SourceOptions:
     offsets_per_trigger_min: int | None = None
     trigger_delay_ms_max: int = 15 * 60_000
     tick_ms: int | None = None
-    """Micro-batches come this often even where no records do: for timers."""
+    """How often micro-batches start even without new records, for timers."""
     partitions_min: int | None = None
     records_per_partition_max: int | None = None
     include_headers: bool = False
     read_committed: bool = False
     on_unreadable: OnUnreadable = OnUnreadable.FAIL
     quarantine_store: str | None = None
-    """Where record batches that cannot be read are kept."""
+    """The store that keeps record batches that cannot be read."""
     rows: Rows = Rows.RECORDS
     row_filter: RowFilter = ALL_ROWS
     commit_group_id: str | None = None
-    """The consumer group that is told how far the query is."""
+    """The consumer group to which the position of the query is committed."""
     ignored: tuple[str, ...] = ()
-    """What was set and has no effect, each with the reason: for one warning."""
+    """Options that are set but have no effect, each with the reason, for one warning."""
 
 
 NAMES = (
@@ -154,7 +158,7 @@ STRATEGIES = ("subscribe", "subscribePattern", "assign")
 
 
 def parse_options(raw: Mapping[str, str], *, streaming: bool) -> SourceOptions:
-    """What the options say, or ConfigurationError with the option, the reason and the remedy."""
+    """Return the parsed options; ConfigurationError names option, reason and remedy."""
     options = {name.lower(): str(value).strip() for name, value in raw.items()}
     ignored = _check_names(raw)
     store, servers, client = _where(options)
@@ -365,7 +369,10 @@ def _refuse_end(bound: Bound, end: End, mark: int, name: str, why: str) -> None:
 
 
 def _bound(options: Mapping[str, str], side: str, *, default: Bound) -> Bound:
-    """A timestamp for all wins over timestamps by partition, and these over offsets."""
+    """Return the bound of one side.
+
+    A timestamp for all partitions wins over timestamps by partition, and these win over offsets.
+    """
     if (text := options.get(f"{side}timestamp")) is not None:
         return AtTimestamp(_number(text, f"{side}Timestamp", "milliseconds since 1970"))
     if (text := options.get(f"{side}offsetsbytimestamp")) is not None:

@@ -1,7 +1,7 @@
-"""The tasks of dedup in two passes: judge keys by their offsets, then write what comes out.
+"""The tasks of dedup in two passes: judge keys by their offsets, then write what is kept.
 
 Runs on executors. Owns the verdict that travels between the passes: the offsets of each partition
-that do not come out, and those that are diverted. All other offsets do.
+that are dropped, and those that are diverted. All other offsets are kept.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,7 +36,7 @@ NONE: Offsets = np.zeros(0, np.int64)
 
 
 class _Hidden(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Offsets of one partition, sorted, as the bytes of 64-bit numbers."""
+    """The dropped and diverted offsets of one partition: sorted, as bytes of 64-bit numbers."""
 
     topic: str
     partition: int
@@ -45,7 +45,7 @@ class _Hidden(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the keys of a micro-batch, or of a part of it."""
+    """The result of dedup for the keys of a micro-batch, or of a part of it."""
 
     hidden: list[_Hidden]
     runs: dict[int, list[RunInfo]]
@@ -54,7 +54,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, parts: Sequence["Verdict"]) -> "Verdict":
-        """The verdicts of all tasks as one."""
+        """Return the verdicts of all tasks as one."""
         runs: dict[int, list[RunInfo]] = {}
         counts = {"rows": 0}
         latest: int | None = None
@@ -93,7 +93,7 @@ def _numbers(data: bytes) -> Offsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeTask:
-    """The keys of some buckets against what is remembered of them."""
+    """The first pass: compares the keys of some buckets with the remembered ones."""
 
     job: Job
     operation: Dedup
@@ -127,7 +127,7 @@ class JudgeTask:
 
 
 def _hidden(dropped: Any, diverted: Any) -> list[_Hidden]:
-    """By partition, from tables with topic, partition and offset."""
+    """Return the offsets of each partition, from tables with topic, partition and offset."""
     found: dict[Partition, list[Offsets]] = {}
     for i, table in enumerate((dropped, diverted)):
         for where, offsets in _by_partition(table):
@@ -152,7 +152,7 @@ def _by_partition(table: Any) -> Iterator[tuple[Partition, Offsets]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PickTask:
-    """Ranges once more, without what the verdict hides, into files."""
+    """The second pass: reads ranges again and writes what the verdict does not drop to files."""
 
     job: Job
     number: int
@@ -177,7 +177,7 @@ class PickTask:
 
 
 def picked(batch: Any, hidden: _Hidden | None) -> tuple[Any, Any | None]:
-    """What comes out of a batch of one partition, and what of it is diverted."""
+    """Return what is kept of a batch of one partition, and what of it is diverted."""
     if hidden is None or not batch.num_rows:
         return batch, None
     offsets = np.asarray(batch.column("offset").to_numpy(), np.int64)
@@ -193,9 +193,10 @@ def picked(batch: Any, hidden: _Hidden | None) -> tuple[Any, Any | None]:
 
 
 def _rows_at(offsets: Offsets, wanted: Offsets) -> NDArray[np.int64]:
-    """The rows that have these offsets; both are sorted, and what lies outside is another's.
+    """Return the rows that have these offsets. Both are sorted.
 
-    What is not there any more is seen by the count of rows that were found.
+    Offsets outside the batch belong to another batch. Offsets that no longer exist are noticed by
+    the count of rows that were found.
     """
     first, last = np.searchsorted(wanted, [offsets[0], offsets[-1] + 1])
     mine = wanted[first:last]

@@ -1,7 +1,7 @@
-"""Whether the columns that a pipeline speaks of can be there, and be used as it wants to.
+"""Checks that the columns that a pipeline names can exist and have the types that it needs.
 
-Pure. Owns the words about one that is missing or of the wrong type. Must never judge values: what
-a column holds is found out when it is read.
+Pure. Owns the messages about a column that is missing or has the wrong type. Must never judge
+values: they are only known when they are read.
 """
 
 import difflib
@@ -19,7 +19,7 @@ HEADERS = "headers"
 
 
 def check_columns(job: Job, schema: Any, origin: Origin) -> None:
-    """Raise ConfigurationError where a job wants a column that an Arrow schema has not."""
+    """Raise ConfigurationError if a job names a column that an Arrow schema does not have."""
     columns: list[str] = schema.names
     match job.operation:
         case Dedup(by=by, event_time=event_time):
@@ -55,10 +55,10 @@ def _check_folders(job: Job, columns: Sequence[str], origin: Origin) -> None:
 
 
 def _written(job: Job, columns: Sequence[str]) -> Sequence[str]:
-    """The columns of the files, before those of the path are taken out."""
+    """Return the columns of the output, before partition columns are taken out."""
     match job.operation:
         case Aggregation(settings=settings) if settings.late is LatePolicy.DIVERT:
-            # Late records are written as they came, into the same folders.
+            # Late records keep their columns and share the folders: only the key is in both.
             return settings.key_columns
         case Aggregation(settings=settings):
             names = [each.name for each in settings.aggregates]
@@ -70,7 +70,7 @@ def _written(job: Job, columns: Sequence[str]) -> Sequence[str]:
 
 
 def _check_plain(names: Sequence[str], schema: Any, origin: Origin, table: str, key: str) -> None:
-    """Aggregates and timers are of columns alone: their output has them by name."""
+    """Check that names are plain columns: aggregates and timers write them under these names."""
     columns: list[str] = schema.names
     for name in names:
         if name not in columns:

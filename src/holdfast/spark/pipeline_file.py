@@ -1,7 +1,7 @@
-"""From a pipeline file to what is to run: a short TOML file, or a Python file with a function.
+"""Reads a pipeline file: a short TOML file, or a Python file with a function.
 
-Owns the meaning of every key, the defaults, and all that can be found wrong without looking at a
-store, a broker or a Spark. Must never open one of them.
+Owns the meaning of every key, the defaults, and all mistakes that can be found without a store, a
+broker or Spark. Must never open one of them.
 """
 
 import re
@@ -54,14 +54,14 @@ from holdfast.spark.transform import (
 )
 
 RECORDS_PER_TRIGGER = 1_000_000
-"""A first run must not take all of a large topic in one micro-batch."""
+"""The default limit: a first run must not take all of a large topic in one micro-batch."""
 POLL_MS = 1_000
 ONCE = ("once", "availablenow", "available now", "available-now")
 STARTS = (
     *("startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"),
     "startingoffsetsbytimestampstrategy",
 )
-"""What says where a new query begins, in lower case."""
+"""Options, in lower case, that say where a new query begins."""
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 _PATHS = (
     *(("source", "store"), ("source", "quarantineStore")),
@@ -74,7 +74,7 @@ class Trigger:
     """When micro-batches begin."""
 
     interval_ms: int | None
-    """None: all that is there now, and then the end."""
+    """The time between micro-batches. None: take all that is there now, and end."""
 
     def for_spark(self) -> dict[str, Any]:
         if self.interval_ms is None:
@@ -82,10 +82,10 @@ class Trigger:
         return {"processingTime": f"{min(self.interval_ms, POLL_MS)} milliseconds"}
 
     def source_options(self, given: Mapping[str, str], *, has_timers: bool) -> dict[str, str]:
-        """What makes a micro-batch begin once in an interval, or earlier where a full one waits.
+        """Return options that start a micro-batch once per interval, or earlier if one is full.
 
-        With Spark's own interval a backlog would be worked off by one micro-batch in each. Timers
-        are due without records, too.
+        With Spark's own interval, a backlog would be processed at one micro-batch per interval.
+        Timers also need micro-batches without records.
         """
         names = {name.lower() for name in given}
         more: dict[str, str] = {}
@@ -100,17 +100,17 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineFile:
-    """A pipeline, read and checked; nothing was opened."""
+    """A pipeline file, read and checked. Nothing was opened."""
 
     origin: Origin
     source: Mapping[str, str]
-    """The options of the source, with our defaults."""
+    """The options of the source, with Holdfast's defaults."""
     options: SourceOptions
-    """The same, parsed."""
+    """The same options, parsed."""
     sink: Job | Landing
-    """Into files that a ledger names, or onto landing chains."""
+    """The output: files that a ledger names, or landing chains."""
     tables: tuple[TableFollower, ...]
-    """What follows that ledger."""
+    """The tables that follow that ledger."""
     transform: Transform | None
     trigger: Trigger
     checkpoint: str
@@ -123,7 +123,7 @@ class PipelineFile:
 
     @property
     def where(self) -> str:
-        """Of the source, for people."""
+        """The address of the source, for people."""
         return self.options.store or self.options.bootstrap_servers or ""
 
 
@@ -135,9 +135,9 @@ def read_pipeline(
     once: bool = False,
     hint: Callable[[str], None] = lambda _: None,
 ) -> PipelineFile:
-    """Read a .toml or a .py file; ConfigurationError names file, line or key, and the remedy.
+    """Read a .toml or .py file; ConfigurationError names file, line or key, and the remedy.
 
-    What is written in an old way, and works, is told to `hint`.
+    `hint` is called with a message about anything that works but is written in an old way.
     """
     path = path.expanduser().absolute()
     if not path.is_file():
@@ -172,9 +172,9 @@ def read_pipeline(
 def spark_of(
     path: Path, overrides: Sequence[str], needs: NeedsSession, *, master: str | None
 ) -> tuple[str, Mapping[str, str]]:
-    """Master and settings of a pipeline whose Python file cannot be loaded before Spark is there.
+    """Return master and settings of a pipeline whose Python file needs Spark to be loaded.
 
-    From the file of settings, or from the OPTIONS that the Python file had defined by then.
+    They come from the TOML file, or from the OPTIONS that the Python file had defined by then.
     """
     path = path.expanduser().absolute()
     text = path.read_text() if path.suffix == ".toml" else ""
@@ -189,7 +189,10 @@ def spark_of(
 
 
 def _with_format(output: OutputTable, origin: Origin, hint: Callable[[str], None]) -> OutputTable:
-    """The format by its name inside: lines are `jsonl.zst`, with `/envelope` for that layout."""
+    """Return the output with the internal name of its format.
+
+    jsonl is `jsonl.zst`, or `jsonl.zst/envelope` for that layout.
+    """
     if output.format.startswith("jsonl.zst"):
         layout = ' and layout = "envelope"' if output.format.endswith("/envelope") else ""
         hint(f'{origin.name}: [output] format = "{output.format}" is now format = "jsonl"{layout}')
@@ -271,7 +274,7 @@ def _source(
     if transform is None:
         given["rows"] = Rows.RANGES.value
         if "unreadable" not in names:
-            # These runs count and show what they leave out; a transform's rows are not counted.
+            # These runs count and show what they leave out. With a transform, nothing counts it.
             given["unreadable"] = OnUnreadable.QUARANTINE.value
         wanted = operation.by if isinstance(operation, Dedup) else ()
         if "includeheaders" not in names and any(w.startswith(HEADER_MARK) for w in wanted):
@@ -292,9 +295,9 @@ def _source(
 
 
 def _named_at(message: str, option: str) -> int | None:
-    """Where the beginning of a message names an option; None where it does not.
+    """Return where the beginning of a message names an option, or None.
 
-    The first one that is named is the one that is wrong: others may be named in the remedy.
+    The option that is named first is the wrong one; others may be named in the remedy.
     """
     begins = message.lower()[:80]
     found = re.search(rf"(?<![\w.]){re.escape(option.lower())}(?![\w.])", begins)
@@ -320,7 +323,7 @@ def _transform(tables: Mapping[str, Table], path: Path, origin: Origin) -> Trans
 def _is_chain(
     output: OutputTable, tables: Mapping[str, Table], operation: Operation | None, origin: Origin
 ) -> bool:
-    """Records as they are go onto chains, unless something is asked for that only a ledger has."""
+    """True if the output is chains: by default, if nothing is asked for that needs a ledger."""
     for_ledger: dict[str, object] = {
         f"[{name_of(operation)}]": operation,
         "[transform]": tables.get("transform"),

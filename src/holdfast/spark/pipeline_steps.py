@@ -1,7 +1,7 @@
-"""The stateful step and the tables of a pipeline file.
+"""The stateful step of a pipeline file, and the Delta and Iceberg tables that follow its output.
 
-Owns which tables of a file ask for them, and the place of every message about one. What a step
-means is decided in operations. Must never open a store or a catalog.
+Owns which tables of the file ask for them, and the place in the file that a message names. What a
+step means is decided in `operations`. Must never open a store or a catalog.
 """
 
 import re
@@ -38,7 +38,7 @@ _AGGREGATE = re.compile(r"\s*(\w+)\s*(?:\(\s*([^()]*?)\s*\)\s*)?")
 
 
 def step_of(tables: Mapping[str, Table], origin: Origin) -> Operation | None:
-    """The one stateful step that a file asks for, if any."""
+    """Return the one stateful step that a file asks for, or None."""
     asked = [name for name in STEPS if name in tables]
     if len(asked) > 1:
         raise origin.error(f"there is [{asked[0]}] as well: {ONE_STEP}", asked[1])
@@ -56,7 +56,7 @@ def step_of(tables: Mapping[str, Table], origin: Origin) -> Operation | None:
 
 
 def name_of(operation: Operation | None) -> str | None:
-    """The table that asks for an operation."""
+    """Return the name of the file's table that asks for an operation."""
     match operation:
         case Dedup():
             return "dedup"
@@ -101,7 +101,7 @@ def _aggregate(table: AggregateTable, origin: Origin) -> Aggregation:
 
 
 def _function(name: str, text: str, origin: Origin) -> tuple[str, str | None]:
-    """`sum(amount)`; a count may do without a column."""
+    """Parse an aggregate such as `sum(amount)`. A count needs no column."""
     found = _AGGREGATE.fullmatch(text)
     if found is None:
         raise origin.error(
@@ -137,7 +137,7 @@ def _check_durations(origin: Origin, table: str, **texts: str | None) -> None:
 
 
 def _made(make: Callable[[], T], origin: Origin, table: str, key: str | None = None) -> T:
-    """What a call gives; what it refuses is said with its place."""
+    """Return what a call makes; if it refuses, add the place in the file to the error."""
     try:
         return make()
     except MissingExtra:
@@ -147,7 +147,7 @@ def _made(make: Callable[[], T], origin: Origin, table: str, key: str | None = N
 
 
 def followers_of(tables: Mapping[str, Table], origin: Origin) -> tuple[TableFollower, ...]:
-    """The tables that shall follow the ledger of an output."""
+    """Return the tables that shall follow the ledger of an output."""
     found: list[TableFollower] = []
     if "delta" in tables:
         delta = convert(tables["delta"], "delta", DeltaSection, origin)

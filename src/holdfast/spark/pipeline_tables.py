@@ -1,6 +1,6 @@
 """The tables and keys of a pipeline file.
 
-Pure. Owns which keys there are, and their types. Must never know what a pipeline does.
+Pure. Owns which keys exist, and their types. Must never know what a pipeline does.
 """
 
 from typing import Any, Literal, cast
@@ -19,7 +19,7 @@ from holdfast.settings_file import (
 
 
 class DedupTable(msgspec.Struct, frozen=True, kw_only=True):
-    """[dedup]: let each key through once."""
+    """[dedup]: keep the first record of each key."""
 
     by: str | list[str]
     within: Duration | None = None
@@ -55,7 +55,7 @@ class TransformTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputTable(msgspec.Struct, frozen=True, kw_only=True):
-    """[output]: where rows go, how often, and where Spark keeps its notes."""
+    """[output]: where rows go, how often, and where Spark keeps its checkpoint."""
 
     to: str
     sink_id: str | None = None
@@ -123,15 +123,18 @@ PIPELINE = FileTables(
         ),
     },
 )
-"""[source] has the names of the source's options, which are checked there."""
+"""The tables of a pipeline file. The keys of [source] are checked as options of the source."""
 
 
 _TABLES = ("assign", "startingoffsets", "startingoffsetsbytimestamp")
-"""Options that are tables in TOML and JSON in Spark, in lower case."""
+"""Options, in lower case, that are tables in TOML and JSON text in Spark."""
 
 
 def source_options(table: Table, origin: Origin) -> dict[str, str]:
-    """[source] as options of the source: `kafka.x.y = 1` in TOML is a table in a table."""
+    """Return [source] as options of the source.
+
+    In TOML, `kafka.x.y = 1` is a table in a table.
+    """
     flat: Table = {}
     for name, value in table.items():
         if isinstance(value, dict) and name.lower() not in _TABLES:

@@ -1,4 +1,4 @@
-"""What a query reads next: options and positions against what an Input has now.
+"""Decides what a query reads next: its options and positions against what an Input has now.
 
 Owns the decisions of one running query, in the process that plans it. Needs no Spark. Must never
 offer an offset below one that it has offered, nor skip records without saying which.
@@ -41,11 +41,11 @@ from holdfast.spark.options import (
 LOGGER = logging.getLogger("holdfast.spark.planning")
 
 LOOKS_MAX = 3
-"""A topic counts as deleted when so many looks did not find it: metadata may lag."""
+"""How many looks must miss a topic before it counts as deleted: metadata may lag."""
 LOOK_PAUSE_S = 0.5
 END_PAUSE_S = 0.2
 END_WAIT_S_MAX = 30.0
-"""How long a micro-batch waits for a log that ends before what the checkpoint promises."""
+"""How long a micro-batch waits if the log ends before what the checkpoint promises."""
 TOLD_MAX = 1_000
 REMEDY = (
     'To go on without them, set failOnDataLoss to "false"; to read them, restore the data or start '
@@ -59,7 +59,7 @@ def _wait(seconds: float) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Planner:
-    """One query's view of its input. For one thread."""
+    """The planner of one query, with its view of the input. For one thread."""
 
     options: SourceOptions
     source: Input
@@ -70,12 +70,12 @@ class Planner:
     _target: SourceOffset | None = None
     _is_available_now: bool = False
     _last_tick: int | None = None
-    """The one tick of a query that reads what is available now."""
+    """The only tick of a query that reads what is available now."""
     _last_trigger_s: float | None = None
     _told: set[str] = field(default_factory=set[str])
 
     def initial_offset(self) -> SourceOffset:
-        """Where a new query begins. ConfigurationError where the options cannot be met."""
+        """Return where a new query begins; ConfigurationError if the options cannot be met."""
         partitions = self._selected_or_refuse()
         start = self._resolve(self.options.starting, partitions, is_start=True)
         if isinstance(self.options.starting, AtOffsets):
@@ -89,7 +89,7 @@ class Planner:
         return offsets.initial(start)
 
     def prepare_for_available_now(self) -> None:
-        """From the next look on, what is there then is all that there is."""
+        """End the query at what its next look at the input finds."""
         self._is_available_now = True
         self._target = None
         self._last_tick = self._tick()
@@ -97,7 +97,7 @@ class Planner:
     def next_offset(
         self, start: SourceOffset, *, most: int | None, least: int | None
     ) -> SourceOffset:
-        """Where the next micro-batch ends; `start` itself where there is nothing to read yet."""
+        """Return where the next micro-batch ends, or `start` if there is nothing to read yet."""
         now = self.environment.monotonic()
         begun, target = self._look(start)
         if least is not None and not self._is_available_now:
@@ -118,21 +118,25 @@ class Planner:
         return start if end_offset == start else end_offset
 
     def _tick(self) -> int | None:
-        """By it offsets differ although no records came, so that timers come to be looked at."""
+        """Return the number of the current tick, or None without tickInterval.
+
+        It makes offsets differ although no records came, so that a micro-batch runs and checks
+        timers.
+        """
         every_ms = self.options.tick_ms
         return None if every_ms is None else self.environment.now_ms() // every_ms
 
     def newest_offset(self) -> SourceOffset | None:
-        """The newest offsets of the last look, for the query's progress."""
+        """Return the newest offsets of the last look, for the query's progress."""
         return SourceOffset(dict(self._latest)) if self._latest else None
 
     def stream_ranges(self, start: SourceOffset, end: SourceOffset) -> list[Range]:
-        """The tasks of a micro-batch."""
+        """Return the tasks of a micro-batch."""
         wanted = offsets.ranges(start, end)
         return self._plan(wanted, end_wait_s_max=END_WAIT_S_MAX) if wanted else []
 
     def batch_ranges(self) -> list[Range]:
-        """The tasks of a batch query."""
+        """Return the tasks of a batch query."""
         partitions = self._selected_or_refuse()
         start = self._resolve(self.options.starting, partitions, is_start=True)
         end = self._resolve(self.options.ending, partitions, is_start=False)
@@ -144,11 +148,11 @@ class Planner:
         return self._plan(wanted, end_wait_s_max=0.0) if wanted else []
 
     def _look(self, start: SourceOffset) -> tuple[SourceOffset, Mapping[TopicPartition, int]]:
-        """`start` with what appeared and without what is gone, and the newest offsets to offer."""
+        """Return `start` with the partitions that exist now, and the newest offsets to offer."""
         if self._is_available_now and self._target is not None:
             gone = set(start.positions) - set(self._target.positions)
             appeared = {w: n for w, n in self._target.since.items() if w not in start.positions}
-            # Left as it is where nothing changed: another offset would be another micro-batch.
+            # Without a change, `start` must stay as it is: a new offset means a new micro-batch.
             kept = offsets.without(start, gone) if gone else start
             return offsets.joined(kept, appeared) if appeared else kept, self._target.positions
         for _ in range(LOOKS_MAX - 1):
@@ -178,7 +182,7 @@ class Planner:
         except DataLoss as problem:
             if not is_last:
                 raise _LookAgain from None
-            # Deleted since, or behind what it said before: a later look says which, if it stays.
+            # A topic was deleted just now, or the end went back. If so, a later look says which.
             self._warn("nothing_read_yet", str(problem))
             return start, dict(start.positions)
         back = offsets.went_back(begun.positions, self._latest, self._served)
@@ -221,11 +225,14 @@ class Planner:
         if beyond:
             self._say_lost("are past the end of the log", beyond)
             wanted = offsets.remaining(wanted, beyond)
-        # Only now: the times of records that are gone are unknown, so they may have been wanted.
+        # Only now: records that are gone have unknown times, so they may have been wanted.
         return self._cut(self._new_enough(wanted))
 
     def _new_enough(self, wanted: list[OffsetRange]) -> list[OffsetRange]:
-        """From the first record that is: none before it can be wanted, any after it can."""
+        """Return the ranges from the first record that is new enough for the row filter.
+
+        No record before it can be wanted; any record after it can.
+        """
         least_ms = self.options.row_filter.timestamp_min_ms
         if least_ms is None:
             return wanted
@@ -265,7 +272,7 @@ class Planner:
             self.source.topics()
 
     def _cut(self, wanted: Sequence[OffsetRange]) -> list[Range]:
-        """Into tasks: each partition in slices of at most maxRecordsPerPartition."""
+        """Divide ranges into tasks: each partition in slices of at most maxRecordsPerPartition."""
         most = self.options.records_per_partition_max
         rounds: list[list[OffsetRange]] = []
         for r in wanted:
@@ -296,7 +303,7 @@ class Planner:
         self._warn("records_skipped", message)
 
     def _warn(self, event: str, message: str) -> None:
-        """Once for each thing, not once for each micro-batch."""
+        """Log a warning once for each message, not once for each micro-batch."""
         if message not in self._told:
             if len(self._told) >= TOLD_MAX:
                 self._told.clear()
@@ -359,13 +366,13 @@ class Planner:
 
 
 class _LookAgain(Exception):
-    """What was seen may be a moment in between."""
+    """Raised to look again: what the last look saw may be a passing state."""
 
 
 def selected(
     topics: Mapping[str, TopicInfo], selection: Subscribe | SubscribePattern | Assign
 ) -> list[TopicPartition]:
-    """The partitions that a query reads, of those that are there."""
+    """Return the partitions that a query reads, out of the topics that exist."""
     match selection:
         case Subscribe(names):
             found = [topics[name] for name in names if name in topics]

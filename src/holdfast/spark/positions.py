@@ -1,8 +1,8 @@
 """Offsets of Spark's log as the ledger compares them: where a micro-batch begins and ends.
 
 Pure. Owns one question: does this micro-batch begin where the ledger ends? For the source
-"holdfast" that is answered by positions, so that a query with a new checkpoint may go on where
-another one stopped. Offsets of other sources are compared as they stand.
+"holdfast", positions answer it, so a query with a new checkpoint can continue where another one
+stopped. Offsets of other sources are compared as they are.
 """
 
 import json
@@ -19,10 +19,11 @@ def source_ranges(
     ends: Sequence[str | None],
     ledger_ends: Sequence[str] | None,
 ) -> tuple[SourceRange, ...]:
-    """For each source its range: `starts` are the ends of the micro-batch before, if there is one.
+    """Return the range of each source in a micro-batch.
 
-    `ledger_ends` are the positions after the newest entry: a micro-batch that is the first of its
-    checkpoint says by them which of its partitions the ledger knows already.
+    `starts` are the ends of the previous micro-batch, if there is one. `ledger_ends` are the
+    positions after the newest entry. They say which partitions of a checkpoint's first micro-batch
+    the ledger knows already.
     """
     ranges: list[SourceRange] = []
     for i, end in enumerate(ends):
@@ -33,7 +34,11 @@ def source_ranges(
 
 
 def starting_offsets(ledger_end: str) -> str:
-    """The ledger's position as the option startingOffsets, for a query with a new checkpoint."""
+    """Return a ledger position as the option startingOffsets of a query with a new checkpoint.
+
+    `ledger_end` is the end of a source in the newest ledger entry. Raises CorruptObject if it is
+    not an offset of the source "holdfast".
+    """
     found = _parsed(ledger_end)
     if found is None:
         raise CorruptObject(f"the ledger's position is not one of this source: {ledger_end[:200]}")
@@ -49,7 +54,7 @@ def _start(before: str | None, end: str | None, known: str | None) -> str | None
     first = _parsed(end)
     if first is None or known is None:
         return None
-    # Partitions that the ledger has not heard of may begin anywhere.
+    # Partitions that the ledger does not know may begin anywhere.
     there = _parsed(known)
     partitions = set(there.positions) if there is not None else set[object]()
     began = {where: n for where, n in first.since.items() if where in partitions}
@@ -57,13 +62,13 @@ def _start(before: str | None, end: str | None, known: str | None) -> str | None
 
 
 def _plain(text: str) -> str:
-    """The positions alone: where partitions began is no part of where a micro-batch ends."""
+    """Return the positions alone: `since` is no part of where a micro-batch ends."""
     found = _parsed(text)
     return text if found is None else offsets.to_text(SourceOffset(found.positions))
 
 
 def _parsed(text: str | None) -> SourceOffset | None:
-    """An offset of the source "holdfast", or None where it is another source's."""
+    """Return an offset of the source "holdfast", or None if it is another source's."""
     if text is None:
         return None
     try:

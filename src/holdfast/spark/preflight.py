@@ -1,7 +1,7 @@
-"""What can be found out before a Spark starts: who answers, what is there, where a run begins.
+"""Finds out before Spark starts what answers, what is there, and where a run begins.
 
-Owns the probes and their patience, which is short: a person waits. Reads only. Must never create
-anything, not even the folder of the output.
+Owns the probes and their patience, which is short because a person waits. Reads only. Must never
+create anything, not even the folder of the output.
 """
 
 import contextlib
@@ -53,20 +53,23 @@ _NO_FILE = b"/files/holdfast-is-there-a-master"
 STREAM_REQUEST = struct.pack(
     f">qbi{len(_NO_FILE)}s", 13 + len(_NO_FILE), 6, len(_NO_FILE), _NO_FILE
 )
-"""Spark's transport: length of the frame, type StreamRequest, name. The answer is StreamFailure."""
+"""A frame of Spark's transport: length, type StreamRequest, name of the file.
+
+The answer is a StreamFailure.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
-    """Where a query with a new checkpoint goes on."""
+    """Where a query with a new checkpoint continues."""
 
     positions: Offsets
-    """EARLIEST where nothing of a partition is known."""
+    """The next offsets; EARLIEST for a partition of which nothing is known."""
     by: str
-    """What said so, for people."""
+    """What the positions come from, for people."""
 
     def starting_offsets(self) -> str:
-        """As the option startingOffsets."""
+        """Return the positions as the option startingOffsets."""
         topics: dict[str, dict[str, int]] = {}
         for where, offset in self.positions.items():
             topics.setdefault(where.topic, {})[str(where.partition)] = offset
@@ -80,11 +83,11 @@ class Ready:
     source: Input
     partitions: tuple[TopicPartition, ...]
     head: Entry | None
-    """The newest entry of the ledger that the pipeline goes on with."""
+    """The newest entry of the ledger that the pipeline continues."""
 
 
 def check_machine() -> None:
-    """Spark and a Java for it; ConfigurationError where one is missing."""
+    """Raise ConfigurationError unless Spark and a Java for it are installed."""
     require("Spark", "spark")
     variables = process_variables()
     if "PYSPARK_GATEWAY_PORT" not in variables:
@@ -96,7 +99,7 @@ class MasterUnavailable(RetryError):
 
 
 def check_master(master: str, *, silence_s_max: float = MASTER_SILENCE_S) -> None:
-    """Ask one of spark://host:port,host:port; Spark itself takes a minute to tell."""
+    """Raise unless a master of spark://host:port,host:port answers; Spark takes a minute."""
     if not master.startswith(SPARK_SCHEME):
         return
     problems: list[str] = []
@@ -118,9 +121,10 @@ def check_master(master: str, *, silence_s_max: float = MASTER_SILENCE_S) -> Non
 
 
 def _ask_master(address: tuple[str, int], silence_s_max: float) -> None:
-    """Ask for a file that no master has, and wait for an answer: a listener may be a dead end.
+    """Ask for a file that no master has, and wait for an answer: an open port may be a dead end.
 
-    A master with authentication or TLS says something else, or hangs up. Only silence is a problem.
+    A master with authentication or TLS answers something else, or hangs up. Only silence is a
+    problem.
     """
     with socket.create_connection(address, timeout=MASTER_S_MAX) as connection:
         connection.settimeout(silence_s_max)
@@ -130,7 +134,7 @@ def _ask_master(address: tuple[str, int], silence_s_max: float) -> None:
 
 
 def check_pipeline(pipeline: PipelineFile) -> Ready:
-    """Ask source and output; ConfigurationError or RetryError says which does not answer."""
+    """Check source and output; ConfigurationError or RetryError says which does not answer."""
     source = open_source(pipeline.options)
     partitions = check_topics(source, pipeline.options)
     sink = pipeline.sink
@@ -145,7 +149,7 @@ def check_pipeline(pipeline: PipelineFile) -> Ready:
 
 
 def open_source(options: SourceOptions) -> Input:
-    """The input, after it has answered once."""
+    """Return the input, after it has answered once."""
     from holdfast.spark.source import open_input
 
     if options.store is not None:
@@ -156,7 +160,7 @@ def open_source(options: SourceOptions) -> Input:
 
 
 def probe_store(url: str, what: str) -> None:
-    """One small listing; a store that does not answer is named."""
+    """List one key of a store; the error says which store does not answer."""
     environment = worker().environment
 
     async def look() -> None:
@@ -196,7 +200,7 @@ def _probe_brokers(client: ClientOptions) -> None:
 
 
 def check_topics(source: Input, options: SourceOptions) -> tuple[TopicPartition, ...]:
-    """The partitions that a query would read now; ConfigurationError where a topic is missing."""
+    """Return the partitions that a query reads now; ConfigurationError if a topic is missing."""
     topics = source.topics()
     if isinstance(options.selection, Subscribe):
         missing = [name for name in options.selection.topics if name not in topics]
@@ -206,7 +210,7 @@ def check_topics(source: Input, options: SourceOptions) -> tuple[TopicPartition,
 
 
 def check_output(url: str) -> bool:
-    """Whether there is something already; refused where nothing could be written."""
+    """Return whether there may be output already; refuse a local path that cannot be written."""
     if not is_local_address(url):
         probe_store(url, "the output")
         return True
@@ -219,7 +223,7 @@ def check_output(url: str) -> bool:
 
 
 def ledger_head(url: str, sink_id: str) -> Entry | None:
-    """The newest entry of a sink, or None where there is none yet."""
+    """Return the newest entry of a sink, or None if there is none yet."""
     if not check_output(url):
         return None
 
@@ -230,7 +234,7 @@ def ledger_head(url: str, sink_id: str) -> Entry | None:
 
 
 def read_store(url: str, look: Callable[[Store, Environment], Coroutine[Any, Any, T]]) -> T:
-    """What a look at a store gives; the store is opened and closed for it."""
+    """Return what a look at a store gives. The store is opened and closed for it."""
     environment = worker().environment
 
     async def whole() -> T:
@@ -244,7 +248,7 @@ def read_store(url: str, look: Callable[[Store, Environment], Coroutine[Any, Any
 
 
 def _check_state(pipeline: PipelineFile, job: Job, head: Entry | None) -> None:
-    """Refuse a step that is not the one that the ledger's state was made by."""
+    """Refuse a step that is not the one that made the ledger's state."""
     schema = SCHEMA_WITH_HEADERS if pipeline.transform is None else None
     found = state_before(job, head, schema)
     if isinstance(found, StateRefused):
@@ -252,7 +256,7 @@ def _check_state(pipeline: PipelineFile, job: Job, head: Entry | None) -> None:
 
 
 def resume(pipeline: PipelineFile, ready: Ready) -> Resume | None:
-    """Where a query without a checkpoint goes on; None where nothing has landed yet."""
+    """Return where a query without a checkpoint continues; None if nothing has landed yet."""
     sink = pipeline.sink
     if isinstance(sink, Landing):
         known = _chain_ends(sink, ready.partitions)
@@ -270,7 +274,7 @@ def resume(pipeline: PipelineFile, ready: Ready) -> Resume | None:
 
 
 def ledger_positions(head: Entry) -> Offsets:
-    """Where the source's partitions stand after an entry."""
+    """Return the positions of the source's partitions after an entry."""
     if len(head.sources) != 1:
         raise ConfigurationError(
             f"the ledger of sink {head.sink_id} was written by a query with {len(head.sources)}"
@@ -280,7 +284,10 @@ def ledger_positions(head: Entry) -> Offsets:
 
 
 def _check_still_read(known: Offsets, ready: Ready, by: str) -> None:
-    """Without all that the ledger has positions of, it would refuse the first micro-batch."""
+    """Refuse a pipeline that does not read all partitions of which the ledger has positions.
+
+    The ledger would refuse its first micro-batch.
+    """
     there = set(ready.partitions)
     ids = {where.topic: where.topic_id for where in ready.partitions}
     for where in sorted(set(known) - there, key=offsets.by_name):
@@ -295,7 +302,7 @@ def _check_still_read(known: Offsets, ready: Ready, by: str) -> None:
 
 
 def _chain_ends(landing: Landing, partitions: Sequence[TopicPartition]) -> Offsets:
-    """The first offset that has not landed, of each partition that has a chain."""
+    """Return the first offset that has not landed, of each partition that has a chain."""
     if not check_output(landing.store):
         return {}
 

@@ -1,6 +1,7 @@
-"""What a job has done so far: one live line on a terminal, plain lines elsewhere, or JSON lines.
+"""The progress of a job: one live line on a terminal, plain lines elsewhere, or JSON lines.
 
-Owns the counts of a run and how they read. Must never ask Spark or a store: it is told.
+Owns the counts of a run and how they are shown. Must never ask Spark or a store: callers pass
+everything in.
 """
 
 import datetime
@@ -12,10 +13,10 @@ from holdfast.json_lines import Emit
 from holdfast.live_text import LiveText, PlainText
 
 GAUGES = ("state_rows", "state_bytes")
-"""Of the newest micro-batch; all other counts add up."""
+"""Counts that hold for the newest micro-batch. All other counts add up."""
 
 SHOWN = ("kept", "duplicates", "updated", "fired")
-"""What a summary says by the names of the counts."""
+"""Counts that a summary shows by their own names."""
 
 COUNTED = (
     ("updated", "keys updated"),
@@ -23,23 +24,23 @@ COUNTED = (
     ("late", "late"),
     ("unreadable", "left out, unreadable"),
 )
-"""What the line of a micro-batch says where there is any of it, and the words for it."""
+"""Counts that a micro-batch's line shows if they are not zero, and the words for them."""
 
 IDLE_LINE_S = 60.0
-"""How often an idle run is told of where lines stay: in a log, and as JSON."""
+"""How often an idle run is reported if each report adds a line: in a log, and as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchDone:
-    """One micro-batch that is committed."""
+    """A micro-batch that is committed."""
 
     batch_id: int
     seconds: float
     counts: Mapping[str, int]
-    """As the ledger entry has them: rows, kept, duplicates, late, ..., and the state's size."""
+    """The counts of the ledger entry: rows, kept, duplicates, late, ..., size of the state."""
     files: int
     was_known: bool = False
-    """It had been committed before: a replay, which changed nothing."""
+    """True if it had been committed before: a replay, which changed nothing."""
 
     @property
     def rows(self) -> int:
@@ -48,14 +49,14 @@ class BatchDone:
 
 @dataclass(slots=True, kw_only=True)
 class Totals:
-    """A run, summed up."""
+    """The sums of a run."""
 
     batches: int = 0
     files: int = 0
     seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict[str, int])
     lag: int | None = None
-    """Records that wait in the source; None where that is not known."""
+    """Records that wait in the source; None if that is not known."""
     last: BatchDone | None = None
 
     def add(self, done: BatchDone) -> None:
@@ -72,36 +73,36 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleTime:
-    """Since when no micro-batch has run."""
+    """The time since the last micro-batch of a run."""
 
     since_ms: int
     seconds: float
 
 
 class Reporter(Protocol):
-    """Where a job says what it does."""
+    """The output for the progress of a job."""
 
     def tell(self, text: str) -> None:
-        """Something that is said once, and stays."""
+        """Show a text that stays."""
         ...
 
     def show(self, text: str) -> None:
-        """How things stand; the next one takes its place."""
+        """Show the current status; the next one replaces it."""
         ...
 
     def batch(self, done: BatchDone, totals: Totals) -> None:
-        """A micro-batch is done."""
+        """Report a finished micro-batch."""
         ...
 
     def idle(self, idle: IdleTime, totals: Totals) -> None:
-        """No micro-batch runs; this is told again and again while it is so."""
+        """Report that no micro-batch runs. Called again and again while that is so."""
         ...
 
     def close(self) -> None: ...
 
 
 class LiveLine(LiveText):
-    """A terminal: one line that changes."""
+    """Progress on a terminal: one line that changes."""
 
     def batch(self, done: BatchDone, totals: Totals) -> None:
         self.show(batch_line(done, totals))
@@ -111,7 +112,7 @@ class LiveLine(LiveText):
 
 
 class PlainLines(PlainText):
-    """A log file or a pipe: a line for each micro-batch, and each minute while there is none."""
+    """Progress in a log file or a pipe: a line for each micro-batch, and for each idle minute."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
@@ -131,7 +132,7 @@ class PlainLines(PlainText):
 
 
 class JsonReport(PlainLines):
-    """Progress as events; what is told once goes to the stream, as text."""
+    """Progress as JSON events. What `tell` shows goes to the stream, as text."""
 
     def __init__(self, emit: Emit, stream: TextIO) -> None:
         super().__init__(stream)
@@ -146,14 +147,14 @@ class JsonReport(PlainLines):
 
 
 def reporter_for(stream: TextIO, emit: Emit | None = None) -> Reporter:
-    """JSON lines where there is an `emit`; else what suits the stream."""
+    """Return a reporter: JSON lines if `emit` is given, otherwise what suits the stream."""
     if emit is not None:
         return JsonReport(emit, stream)
     return LiveLine(stream) if stream.isatty() else PlainLines(stream)
 
 
 def batch_fields(done: BatchDone, totals: Totals) -> dict[str, Any]:
-    """The figures of `batch_line`."""
+    """Return the figures of `batch_line`."""
     return {
         "batch_id": done.batch_id,
         "seconds": round(done.seconds, 3),
@@ -167,7 +168,7 @@ def batch_fields(done: BatchDone, totals: Totals) -> dict[str, Any]:
 
 
 def idle_fields(idle: IdleTime, totals: Totals) -> dict[str, Any]:
-    """The figures of `idle_line`."""
+    """Return the figures of `idle_line`."""
     return {
         "idle_since_ms": idle.since_ms,
         "seconds": round(idle.seconds, 3),
@@ -177,7 +178,7 @@ def idle_fields(idle: IdleTime, totals: Totals) -> dict[str, Any]:
 
 
 def summary_fields(totals: Totals) -> dict[str, Any]:
-    """The figures of `summary`."""
+    """Return the figures of `summary`."""
     return {
         "batches": totals.batches,
         "files": totals.files,
@@ -188,7 +189,7 @@ def summary_fields(totals: Totals) -> dict[str, Any]:
 
 
 def batch_line(done: BatchDone, totals: Totals) -> str:
-    """One micro-batch in one line."""
+    """Return a line about a finished micro-batch."""
     if done.was_known:
         return f"batch {done.batch_id}: was committed before, nothing was written"
     took = f"batch {done.batch_id}: {done.rows:,} rows in {done.seconds:.1f} s"
@@ -196,7 +197,7 @@ def batch_line(done: BatchDone, totals: Totals) -> str:
 
 
 def running_line(batch_id: int, seconds: float, totals: Totals) -> str:
-    """A micro-batch that still runs, and how things stood before it."""
+    """Return a line about a micro-batch that still runs, with the figures of the previous one."""
     line = f"batch {batch_id} is running, {seconds:.0f} s"
     last = totals.last
     if last is None:
@@ -205,15 +206,15 @@ def running_line(batch_id: int, seconds: float, totals: Totals) -> str:
 
 
 def idle_line(idle: IdleTime, totals: Totals) -> str:
-    """A run that waits for records, or for the trigger where records are there."""
+    """Return a line about a run that waits for records, or for the trigger if there are some."""
     what = "waiting" if totals.lag else "idle"
-    # In the local zone: it stands beside the clock of the person who reads it.
+    # In the local time zone, because people compare it with their clock.
     since = datetime.datetime.fromtimestamp(idle.since_ms / 1000).isoformat(" ", "seconds")
     return ", ".join([f"{what} since {since} ({idle.seconds:.0f} s)", *_total(totals)])
 
 
 def _total(totals: Totals) -> list[str]:
-    """The lag first: a narrow terminal cuts the end of a line off."""
+    """Return lag and total. The lag is first: a narrow terminal cuts the end of a line off."""
     lag = "unknown" if totals.lag is None else f"{totals.lag:,} records"
     return [f"lag {lag}", f"total {totals.counts.get('rows', 0):,}"]
 
@@ -238,7 +239,7 @@ def rate(rows: int, seconds: float) -> str:
 
 
 def summary(totals: Totals) -> list[tuple[str, str]]:
-    """The end of a run, as lines of a name and a text."""
+    """Return the report at the end of a run, as pairs of a name and a text."""
     counts = totals.counts
     lines = [("rows in", f"{counts.get('rows', 0):,}")]
     lines += [(name, f"{counts[name]:,}") for name in SHOWN if name in counts]

@@ -1,7 +1,7 @@
-"""Why a query ended, in one line: out of the traces of driver, planner, tasks and JVM.
+"""Why a query ended, in one line, out of the traces of driver, planner, tasks and JVM.
 
-Pure. Owns the search for our own errors in what Spark hands over as text. Must never hide an error
-that it does not know: that one is shown as Spark tells it.
+Pure. Owns the search for Holdfast's own errors in what Spark hands over as text. Must never hide an
+error that it does not know: that one is shown as Spark reports it.
 """
 
 import importlib
@@ -19,17 +19,20 @@ WORKER_LATE = "Python worker failed to connect back"
 
 
 class QueryFailed(HoldfastError):
-    """The query ended with an error that is none of ours."""
+    """The query ended with an error that is not one of Holdfast's."""
 
 
 class WorkerDidNotStart(RetryError):
-    """Spark waits some seconds for a Python worker; a busy machine may take longer."""
+    """A Python worker did not start within the seconds that Spark waits for it.
+
+    A busy machine may need longer.
+    """
 
 
 def failure_of(error: BaseException, file: str | None = None) -> HoldfastError:
-    """The error of ours at the bottom of what Spark raised, or the text of another.
+    """Return the Holdfast error at the bottom of what Spark raised, or the text of another error.
 
-    `file` is the user's own: where a trace goes through it, the message says at which line.
+    `file` is the user's own file: if a trace goes through it, the message names the line.
     """
     seen: BaseException | None = error
     while seen is not None:
@@ -54,7 +57,7 @@ def failure_of(error: BaseException, file: str | None = None) -> HoldfastError:
 
 
 def _place(text: str, file: str | None) -> str:
-    """The last line of the user's file in a trace, for a message; empty where there is none."""
+    """Return the last line of the user's file in a trace, for a message; empty if there is none."""
     if file is None:
         return ""
     found = re.findall(rf'File "{re.escape(file)}", line (\d+), in (\S+)', text)
@@ -65,7 +68,10 @@ def _place(text: str, file: str | None) -> str:
 
 
 def _kind(module: str, name: str) -> type[HoldfastError]:
-    """The class of an error by its name, so that its family is known; it was raised elsewhere."""
+    """Return the class of an error by its name, so that its family is known.
+
+    The error was raised in another process.
+    """
     try:
         found = getattr(importlib.import_module(module), name, None)
     except ImportError:

@@ -1,6 +1,6 @@
-"""The ranges of a micro-batch, shared out to a few tasks: about equal bytes, in order.
+"""Shares the ranges of a micro-batch out to a few tasks: about equal bytes, in order.
 
-Pure. A range may be cut between stretches, which is between record batches. The order of tasks is
+Pure. A range may be cut between stretches, that is, between record batches. The order of tasks is
 the order of ranges, so that of two equal keys in one micro-batch the earlier offset stays first.
 """
 
@@ -13,7 +13,7 @@ from holdfast.spark.task_split import TASK_BYTES_MIN
 
 
 def shares(ranges: Sequence[Range], tasks_max: int) -> list[list[Range]]:
-    """At most so many groups, none of them empty; fewer where there is little to read."""
+    """Divide ranges into at most `tasks_max` groups; fewer if there is little to read."""
     total = sum(wanted.size_bytes for wanted in ranges)
     tasks = max(1, min(tasks_max, total // TASK_BYTES_MIN))
     groups: list[list[Range]] = [[] for _ in range(tasks)]

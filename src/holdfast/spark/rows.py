@@ -1,4 +1,4 @@
-"""Record batches inside tasks: from ranges or rows to Arrow, keys and event times of their rows.
+"""Record batches inside tasks: reads ranges as Arrow, and finds the keys and event times of rows.
 
 Runs on executors. Owns what a key expression means. Must never need Spark.
 """
@@ -27,9 +27,10 @@ def records(
     columns: Collection[str] | None = None,
     left_out: LeftOut | None = None,
 ) -> Iterator[RecordBatch]:
-    """The rows themselves: what ranges stand for is read here, all else is passed on.
+    """Yield the rows themselves: ranges are read here, all other batches are passed on.
 
-    Columns that nobody names may be missing in what is read; what cannot be read is counted.
+    If columns are named, others may be missing in what is read. What cannot be read is counted in
+    `left_out`.
     """
     for batch in batches:
         if batch.schema.names != [RANGE]:
@@ -40,13 +41,13 @@ def records(
 
 
 def range_batch(ranges: Iterable[Range]) -> RecordBatch:
-    """Ranges as the rows that stand for them."""
+    """Return ranges as a batch with the rows that stand for them."""
     rows = pa.array([pickle.dumps(wanted) for wanted in ranges], pa.binary())
     return pa.RecordBatch.from_arrays([rows], names=[RANGE])
 
 
 def columns_read(expressions: Iterable[str]) -> frozenset[str] | None:
-    """The columns of records that expressions look at; None, for all, where one is unknown."""
+    """Return the columns of records that expressions use; None, for all, if one is unknown."""
     found: set[str] = set()
     for expression in expressions:
         column = "headers" if expression.startswith(HEADER_MARK) else expression
@@ -58,7 +59,7 @@ def columns_read(expressions: Iterable[str]) -> frozenset[str] | None:
 
 
 def key_column(batch: RecordBatch, expression: str) -> Any:
-    """A column by name, a field of a JSON column (`value.$.id`), or a header (`headers.id`)."""
+    """Return a column, a field of a JSON column (`value.$.id`), or a header (`headers.id`)."""
     names: list[str] = batch.schema.names
     if expression in names:
         return batch.column(expression)
@@ -77,7 +78,7 @@ def key_column(batch: RecordBatch, expression: str) -> Any:
 
 
 def _header(column: Any, name: str) -> Any:
-    """The last header of this name in each row, as Kafka's own clients give it; null without."""
+    """Return each row's last header of this name, as Kafka's clients do; null if it has none."""
     lists = column.to_pylist()
     found: list[bytes | None] = []
     for headers in lists:
@@ -87,7 +88,7 @@ def _header(column: Any, name: str) -> Any:
 
 
 class Keys:
-    """The keys of the rows of one batch, hashed."""
+    """The hashed keys of the rows of one batch."""
 
     def __init__(self, batch: RecordBatch, by: tuple[str, ...], seed: int) -> None:
         columns = [key_column(batch, expression) for expression in by]
@@ -96,11 +97,11 @@ class Keys:
         for column in columns:
             keyless &= np.asarray(column.is_null().to_numpy(zero_copy_only=False))
         self.keyless: NDArray[np.bool_] = keyless
-        """Rows with no key at all: there is nothing to judge them by, and they are kept."""
+        """Rows whose key columns are all null. They cannot be compared, so they are kept."""
 
 
 def event_times(batch: RecordBatch, column: str | None) -> NDArray[np.int64]:
-    """Milliseconds; a row without a time is before all others."""
+    """Return event times in milliseconds; a row without a time is before all others."""
     if column is None:
         return np.zeros(batch.num_rows, np.int64)
     times = key_column(batch, column)

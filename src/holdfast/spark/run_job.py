@@ -1,8 +1,8 @@
 """One run of a pipeline: a session, a query, its sink, and an end that leaves nothing half done.
 
 Runs on the driver. Owns the start of the query, the watch over it, and stopping between two
-micro-batches. What is committed, and whether, is the ledger's and the chains' to say: a run may be
-killed anywhere.
+micro-batches. Must never decide what is committed: the ledger and the chains do, so a run may be
+killed at any time.
 """
 
 import json
@@ -34,32 +34,41 @@ if TYPE_CHECKING:
 
 POLL_S = 0.2
 WORKER_STARTS_MAX = 8
-"""Spark waits 10 s for a Python worker to start. On a busy machine one may take longer: the query
-is started again, at most this often without a micro-batch in between."""
+"""How often a query is started again without a micro-batch in between.
+
+Spark waits 10 s for a Python worker to start. On a busy machine that may take longer.
+"""
 COMMIT_S_MAX = 5.0
-"""How long a stop waits for Spark to note that the last micro-batch is done; a courtesy."""
+"""How long a stop waits for Spark to note that the last micro-batch is done.
+
+Nothing is lost without the note: the micro-batch is recognised when it runs again.
+"""
 PROGRESS_S_MAX = 2.0
 """How long the line of a micro-batch waits for Spark's progress, which has the lag."""
 QUIET_S = 1.0
-"""No micro-batch for so long is worth a word."""
+"""How long a micro-batch must run, or none must run, before that is shown."""
 LOOK_S = 10.0
-"""How often an idle run looks how far its source is; the query itself looks each second."""
+"""How often an idle run asks the source for its newest offsets; the query asks each second."""
 WAITING = "Waiting"
-"""How the status of a query begins that has started and has nothing to do."""
+"""How the status message begins of a query that has started and has nothing to do."""
 SHOWN_MAX = 8
 COMMAND_SETTINGS: Mapping[str, str] = {
-    # Short traces are a variable of some workers only, and so a second daemon (_share_daemon). A
-    # command shows no traces: it says in which line of the user's file an error was raised.
+    # Short tracebacks are an environment variable of some workers only, and so would start a second
+    # daemon (see session._share_daemon). A command shows no tracebacks: it names the line of the
+    # user's file in which an error was raised.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
 }
 
 
 class _Stopping(Exception):
-    """No micro-batch begins after a stop was asked for."""
+    """Raised instead of starting a micro-batch after a stop was requested."""
 
 
 class StoppableSink:
-    """The function of foreachBatch around a sink: lets one finish, and none begin after a stop."""
+    """A foreachBatch function around a sink: after a stop, no further micro-batch begins.
+
+    The one that is running finishes.
+    """
 
     def __init__(self, sink: LedgerSink | ChainSink, environment: Environment) -> None:
         self.failure: Exception | None = None
@@ -111,13 +120,13 @@ class StoppableSink:
         )
 
     def taken(self) -> list[BatchDone]:
-        """What was done since this was asked last."""
+        """Return what was done since the last call."""
         with self._changed:
             done, self._done = self._done, []
             return done
 
     def running(self) -> tuple[int, float] | None:
-        """The micro-batch that runs now, and for how many seconds."""
+        """Return the micro-batch that runs now, and for how many seconds; or None."""
         with self._changed:
             if self._running is None:
                 return None
@@ -135,7 +144,7 @@ class StoppableSink:
 def start_session(
     pipeline: PipelineFile, *, tell: Callable[[str], None], verbose: bool = False
 ) -> "SparkSession":
-    """A Spark for the pipeline; on a cluster its executors get this package with the job."""
+    """Start Spark for the pipeline; executors of a cluster get this package with the job."""
     name = f"holdfast run {pipeline.origin.name}"
     return job_session(pipeline.master, name, pipeline.conf, tell=tell, verbose=verbose)
 
@@ -148,11 +157,11 @@ def job_session(
     tell: Callable[[str], None],
     verbose: bool = False,
 ) -> "SparkSession":
-    """A Spark for a command: out of its signals' reach, with this package on executors.
+    """Start Spark for a command, so that signals such as Ctrl-C do not reach it.
 
-    What Spark and its workers print goes into a file that is told of first; with `verbose` it goes
-    to the terminal. A cluster that does not answer, or whose executors cannot run our tasks, is
-    named before any work starts.
+    What Spark and its workers print goes to a file, whose path `tell` shows; with `verbose` it goes
+    to the terminal. Executors of a cluster get this package. A cluster that does not answer, or
+    whose executors cannot run Holdfast's tasks, is reported before any work starts.
     """
     check_master(master)
     wanted = {**COMMAND_SETTINGS, **conf}
@@ -173,7 +182,7 @@ def job_session(
 
 
 def where_to_begin(pipeline: PipelineFile, ready: Ready, folder: CheckpointFolder) -> Resume | None:
-    """A new checkpoint goes on by what has landed; one that has begun knows by itself."""
+    """Return where a new checkpoint continues, by what has landed; None for one that has begun."""
     if isinstance(pipeline.sink, Job) and ready.head is None and folder.has_committed():
         output = pipeline.sink.output
         raise ConfigurationError(
@@ -186,7 +195,7 @@ def where_to_begin(pipeline: PipelineFile, ready: Ready, folder: CheckpointFolde
 
 
 def begin_text(begin: Resume | None, folder: CheckpointFolder) -> str:
-    """Where the run goes on, for a person."""
+    """Describe where the run continues, for a person."""
     if begin is not None:
         shown = sorted(begin.positions.items())[:SHOWN_MAX]
         places = ", ".join(f"{w} at {n if n >= 0 else 'its earliest'}" for w, n in shown)
@@ -201,7 +210,7 @@ def begin_text(begin: Resume | None, folder: CheckpointFolder) -> str:
 def described(
     pipeline: PipelineFile, ready: Ready, folder: CheckpointFolder | None
 ) -> list[tuple[str, str]]:
-    """What a run would do, as lines of a name and a text."""
+    """Describe what a run would do, as pairs of a name and a text."""
     sink, options = pipeline.sink, pipeline.options
     waiting = offsets_text(ready)
     lines = [("source", f"{pipeline.where}: {waiting}")]
@@ -228,7 +237,7 @@ def described(
 
 
 def step_text(operation: Operation) -> str:
-    """What a stateful step does, for a person."""
+    """Describe what a stateful step does, for a person."""
     by = ", ".join(operation.by)
     match operation:
         case Dedup(settings=settings):
@@ -248,7 +257,7 @@ def _seconds(ms: int) -> str:
 
 
 def offsets_text(ready: Ready) -> str:
-    """How much there is in the source now."""
+    """Describe how much is in the source now."""
     topics = sorted({where.topic for where in ready.partitions})
     earliest = ready.source.earliest(ready.partitions)
     latest = ready.source.latest(ready.partitions)
@@ -260,7 +269,7 @@ def offsets_text(ready: Ready) -> str:
 
 
 class Run:
-    """A query that runs, and what watches it."""
+    """A query that runs, with its sink and its progress."""
 
     def __init__(
         self,
@@ -277,7 +286,7 @@ class Run:
         self._untold: list[BatchDone] = []
         self._untold_s = 0.0
         self._idle: tuple[int, float] | None = None
-        """Since when no micro-batch has run, by the wall clock (ms) and by the steady one (s)."""
+        """Since when no micro-batch has run: wall clock (ms), monotonic clock (s)."""
         self._looked_s = 0.0
         frame = build_frame(spark, pipeline, begin)
         sink: LedgerSink | ChainSink
@@ -296,7 +305,7 @@ class Run:
         self._newest = NewestOffsets(source, pipeline.options)
 
     def watch(self, stop: threading.Event, reporter: Reporter) -> bool:
-        """Until the query ends or a stop was asked for and done; whether it was stopped.
+        """Report until the query ends, or until a requested stop is done. True if it was stopped.
 
         Raises the error that the query ended with.
         """
@@ -324,7 +333,7 @@ class Run:
             found = self._failure(error)
             if not isinstance(found, WorkerDidNotStart) or not self._starts_left:
                 raise found from error
-            # Its checkpoint and the ledger say where it goes on, as after any restart.
+            # Checkpoint and ledger say where it continues, as after any restart.
             reporter.tell("a Python worker did not start within 10 s: starting the query again")
             self._starts_left -= 1
             self._sink.failure = None
@@ -343,7 +352,7 @@ class Run:
         )
 
     def _report(self, reporter: Reporter, *, is_final: bool = False) -> None:
-        """Tell what was done since the last call, or else what goes on now."""
+        """Report what was done since the last call or, if nothing was, what is going on now."""
         done = self._sink.taken()
         if done:
             self._starts_left = WORKER_STARTS_MAX
@@ -362,7 +371,7 @@ class Run:
             self._tell_idle(reporter)
 
     def _tell_done(self, reporter: Reporter, *, is_final: bool) -> None:
-        """With the lag, which Spark knows a moment after the micro-batch is done."""
+        """Report micro-batches with the lag, which Spark knows a moment after they are done."""
         progress = self._progress()
         is_known = progress is not None and progress["batchId"] >= self._untold[-1].batch_id
         waited_s = self._environment.monotonic() - self._untold_s
@@ -398,7 +407,7 @@ class Run:
         return None if newest is None else json.loads(newest.json())
 
     def _stop(self, reporter: Reporter) -> None:
-        """Let the micro-batch that runs finish, then end the query."""
+        """Let the running micro-batch finish, then end the query."""
         self._sink.stop()
         last: int | None = None
         while (running := self._sink.running()) is not None:
@@ -417,7 +426,7 @@ class Run:
 
 
 def check_transform(spark: "SparkSession", pipeline: PipelineFile) -> None:
-    """Have Spark analyse the plan of the transform, and start no query."""
+    """Let Spark analyse the plan of the transform, without starting a query."""
     build_frame(spark, pipeline, None)
 
 

@@ -1,7 +1,7 @@
-"""A SparkSession that is ready for Holdfast: Java found, settings that hold, sources registered.
+"""Creates a SparkSession for Holdfast: finds a Java, applies settings, registers the formats.
 
-Owns the settings of a session that Holdfast starts. Imports pyspark only when it is called, so
-that the pure modules of this package stay light. Must never override what the caller set.
+Owns the settings of sessions that Holdfast starts. Imports pyspark only inside functions, so that
+the pure modules of this package stay light to import. Must never override a setting of the caller.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ LOGGER = logging.getLogger("holdfast.spark.session")
 
 LOOPBACK = "127.0.0.1"
 STDERR = 2
-"""By its number: in a notebook sys.stderr is no file of the process."""
+"""The file descriptor. In a notebook, `sys.stderr` is no file of the process."""
 HASH_SEED = "PYTHONHASHSEED"
 FINDS_FORMATS = "org.apache.spark.sql.execution.datasources.DataSourceManager"
 STREAMING = "org.apache.spark.sql.execution.streaming"
@@ -40,14 +40,14 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.stateStore.providerClass": f"{STREAMING}.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    # An id for each attempt, named by the commit log: a zombie cannot overwrite state.
+    # Each attempt has an id, which the commit log names: a zombie cannot overwrite state.
     "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
 }
 LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.driver.host": LOOPBACK,
     "spark.driver.bindAddress": LOOPBACK,
     "spark.python.daemon.module": "holdfast.spark.daemon",
-    # Quicker by 50 to 100 ms for each micro-batch; on a local disk its rename is atomic.
+    # Saves 50 to 100 ms for each micro-batch. On a local disk its rename is atomic.
     "spark.sql.streaming.checkpointFileManagerClass": (
         f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
@@ -62,16 +62,20 @@ def session(
     apart: bool = False,
     log: Path | None = None,
 ) -> "SparkSession":
-    """A SparkSession with the source "holdfast"; `config` wins over every setting of ours.
+    """Return a SparkSession that reads and writes `format("holdfast")`.
 
-    Where a session is already there, it is that one, as with Spark's getOrCreate: only settings
-    that can change at run time reach it. With `apart`, a JVM that is started here gets no signals
-    of this process's group, as by Ctrl-C; it ends when this process does. With `log` as well, all
-    that it and its Python workers print goes to the end of that file; else to standard error.
+    If a session exists already, that one is returned, as by Spark's getOrCreate, and only settings
+    that can change at run time take effect.
 
-    On a cluster the executors are given this package. The libraries that it needs must be there
-    (pyarrow, numpy, numba, msgspec, cramjam, fastcrc, obstore), for the Python of this process or
-    the one that PYSPARK_PYTHON names: docs/how-to/run-on-spark-clusters.md.
+    - `config` holds Spark settings. They override those of Holdfast.
+    - `apart=True` starts the JVM in a separate process session, so that signals to this process's
+      group, such as Ctrl-C, do not reach it. It still ends when this process ends.
+    - `log` is a file, for use with `apart`: the JVM and its Python workers append everything that
+      they print. Without it they print to standard error.
+
+    On a cluster, this package is sent to the executors. The libraries that it needs (pyarrow,
+    numpy, numba, msgspec, cramjam, fastcrc, obstore) must be installed there, in the Python of this
+    process or the one that PYSPARK_PYTHON names. See docs/how-to/run-on-spark-clusters.md.
     """
     builder_class, context = _pyspark()
     wanted = {**SETTINGS, **(LOCAL_SETTINGS if is_local(master) else {}), **(config or {})}
@@ -92,11 +96,12 @@ def session(
 
 
 def register(spark: "SparkSession", *, ship: bool = True) -> None:
-    """Make `format("holdfast")` and `format("holdfast-landed")` known to a session of yours.
+    """Add `format("holdfast")` and `format("holdfast-landed")` to a session that you created.
 
-    On a cluster, and through Spark Connect, the executors are given this package as a zip; not with
-    `ship=False`, for those that have it installed. The libraries that it needs must be there:
-    ConfigurationError says where they are not.
+    On a cluster, and through Spark Connect, this package is also sent to the executors as a zip.
+    Pass `ship=False` if it is installed there. The libraries that it needs must be installed there
+    in any case. Raises ConfigurationError if the Python of Spark's workers, as found on this
+    machine, does not exist, has another version or lacks a library.
     """
     from holdfast.spark.landed_source import LandedSource
     from holdfast.spark.source import HoldfastSource
@@ -120,27 +125,31 @@ def _register_source(spark: "SparkSession", source: "type[DataSource]") -> None:
     try:
         spark.dataSource.register(source)
     except AnalysisException as refused:
-        # Spark has found it by itself, in pyspark_holdfast, and some versions keep what they found.
+        # Spark has found it in pyspark_holdfast by itself, and some versions keep what they found.
         if refused.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
 
 
 def new_log() -> Path:
-    """An empty file for what a Spark prints."""
+    """Create an empty file for Spark's output and return its path."""
     number, name = tempfile.mkstemp(prefix="holdfast-spark-", suffix=".log")
     os.close(number)
     return Path(name)
 
 
 def is_local(master: str) -> bool:
-    """Whether driver and executors are one process on this machine."""
+    """True if driver and executors are one process on this machine."""
     return master == "local" or master.startswith("local[")
 
 
 def _prepare_process(
     variables: MutableMapping[str, str], master: str, config: Mapping[str, str]
 ) -> None:
-    """Spark's start script and its workers read these from the environment, and nowhere else."""
+    """Set the environment variables that Spark's start script and its workers read.
+
+    They take these values from the environment and from nowhere else. Does nothing under
+    spark-submit, which has started the JVM already.
+    """
     if "PYSPARK_GATEWAY_PORT" in variables:
         return
     java = find_java(variables)
@@ -155,24 +164,28 @@ def _prepare_process(
 def _share_daemon(spark: "SparkSession") -> None:
     """Let tasks that read a source and tasks with a Python function share one daemon.
 
-    Spark starts a daemon for each set of variables, and gives this one to functions only. A second
-    daemon costs 3 s of CPU. Workers of a local session inherit the variable from this process.
+    Spark starts a daemon for each set of environment variables, and gives PYTHONHASHSEED to
+    functions only. A second daemon costs 3 s of CPU. Workers of a local session inherit the
+    variable from this process.
     """
     cast(dict[str, str], spark.sparkContext.environment).pop(HASH_SEED, None)
 
 
 def _silence_second_registration(spark: "SparkSession") -> None:
-    """Spark finds our formats by itself as well, and warns at every query that there are two."""
+    """Silence the warning that Spark logs at every query because it found our formats twice.
+
+    It also finds them by itself, in `pyspark_holdfast` and `pyspark_holdfast_landed`.
+    """
     log4j = cast(Any, spark.sparkContext)._jvm.org.apache.logging.log4j
     with contextlib.suppress(TypeError):  # a Spark whose logs go elsewhere lacks the class
         log4j.core.config.Configurator.setLevel(FINDS_FORMATS, log4j.Level.ERROR)
 
 
 def _start_apart(settings: Mapping[str, str], log: Path | None) -> None:
-    """Start the JVM in a session of its own; the SparkContext that comes next takes it.
+    """Start the JVM in a separate process session; the next SparkContext uses it.
 
-    A micro-batch that runs must end before the query does, and the JVM runs it: a signal to the
-    whole group (a terminal's Ctrl-C, most process managers) would take it away.
+    A micro-batch that is running must finish before its query ends, and the JVM runs it. A signal
+    to the whole process group (Ctrl-C in a terminal, most process managers) would kill the JVM.
     """
     from pyspark import SparkConf, SparkContext, java_gateway
 
@@ -184,7 +197,7 @@ def _start_apart(settings: Mapping[str, str], log: Path | None) -> None:
         conf.set(name, value)
     how: dict[str, Any] = {"start_new_session": True}
     if log is None:
-        # Standard output is for what the command itself has to say.
+        # Standard output is for the output of the command itself.
         how["stdout"] = STDERR
         gateway = cast(Any, java_gateway).launch_gateway(conf, how)
     else:
@@ -195,7 +208,7 @@ def _start_apart(settings: Mapping[str, str], log: Path | None) -> None:
 
 
 def _pyspark() -> "tuple[SparkSession.Builder, bool]":
-    """The builder, and whether this process has a Spark already."""
+    """Return a session builder, and whether Spark runs in this process already."""
     require("holdfast.spark", "spark")
     from pyspark import SparkContext
     from pyspark.sql import SparkSession

@@ -1,9 +1,9 @@
-"""Where the members of a sink on Spark report, and from where they are told to stop.
+"""The driver's desk for sink members on Spark: they report to it, and it tells them to stop.
 
-Owns the connections of the members that run as tasks. A member works as long as its connection
-stands: where it is closed, because the driver says so, has died, or has a newer task for the same
-place, the member lands what is open and leaves. So no task outlives its driver, and a worker that
-its executor left behind does not stay in the group.
+Owns the connections of the members that run as tasks. A member works as long as its connection is
+open. If the connection closes (the driver closed it or died, or a newer task took the same place),
+the member lands what is open and leaves. So no task outlives its driver, and a worker that its
+executor left behind does not stay in the group.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ LINE_MAX: Final = 16 * 1024 * 1024
 
 
 class Desk:
-    """The driver's end. Its threads end when it is closed."""
+    """The driver's end of the connections. Its threads end when it is closed."""
 
     def __init__(self, host: str, secret: str) -> None:
         self._secret = secret.encode()
@@ -37,13 +37,13 @@ class Desk:
 
     @property
     def failure(self) -> Report | None:
-        """The first member that cannot go on."""
+        """The report of the first member that cannot go on, or None."""
         with self._lock:
             return self._failure
 
     @property
     def members(self) -> int:
-        """Those that run now."""
+        """The number of members that run now."""
         with self._lock:
             return len(self._connections)
 
@@ -52,7 +52,7 @@ class Desk:
             return summed(self._running.values(), self._ended)
 
     def stop(self) -> None:
-        """Tell all members, and those that come, to land what is open and to leave."""
+        """Tell all members, and those that connect later, to land what is open and to leave."""
         with self._lock:
             self._is_stopping = True
             for connection in self._connections.values():
@@ -116,6 +116,6 @@ class Desk:
 
 
 def _half_close(connection: socket.socket) -> None:
-    """The member reads the end of the stream, and may still report."""
+    """Close the driver's direction: the member reads the end, and may still report."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_WR)

@@ -1,8 +1,8 @@
-"""A sink whose members are long-running tasks of a Spark job.
+"""Runs `holdfast sink` on Spark: its members are long-running tasks of one job.
 
-Owns the job. Spark places the tasks and replaces those that die; a lost executor is one more
-rebalance to the group. Each task is one member, as `holdfast sink` is, and what holds for hand-offs
-between processes holds here: nothing depends on Spark knowing who is alive. Must never restart a
+Owns the job. Spark places the tasks and replaces those that die; to the consumer group, a lost
+executor is one more rebalance. Each task is one member, like a process of `holdfast sink`, with the
+same rules for hand-offs: nothing depends on Spark knowing which task is alive. Must never restart a
 member that cannot go on.
 """
 
@@ -29,14 +29,14 @@ from holdfast.spark.sink_desk import Desk
 log = logging.getLogger(__name__)
 
 FAILURES_MAX: Final = 1_000_000
-"""Of a task: Spark gives up after 4 by default, and a sink may run for years."""
+"""How often a task may fail. Spark gives up after 4 by default; a sink may run for years."""
 REPORT_S: Final = 0.5
 LOCAL = re.compile(r"local(\[(\*|[0-9]+)(,[0-9]+)?\])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberPlan:
-    """What a task is given."""
+    """What a task needs to run its member."""
 
     settings: SinkSettings
     host: str
@@ -56,7 +56,7 @@ def run_members(
     tell: Callable[[str], None],
     verbose: bool = False,
 ) -> SinkStatus:
-    """Run until it is told to stop, or (once) all that was there has landed."""
+    """Run the members until `stop` is set or, with `once`, all that was there has landed."""
     if members < 1:
         raise ConfigurationError(f"--members {members}: at least 1 is needed")
     check_output(settings.output.store)
@@ -89,7 +89,7 @@ def run_members(
 
 
 def master_for(master: str | None, members: int) -> str:
-    """A local Spark needs a core for each member, and its failures are counted in its name."""
+    """Return the master; a local one gets a core for each member and a limit of failures."""
     given = master or "local"
     if LOCAL.fullmatch(given):
         return f"local[{members},{FAILURES_MAX}]"
@@ -97,7 +97,7 @@ def master_for(master: str | None, members: int) -> str:
 
 
 class _Job:
-    """The tasks, as one job in a thread."""
+    """The tasks, as one Spark job in a thread."""
 
     def __init__(self, context: Any, plan: MemberPlan, members: int) -> None:
         self.error: BaseException | None = None
@@ -138,7 +138,7 @@ def _watch(
 
 
 def member_task(plan: MemberPlan, member: int, rows: Iterable[int]) -> Iterator[int]:
-    """One task: a member until its connection to the driver ends."""
+    """Run one task: a member, until its connection to the driver ends."""
     for _ in rows:
         asyncio.run(_member(plan, member))
     yield from ()

@@ -1,7 +1,7 @@
-"""The data source "holdfast": Spark's calls, handed on to a Planner, read_range and a sink.
+"""The data source "holdfast": passes Spark's calls to a Planner, to read_range and to the sink.
 
-Owns nothing but the translation. Readers are pickled to executors, so they hold options only; the
-input is opened in the process that plans, and stays open there for as long as the query runs.
+Owns only this translation. Readers are pickled and sent to executors, so they must never hold more
+than options. The input is opened in the process that plans, and stays open while the query runs.
 """
 
 import logging
@@ -58,7 +58,7 @@ RANGES_SCHEMA: Any = pa.schema([("range", pa.binary())])
 
 
 def open_input(options: SourceOptions) -> Input:
-    """The input that the options name."""
+    """Return the input that the options name."""
     if options.store is not None:
         from holdfast.spark.store_input import StoreInput
 
@@ -70,7 +70,13 @@ def open_input(options: SourceOptions) -> Input:
 
 
 class HoldfastSource(DataSource):
-    """Records of a Holdfast store, or of any Kafka, with the columns of Spark's Kafka source."""
+    """The Spark format "holdfast": reads topics, as a stream or a batch, and writes topics.
+
+    It reads a Holdfast store without a broker (option `store`), or any Kafka
+    (`kafka.bootstrap.servers`). Options and columns are those of Spark's Kafka source and sink. A
+    stream is written exactly once (option `sinkId`), and a batch in one transaction. All options
+    are in docs/reference/spark-source.md and docs/reference/spark-sink.md.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -78,12 +84,12 @@ class HoldfastSource(DataSource):
 
     @classmethod
     def open_input(cls, options: SourceOptions) -> Input:
-        """Where records come from; a test may lie here."""
+        """Return the input; a test can override this to supply another one."""
         return open_input(options)
 
     def schema(self) -> str:
         if text := self._option("where"):
-            # Spark asks for the schema in load(), and for the rest only when it plans.
+            # Spark asks for the schema in load(), so a mistake shows there and not in the plan.
             parse_where(text)
         if self._option("rows").lower() == Rows.RANGES.value:
             return RANGES
@@ -131,7 +137,7 @@ class HoldfastSource(DataSource):
 
 
 class _Reading:
-    """What both readers do on executors and keep in the planning process."""
+    """The part that both readers share: the planner of this process, and reading in a task."""
 
     def __init__(self, source: type[HoldfastSource], options: SourceOptions) -> None:
         self._source = source
@@ -142,7 +148,7 @@ class _Reading:
         return {**self.__dict__, "_planner": None}
 
     def planner(self) -> Planner:
-        """The one of this process, with its input open."""
+        """Return the planner of this process, with its input open."""
         if self._planner is None:
             for what in self._options.ignored:
                 LOGGER.warning("option_without_effect: %s", what)
@@ -161,7 +167,7 @@ class _Reading:
     def partition_rows(self, partition: InputPartition) -> Iterator[RecordBatch]:
         wanted = cast("Range | None", partition.value)
         if wanted is None:
-            # Spark's stand-in where a batch query has no partitions at all.
+            # Spark's stand-in if a batch query has no partitions at all.
             return iter(())
         if self._options.rows is Rows.RANGES:
             row = pa.array([pickle.dumps(wanted)], pa.binary())
@@ -170,9 +176,11 @@ class _Reading:
 
 
 class HoldfastReader(DataSourceReader):
-    """A batch query. It takes no filters from Spark, which keeps a plan that was narrowed by one
-    for every later use of the same DataFrame, so that rows would be hidden: see ADR 7. The option
-    `where` belongs to the DataFrame for good.
+    """The reader of a batch query.
+
+    It takes no filters from Spark (ADR 7). Spark would keep the narrowed plan for every later use
+    of the same DataFrame, and rows would be missing there. The option `where` is safe, because it
+    belongs to the DataFrame for good.
     """
 
     def __init__(self, source: type[HoldfastSource], options: SourceOptions) -> None:
@@ -190,7 +198,7 @@ class HoldfastReader(DataSourceReader):
 
 
 class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A streaming query, with admission control."""
+    """The reader of a streaming query, with admission control."""
 
     def __init__(self, source: type[HoldfastSource], options: SourceOptions) -> None:
         self._reading = _Reading(source, options)
@@ -214,7 +222,7 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:  # noqa: N802
-        # Spark has no limit of two parts: the one of the options joins the one that it hands over.
+        # Spark passes one limit only. If it is a maximum, the minimum comes from the options.
         least = self._options.offsets_per_trigger_min
         most: int | None = None
         match limit:
@@ -230,7 +238,7 @@ class HoldfastStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
         start_offset = offsets.from_json(start)
         if self._group is not None:
-            # Spark asks only when the micro-batch that ends at `start` is in its commit log.
+            # Spark asks only after it has committed the micro-batch that ends at `start`.
             self._group.committed(start_offset)
         end = self._reading.planner().next_offset(start_offset, most=most, least=least)
         return start if end == start_offset else offsets.to_json(end)

@@ -1,6 +1,6 @@
-"""A Holdfast store as an input: its topics, offsets and byte ranges, with no broker asked.
+"""A Holdfast store as an input: its topics, offsets and byte ranges, without a broker.
 
-Owns planning on the driver. Reading is in store_read. Must never write to the store.
+Owns planning on the driver; `store_read` reads on executors. Must never write to the store.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ NOTHING = Placed(Bounds(0, 0), [])
 
 
 class StoreInput:
-    """The input at a store's address. `topics` looks anew; the rest is as of that look."""
+    """The input at a store's address. `topics` looks at the store; other calls use that look."""
 
     def __init__(self, url: str, *, read_committed: bool = False) -> None:
         self._url = url
@@ -80,10 +80,10 @@ class StoreInput:
         return ranges
 
     def close(self) -> None:
-        """The store is the process's, and stays open."""
+        """Do nothing: the store belongs to the process and stays open."""
 
     def _see(self, spans: Sequence[tuple[TopicPartition, int, int]]) -> None:
-        """Look anew where an end is past what was seen: a checkpoint may know more than we do."""
+        """Look again if an end is beyond what was seen: a checkpoint may know more than we do."""
         if not self._is_fresh:
             self.topics()
         for partition, _, end in spans:
@@ -181,7 +181,7 @@ def check_placed(
     *,
     fail_on_data_loss: bool,
 ) -> None:
-    """Raise DataLoss where something of [start, end) is not there to be read."""
+    """Raise DataLoss if a part of [start, end) cannot be read."""
     if not fail_on_data_loss:
         return
     if placed is None:

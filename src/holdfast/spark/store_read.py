@@ -1,8 +1,8 @@
-"""Read one range of a store on an executor: ranged reads in flight, checked, decoded to Arrow.
+"""Reads one range of a store on an executor: ranged reads in flight, checked, decoded to Arrow.
 
-Owns read-ahead and its bound on memory, and what happens when a planned object is gone: the rest of
-the range is placed anew, and only what is really gone is a DataLoss. Must never skip an offset in
-silence.
+Owns read-ahead and its memory bound, and what happens if a planned object is gone: the rest of the
+range is placed again, and only records that are really gone are a DataLoss. Must never skip an
+offset silently.
 """
 
 import asyncio
@@ -28,16 +28,16 @@ from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
 
 GROUPS_AHEAD = 4
-"""So many groups of about READ_BYTES are in flight or wait to be decoded."""
+"""How many groups of about READ_BYTES are in flight or wait to be decoded."""
 STRETCHES_PER_GROUP_MAX = 32
 PLACED_ANEW_MAX = 20
-"""In a row, without one byte read in between."""
+"""How often in a row a range is placed again without one byte read in between."""
 
 
 def read_store_range(
     wanted: Range, where: StoreWhere, columns: Collection[str] | None = None
 ) -> Iterator[RecordBatch | Unreadable]:
-    """The records of a range of a store; of them some columns, where these are named."""
+    """Yield the records of a range of a store; if columns are named, others may be missing."""
     reading = _StoreRange(wanted, where)
     aborted = None if where.aborted is None else [entry[:3] for entry in where.aborted]
     while reading.next_offset < wanted.end_offset:
@@ -58,12 +58,12 @@ def read_store_range(
 
 
 class _StoreRange:
-    """One range on its way."""
+    """The state of one range while it is read."""
 
     def __init__(self, wanted: Range, where: StoreWhere) -> None:
         self.next_offset = wanted.start_offset
         self.is_cut_off = False
-        """An object was gone; what was read before it counts."""
+        """True if an object was gone. What was read before it counts."""
         self._wanted = wanted
         self._where = where
         self._worker: Worker = worker()
@@ -72,9 +72,10 @@ class _StoreRange:
         self._failures = 0
 
     def buffers(self) -> Iterator[bytes]:
-        """Whole record batches in offset order; the first and last may reach over the range.
+        """Yield whole record batches in offset order; the first and last may exceed the range.
 
-        Ends where an object is gone: the decoder still holds records that must come out first.
+        Ends early if an object is gone, because the decoder still holds records that must come out
+        first.
         """
         self.is_cut_off = False
         try:
@@ -89,7 +90,11 @@ class _StoreRange:
             self.is_cut_off = True
 
     def place_anew(self) -> None:
-        """Find the rest: rewritten into a segment, or merged into a larger one, since the plan."""
+        """Find the rest of the range again.
+
+        Since the plan, it was rewritten into a segment, or its segment was merged into a larger
+        one.
+        """
         wanted, where, start = self._wanted, self._where, self.next_offset
         partition = wanted.topic_partition
         follower = self._worker.follower(where.url)
@@ -154,7 +159,7 @@ class _StoreRange:
 
 
 def _groups(stretches: Sequence[Stretch]) -> Iterator[Sequence[Stretch]]:
-    """Small stretches together: each group is one hand-over between the threads."""
+    """Yield small stretches together: each group is one hand-over between the threads."""
     group: list[Stretch] = []
     size = 0
     for stretch in stretches:
@@ -169,10 +174,10 @@ def _groups(stretches: Sequence[Stretch]) -> Iterator[Sequence[Stretch]]:
 
 
 def check_batches(data: bytes, stretch: Stretch) -> None:
-    """Raise where bytes are not the whole, unharmed batches of just these offsets.
+    """Raise CorruptObject unless the bytes are whole, undamaged batches of exactly these offsets.
 
-    The decoder checks the CRC as well. Here, a read that was mangled on its way can be made again,
-    and the offset, which no CRC covers, can be held against what the log says.
+    The decoder checks the CRC as well. But here a read that was damaged on its way can be repeated,
+    and the offset, which no CRC covers, can be compared with what the log says.
     """
     where = f"{stretch.key} at {stretch.position}"
     if len(data) != stretch.size_bytes:

@@ -1,7 +1,7 @@
-"""How the stretches of partitions become tasks of about equal bytes.
+"""Divides the stretches of partitions into tasks of about equal bytes.
 
-Pure. Cuts only between stretches, which is between record batches. Owns the joining of stretches
-that lie side by side in one object, up to what is read at once.
+Pure. Cuts only between stretches, that is, between record batches. Owns the joining of stretches
+that are side by side in one object, up to the size of one read.
 """
 
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from holdfast.follow.stretches import Stretch
 
 TASK_BYTES_MIN = 4 * 1024 * 1024
-"""Below this a task costs more than it reads."""
+"""With fewer bytes, starting a task costs more than its read."""
 TASK_BYTES_MAX = 512 * 1024 * 1024
-"""A task that fails is read again from its start."""
+"""The limit of a task, because one that fails is read again from its start."""
 READ_BYTES = 4 * 1024 * 1024
-"""What one read of an object asks for, where that much lies side by side."""
+"""The size of one read of an object, if that much is side by side."""
 
 
 def task_bytes(total_bytes: int, min_partitions: int) -> int:
-    """How large a task may become, so that there are about min_partitions of them."""
+    """Return how large a task may become, so that there are about `min_partitions` of them."""
     wanted = -(-total_bytes // max(1, min_partitions))
     return max(TASK_BYTES_MIN, min(TASK_BYTES_MAX, wanted))
 
@@ -30,7 +30,7 @@ def split(stretches: Sequence[Stretch], bytes_max: int) -> list[list[Stretch]]:
     taken = 0
     current = -1
     for stretch in stretches:
-        # By the middle of a stretch, so that the error of a cut is half of one at most.
+        # The middle of a stretch decides, so that a cut is off by half a stretch at most.
         piece = min(pieces - 1, (taken + stretch.size_bytes // 2) * pieces // max(1, total))
         if piece != current:
             cut.append([])
@@ -41,7 +41,7 @@ def split(stretches: Sequence[Stretch], bytes_max: int) -> list[list[Stretch]]:
 
 
 def joined(stretches: Sequence[Stretch], bytes_max: int = READ_BYTES) -> list[Stretch]:
-    """Stretches that follow each other in one object, as one, up to a size."""
+    """Join stretches that are side by side in one object, up to a size."""
     found: list[Stretch] = []
     for stretch in stretches:
         last = found[-1] if found else None

@@ -1,8 +1,8 @@
 """What tasks do with the rows of a micro-batch, and what they report to the driver.
 
-Runs on executors. Owns the report. Nothing that a task writes counts by itself: its report is what
-the driver publishes in one ledger entry, so a task that fails, is tried again or runs twice leaves
-files that nothing names.
+Runs on executors. Owns the report. Nothing that a task writes counts by itself: the driver
+publishes the task's report in one ledger entry. A task that fails, is tried again or runs twice
+leaves files that no entry names.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ from holdfast.spark.worker import Worker, worker
 REPORT_TEXT = "report binary"
 REPORT_SCHEMA: Any = pa.schema([("report", pa.binary())])
 BYTES_PER_FILE = 512 * 1024 * 1024
-"""Of Arrow memory: a task without state writes a file when it holds so much."""
+"""The Arrow memory at which a task without state writes a file."""
 
 
 class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class TaskReport(msgspec.Struct, frozen=True, kw_only=True):
 
     files: list[OutputFile]
     runs: dict[int, list[RunInfo]] = {}
-    """For each bucket that it worked on, the runs that are its state from here on."""
+    """For each bucket that it worked on, the state runs of the bucket from now on."""
     counts: dict[str, int] = {}
     event_time_max_ms: int | None = None
 
@@ -45,7 +45,7 @@ def encode_report(report: TaskReport) -> Any:
 
 
 def as_report(body: bytes) -> Any:
-    """The one row that a task gives to Spark."""
+    """Return the one row that a task gives to Spark."""
     return pa.RecordBatch.from_arrays([pa.array([body], pa.binary())], schema=REPORT_SCHEMA)
 
 
@@ -54,7 +54,7 @@ def decode_report(body: bytes) -> TaskReport:
 
 
 class RowsToFiles:
-    """Rows that are gathered, and written when there are enough of them."""
+    """Gathers rows, and writes them when there are enough."""
 
     def __init__(self, here: Worker, writer: FileWriter, role: FileRole = FileRole.ROWS) -> None:
         self.rows = 0
@@ -71,7 +71,7 @@ class RowsToFiles:
             self._write()
 
     def finished(self) -> list[OutputFile]:
-        """All files, once the rest is written, too."""
+        """Write the rest, and return all files."""
         if self._held:
             self._write()
         return self._files
@@ -84,7 +84,7 @@ class RowsToFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteTask:
-    """Rows straight into files."""
+    """A task that writes rows straight to files."""
 
     job: Job
     number: int
@@ -102,7 +102,7 @@ class WriteTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatefulTask:
-    """The rows of some buckets against what is remembered of them; what comes out goes to files."""
+    """A task that applies the step to the rows of some buckets, and writes what comes out."""
 
     job: Job
     operation: Operation
@@ -110,7 +110,7 @@ class StatefulTask:
     pinned: Pinned
     tasks: int
     now_ms: int
-    """The wall clock of the micro-batch; the entry that is committed first decides what it was."""
+    """The wall clock of the micro-batch. If it runs twice, the entry committed first decides."""
 
     def run(self, batches: Iterable[Any], *, task: int) -> Iterator[Any]:
         here = worker()
@@ -161,7 +161,7 @@ class StatefulTask:
 def task_site(
     here: Worker, job: Job, bucket: int, *, number: int, attempt: str, writes: RunWrites
 ) -> TaskSite:
-    """Where one attempt works on one bucket."""
+    """Return the site of one attempt at one bucket."""
     return TaskSite(
         store=here.writable(job.output.store),
         sink_id=job.output.sink_id,
@@ -174,7 +174,7 @@ def task_site(
 
 
 def file_writer(here: Worker, job: Job, number: int, task: int) -> FileWriter:
-    """For the files of one attempt at one task."""
+    """Return the writer for the files of one attempt at one task."""
     return FileWriter(
         store=here.writable(job.output.store),
         output=job.output,
@@ -186,6 +186,6 @@ def file_writer(here: Worker, job: Job, number: int, task: int) -> FileWriter:
 
 
 def later(left: int | None, right: int | None) -> int | None:
-    """The later of two event times, where there is one at all."""
+    """Return the later of two event times, or None if there is none."""
     known = [time for time in (left, right) if time is not None and time != TIME_MIN]
     return max(known, default=None)

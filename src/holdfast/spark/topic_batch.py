@@ -1,9 +1,10 @@
-"""The sink of `df.write.format("holdfast")`: all rows of a frame into topics, in one transaction.
+"""The sink of `df.write.format("holdfast")`: all rows into topics, in one transaction.
 
-Tasks make record batches of their rows and hand them to the driver, which writes them and commits
-once: readers of committed records see all of the write, or nothing. Spark may run a task again,
-since tasks write nothing. Owns the order on the driver. Must never leave a transaction open that it
-can still abort. To call save() again writes again: a batch has no position to be recognised by.
+Tasks encode their rows as record batches and hand them to the driver, which writes them and commits
+once. Readers of committed records see all of the write, or nothing. Spark may run a task again,
+because tasks write nothing. Another call of save() writes the rows again: a batch has no position
+by which it could be recognised. Owns the order of steps on the driver. Must never leave a
+transaction open that it can still abort.
 """
 
 import logging
@@ -28,14 +29,14 @@ LOGGER = logging.getLogger("holdfast.spark.topic")
 
 @dataclass(frozen=True, slots=True)
 class StagedRows(WriterCommitMessage):
-    """What one task made of its rows."""
+    """The record batches that one task made of its rows."""
 
     task: int
     staged: Sequence[Staged]
 
 
 class TopicBatchWriter(DataSourceArrowWriter):
-    """One call of save()."""
+    """The writer of one call of save()."""
 
     def __init__(self, options: TopicOptions) -> None:
         self._options = options
@@ -55,7 +56,7 @@ class TopicBatchWriter(DataSourceArrowWriter):
         LOGGER.info("batch_written records=%d", sum(one.records for one in staged))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Tasks have written nothing, and a commit that fails has given its transaction up."""
+        """Do nothing: tasks wrote nothing, and a commit that fails gives up its transaction."""
 
     async def _write(self, staged: Sequence[Staged]) -> None:
         options = self._options
@@ -71,7 +72,7 @@ class TopicBatchWriter(DataSourceArrowWriter):
         await transaction.commit()
 
     def at(self, step: str) -> None:
-        """Told of each step before it is taken."""
+        """Log a step of the write, before it is taken."""
         LOGGER.debug(
             "topic_batch transactional_id=%s step=%s", self._options.transactional_id, step
         )

@@ -1,9 +1,9 @@
-"""One micro-batch into topics, in one transaction that carries how far the sink is.
+"""Commits one micro-batch to topics, in one transaction that also carries the sink's position.
 
-Runs on the driver. Owns the order: look how far the sink is; take the transactional id over, which
-fences every other driver; look again; write; commit records and position together. Since only one
-that nobody has overtaken can commit, what it saw after its takeover is still true when it does.
-Must never write before that second look.
+Runs on the driver. Owns the order of steps: read the position; take over the transactional id,
+which fences every other driver; read the position again; write; commit records and position
+together. A driver can commit only if no other has taken over since. So what it read after its
+takeover is still true when it commits. Must never write before that second read.
 """
 
 import asyncio
@@ -40,11 +40,11 @@ SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/+")
 
 
 class TopicSinkRefused(StopError):
-    """The sink does not take this micro-batch: going on would double or skip records."""
+    """The sink does not take this micro-batch: going on would duplicate or skip records."""
 
 
 class TopicCommit:
-    """The commits of one sink, to one cluster."""
+    """Commits the micro-batches of one sink to one cluster."""
 
     def __init__(
         self, cluster: Cluster, options: TopicOptions, *, at: Callable[[str], None]
@@ -52,18 +52,18 @@ class TopicCommit:
         self._cluster = cluster
         self._options = options
         self._at = at
-        """Told of each step before it is taken."""
+        """A function that gets the name of each step, before the step is taken."""
         self._place = TopicPartition(options.position_topic, 0)
 
     async def commit(self, staged: Sequence[Staged], batch: Position) -> bool:
-        """Have the micro-batch in the topics, once; False where it was there already."""
+        """Commit the micro-batch once. Return False if it was in the topics already."""
         tries = 0
         while True:
             tries += 1
             try:
                 return await self._once(staged, batch)
             except OutcomeUnknown:
-                # What became of it is seen in the next look, and the records are still at hand.
+                # The next read of the position shows the outcome. The records are still at hand.
                 if tries == TRIES:
                     raise
             except CallRefused as refused:
@@ -106,9 +106,10 @@ class TopicCommit:
         return True
 
     async def _is_over(self, batch: Position) -> bool:
-        """Whether it is there already, by a look that waits for nobody and so may be old.
+        """True if the micro-batch is committed already. This read does not wait, so it may be old.
 
-        The position only grows: where it is this far, or of another query, it stays so.
+        The position only grows. If it is at this micro-batch, or at one of another query, that
+        cannot change any more. Raises TopicSinkRefused as `_decided` does.
         """
         known = await self._known(stable=False)
         if known is None:
@@ -156,7 +157,7 @@ class TopicCommit:
 async def write_staged(
     transaction: Transaction, staged: Sequence[Staged], *, at: Callable[[str], None]
 ) -> None:
-    """All record batches of all tasks into one transaction, which is left open."""
+    """Write all record batches of all tasks in one transaction, and leave it open."""
     by_partition: dict[TopicPartition, list[bytearray]] = {}
     for one in staged:
         by_partition.setdefault(one.where, []).append(one.batch)
@@ -167,14 +168,14 @@ async def write_staged(
 
 
 async def give_up(transaction: Transaction) -> None:
-    """Abort, so that readers of committed records need not wait for a timeout; a courtesy."""
+    """Try to abort, so that readers of committed records need not wait for a timeout."""
     with contextlib.suppress(HoldfastError, TimeoutError):
         async with asyncio.timeout(ABORT_S_MAX):
             await transaction.abort()
 
 
 async def _all_of(parts: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Side by side; none of them runs any more when it raises what the first of them raised."""
+    """Run coroutines concurrently. If one raises, stop the others before raising its error."""
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:
         await asyncio.gather(*tasks)
@@ -190,9 +191,10 @@ def _is_fenced(error: BaseException) -> bool:
 
 
 def planned_offsets(checkpoint: str | None, batch_id: int) -> str:
-    """A digest of what Spark's offset log has of a micro-batch; empty where it is out of reach.
+    """Return a digest of a micro-batch's file in Spark's offset log; empty if it is out of reach.
 
-    Spark writes that file once, before the micro-batch runs, and runs it again by the same file.
+    Spark writes that file once, before the micro-batch runs, and uses it again if the micro-batch
+    is repeated.
     """
     found = SCHEME.match(checkpoint) if checkpoint else None
     if not checkpoint or (found is not None and found[1] != "file"):

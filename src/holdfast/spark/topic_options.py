@@ -1,7 +1,7 @@
-"""The options of the sink: the names of Spark's Kafka sink, and what exactly-once needs besides.
+"""The options of the sink into topics: those of Spark's Kafka sink, and those for exactly-once.
 
-Pure. Owns the parsing and the messages. Names are case-insensitive, as Spark's are. Must never let
-an option pass that it does not know, nor one that would make the sink less than exactly-once.
+Pure. Owns parsing and messages. Option names are case-insensitive, as in Spark. Must never accept
+an option that it does not know, nor one that would make the sink less than exactly-once.
 """
 
 import difflib
@@ -20,7 +20,7 @@ NAMES = (
 )
 PREFIX = "holdfast-sink-"
 BATCH_SINK = "batch-"
-"""What the sink ids of batch writes begin with where the user gives none."""
+"""The prefix of the sink ids of batch writes for which the user gives none."""
 TRANSACTION_TIMEOUT_MS = 60_000
 REFUSED: Mapping[str, str] = {
     "transactional.id": "it is made of sinkId, which names this sink for as long as it lives",
@@ -43,23 +43,23 @@ IDLE = frozenset(
         *("partitioner.availability.timeout.ms", "metadata.max.idle.ms"),
     }
 )
-"""They tune a Java producer, and change nothing of what is written."""
+"""Options that tune a Java producer. They change nothing of what is written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicOptions:
-    """Where and how a sink writes."""
+    """The parsed options of a sink into topics."""
 
     client: ClientOptions
     sink_id: str
     topic: str | None
-    """All rows go here; None: each row names its topic."""
+    """The topic of all rows. None: each row names its topic."""
     position_topic: str
-    """Under whose partition 0 the sink keeps, in its group, how far it is."""
+    """The topic under whose partition 0 the sink's group commits its position."""
     codec: Codec
     transaction_timeout_ms: int
     committed_batch: int | None
-    """The last micro-batch that is in the topic, where a person has to say so."""
+    """The last micro-batch in the topics, as a person says; only if the sink asks for it."""
     checkpoint: str | None
 
     @property
@@ -73,7 +73,7 @@ class TopicOptions:
 
 
 def parse_topic_options(raw: Mapping[str, str]) -> TopicOptions:
-    """What the options say, or ConfigurationError with the option, the reason and the remedy."""
+    """Return the parsed options; ConfigurationError names option, reason and remedy."""
     options = {name.lower(): str(value).strip() for name, value in raw.items()}
     _check_names(options)
     servers = options.get("kafka.bootstrap.servers", "")
@@ -112,9 +112,10 @@ FOR_STREAMS = ("committedBatch", "checkpointLocation", "positionTopic")
 
 
 def parse_batch_options(raw: Mapping[str, str], unique: str) -> TopicOptions:
-    """The options of a batch write. Without a sinkId it gets a transactional id of its own.
+    """Return the options of a batch write.
 
-    With one, a write of the same sinkId that still runs is fenced, and cannot commit any more.
+    Without a sinkId the write gets a transactional id that no other write has (from `unique`). With
+    one, an earlier write of the same sinkId that still runs is fenced and can no longer commit.
     """
     options = {name.lower(): str(value).strip() for name, value in raw.items()}
     for name in FOR_STREAMS:
@@ -122,7 +123,7 @@ def parse_batch_options(raw: Mapping[str, str], unique: str) -> TopicOptions:
             raise ConfigurationError(
                 f"the option {name} is for streams: a batch write has no position; remove it"
             )
-    # Where each row names its topic there is no other; no position is kept under it.
+    # A position topic is required, but a batch write keeps no position: any name will do.
     place = options.get("topic") or "none"
     return parse_topic_options(
         {"sinkid": f"{BATCH_SINK}{unique}", **options, "positiontopic": place}

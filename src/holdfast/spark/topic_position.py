@@ -1,8 +1,9 @@
-"""How far a sink into topics is: kept beside a committed offset, and compared with a micro-batch.
+"""How far a sink into topics is: its position, and the rule that compares it with a micro-batch.
 
-Pure. Owns the text and the rule. The text is committed in the same transaction as the records, so
-it can be neither ahead of them nor behind. Must never let a micro-batch run that may be in the
-topic already, nor skip one that may not be: where neither is sure, a person is asked.
+Pure. Owns the position's text and the rule. The text is committed beside an offset, in the same
+transaction as the records, so it can be neither ahead of them nor behind. Must never let a
+micro-batch run that may be in the topics already, nor skip one that may not be. If neither is
+certain, a person is asked.
 """
 
 import json
@@ -19,34 +20,34 @@ class Position:
     query_id: str
     batch_id: int
     offsets: str
-    """What Spark's offset log had as its plan, as a digest; empty where it could not be read."""
+    """A digest of its plan in Spark's offset log; empty if it could not be read."""
 
 
 class Run(NamedTuple):
-    """Write the records of the micro-batch, and the position with them."""
+    """The decision to write the records of the micro-batch, and the position with them."""
 
 
 class Note(NamedTuple):
-    """The records are there, somebody says: write the position alone."""
+    """The decision to write the position alone: a person has said that the records are there."""
 
 
 class Known(NamedTuple):
-    """The micro-batch is there, and its position too."""
+    """The decision to write nothing: the micro-batch is there, and its position too."""
 
 
 class Refused(NamedTuple):
-    """Neither is sure; the message names the remedy."""
+    """The decision to stop, because neither is certain. The message names the remedy."""
 
     message: str
 
 
 def to_text(position: Position) -> str:
-    """What is kept as metadata of the committed offset; far below Kafka's 4096 bytes."""
+    """Return the metadata for the committed offset, far below Kafka's limit of 4096 bytes."""
     return json.dumps({"version": VERSION, **asdict(position)}, sort_keys=True)
 
 
 def from_text(text: str) -> Position | None:
-    """What to_text wrote; None where it is something else."""
+    """Return the position that `to_text` wrote, or None if the text is anything else."""
     try:
         fields = cast("dict[str, Any]", json.loads(text))
         if fields["version"] != VERSION:
@@ -63,7 +64,10 @@ def from_text(text: str) -> Position | None:
 def decide(
     known: Position | None, batch: Position, *, sink_id: str, committed_batch: int | None
 ) -> Run | Note | Known | Refused:
-    """What to do with a micro-batch; Spark runs the last one again where it may not have ended."""
+    """Decide what to do with a micro-batch.
+
+    Spark runs the last micro-batch again if it may not have finished.
+    """
     if known is None:
         return _unknown(batch, sink_id, committed_batch)
     here = f"sink {sink_id} has micro-batch {known.batch_id} of query {known.query_id}"

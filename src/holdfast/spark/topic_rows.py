@@ -1,8 +1,8 @@
-"""Rows of a task to record batches for topics: which partition, and the bytes.
+"""Encodes the rows of a task as record batches for topics: chooses partitions, makes the bytes.
 
-Pure, but for the clock that is handed in. Owns the columns of the sink, the choice of the
-partition (as Kafka's Java producer chooses it) and the size of batches. The batches carry no
-producer yet: only the driver writes, and stamps them then.
+Pure, except for the clock that is passed in. Owns the columns of the sink, the choice of the
+partition (as in Kafka's Java producer) and the size of batches. The batches have no producer id
+yet: only the driver writes, and it stamps them then.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,15 +17,18 @@ from holdfast.records.compression import Codec
 from holdfast.records.record import Record, encode_batch
 
 BATCH_BYTES_MAX = 512 * 1024
-"""Before compression. Kafka's own bound on a batch is 1 MiB; a larger record goes alone."""
+"""The size of a batch before compression. Kafka's own limit is 1 MiB.
+
+A larger record goes alone.
+"""
 RECORD_BYTES = 24
-"""What a record takes beside its key and value, about."""
+"""About how many bytes a record takes besides its key and value."""
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Staged(NamedTuple):
-    """One record batch for one partition."""
+    """A record batch for one partition, which the driver will write."""
 
     where: TopicPartition
     records: int
@@ -34,14 +37,14 @@ class Staged(NamedTuple):
 
 @dataclass(slots=True)
 class _Open:
-    """What has gathered for one partition."""
+    """The records that were gathered for one partition."""
 
     records: list[Record] = field(default_factory=list[Record])
     size: int = 0
 
 
 class Encoder:
-    """The rows of one task, one after the other."""
+    """Encodes the rows of one task, one Arrow batch after the other."""
 
     def __init__(
         self,
@@ -61,12 +64,12 @@ class Encoder:
         self._bytes_max = batch_bytes_max
         self._counts: dict[str, int] = {}
         self._turns: dict[str, int] = {}
-        """Where records without a key go next: to one partition until a batch of it is full."""
+        """For each topic: where records without a key go. It moves on when a batch is full."""
         self._open: dict[TopicPartition, _Open] = {}
         self._staged: list[Staged] = []
 
     def add(self, rows: RecordBatch) -> None:
-        """Take the rows of one Arrow batch."""
+        """Encode the rows of one Arrow batch."""
         columns = {name: rows.column(i) for i, name in enumerate(rows.schema.names)}
         now_ms = self._now_ms()
         keys = _bytes_column(columns, "key", rows.num_rows)
@@ -93,7 +96,7 @@ class Encoder:
             self._put(TopicPartition(name, number), record)
 
     def finish(self) -> list[Staged]:
-        """All batches, those of one partition in the order of their rows."""
+        """Return all batches; those of one partition are in the order of their rows."""
         for where in list(self._open):
             self._close(where)
         return self._staged

@@ -1,8 +1,8 @@
-"""The sink of `writeStream.format("holdfast")`: Spark's calls, for an encoder and a commit.
+"""The sink of `writeStream.format("holdfast")`: passes Spark's calls to an encoder and a commit.
 
-Tasks make record batches of their rows and hand them to the driver; the driver writes them in one
-transaction (see ADR 9 for why tasks do not). Owns the check of the columns and nothing else. Must
-never write in a task, and has nothing to undo in an abort.
+Tasks encode their rows as record batches and hand them to the driver. The driver writes them in one
+transaction (ADR 9 says why tasks do not). Owns the check of the columns and nothing else. Must
+never write in a task; so an abort has nothing to undo.
 """
 
 import logging
@@ -39,7 +39,7 @@ QUERY_ID = "sql.streaming.queryId"
 
 @dataclass(frozen=True, slots=True)
 class TaskBatches(WriterCommitMessage):
-    """What one task made of its rows."""
+    """The record batches that one task made of its rows."""
 
     task: int
     query_id: str
@@ -47,7 +47,7 @@ class TaskBatches(WriterCommitMessage):
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
-    """Made anew by Spark for each micro-batch: once for its tasks, and once to commit."""
+    """The writer that Spark makes twice for each micro-batch: for its tasks, and to commit."""
 
     def __init__(self, options: TopicOptions) -> None:
         self._options = options
@@ -80,17 +80,17 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing was written by tasks; and a commit that failed may have been decided."""
+        """Do nothing: tasks wrote nothing, and a commit that failed may have been decided."""
 
     def at(self, step: str) -> None:
-        """Told of each step of a commit before it is taken."""
+        """Log a step of a commit, before it is taken."""
         LOGGER.debug("topic_commit sink=%s step=%s", self._options.sink_id, step)
 
 
 def encode_rows(
     batches: Iterable[RecordBatch], options: TopicOptions, *, task: int
 ) -> Sequence[Staged]:
-    """The rows of one task as record batches; nothing is written here."""
+    """Return the rows of one task as record batches. Nothing is written here."""
     here = worker()
     encoder = Encoder(
         topic=options.topic,
@@ -122,7 +122,7 @@ def _partitions_of(options: TopicOptions, topic: str) -> int:
 def topic_options(
     raw: Mapping[str, Any], schema: StructType, *, overwrite: bool, is_batch: bool = False
 ) -> TopicOptions:
-    """Options and columns, checked."""
+    """Return the options after checking them and the columns."""
     if overwrite:
         mode, other = (
             ('mode("overwrite")', '"append"')

@@ -1,7 +1,7 @@
-"""A function of the user's, from a Python file: it gets the streaming frame and gives another.
+"""A user's function from a Python file: it gets the streaming DataFrame and returns another.
 
-Owns the loading, which runs the file, and the check of what came back. Must never call the
-function before there is a Spark, nor let a trace reach a person where one line will do.
+Owns the loading, which runs the file, and the check of what the function returns. Must never call
+it before there is a Spark session, nor show a person a traceback if one line is enough.
 """
 
 import difflib
@@ -28,7 +28,7 @@ EXAMPLE = "def pipeline(frame): return frame"
 class NeedsSession(ConfigurationError):
     """The file asks Spark for something while it is loaded, as `@udf("int")` does.
 
-    What it had defined by then is in `module`: a pipeline's OPTIONS mostly come first.
+    `module` has what the file had defined by then. A pipeline's OPTIONS mostly come first.
     """
 
     def __init__(self, message: str, module: ModuleType) -> None:
@@ -38,7 +38,7 @@ class NeedsSession(ConfigurationError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transform:
-    """A function that was found; it has not been called."""
+    """A function that was found, and has not been called."""
 
     path: Path
     name: str
@@ -46,9 +46,9 @@ class Transform:
     function: Callable[["DataFrame"], object]
 
     def __call__(self, frame: "DataFrame") -> "DataFrame":
-        """The frame that the function gives; ConfigurationError where that is none, or no stream.
+        """Return the function's DataFrame; ConfigurationError if it is none, or not a stream.
 
-        On executors the file is not there to be imported, so what is pickled of it goes as it is.
+        Executors cannot import the file, so what is pickled of it is pickled by value.
         """
         from pyspark import cloudpickle
         from pyspark.sql import DataFrame
@@ -80,7 +80,7 @@ class Transform:
 
 
 def load_transform(path: Path, name: str = FUNCTION) -> Transform:
-    """The function of this name in a file."""
+    """Return the function of this name in a file."""
     module = load_module(path)
     function = getattr(module, name, None)
     if not callable(function):
@@ -102,7 +102,7 @@ def load_transform(path: Path, name: str = FUNCTION) -> Transform:
 
 
 def options_in(module: ModuleType, path: Path) -> Mapping[str, Any]:
-    """The tables of a pipeline that is a Python file: a dict of dicts called OPTIONS."""
+    """Return the tables of a pipeline that is a Python file: a dict of dicts called OPTIONS."""
     found: object = getattr(module, OPTIONS, {})
     if not isinstance(found, dict):
         raise ConfigurationError(
@@ -113,7 +113,7 @@ def options_in(module: ModuleType, path: Path) -> Mapping[str, Any]:
 
 
 def load_module(path: Path) -> ModuleType:
-    """Run a file, once for each process; modules beside it can be imported by it."""
+    """Run a file, once for each process. It can import modules beside it."""
     name = f"holdfast_pipeline_{path.stem}"
     known = sys.modules.get(name)
     if known is not None and known.__file__ == str(path):
@@ -148,7 +148,7 @@ def load_module(path: Path) -> ModuleType:
 
 
 def _line(error: Exception, path: Path) -> int | None:
-    """The last line of the file that the error passed through."""
+    """Return the last line of the file that the error passed through."""
     trace, line = error.__traceback__, None
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == str(path):

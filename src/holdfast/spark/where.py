@@ -1,8 +1,8 @@
-"""The option `where`: a text in SQL's words, what it lets a plan leave out, and the exact rest.
+"""The option `where`: parses SQL conditions, narrows a plan by them, and filters its rows exactly.
 
-Pure. Owns the grammar (conditions on topic, partition, offset, timestamp, joined by AND) and its
-messages. What is left out of a plan must never match; what is read is held against every condition
-again, so rows are the same with any plan. Must never take a text for less than it says.
+Pure. Owns the grammar (conditions on topic, partition, offset and timestamp, joined by AND) and its
+messages. A plan may leave out only what cannot match, and rows that are read are tested against
+every condition, so the result is the same with any plan. Must never ignore a part of the text.
 """
 
 import difflib
@@ -28,7 +28,7 @@ ALLOWED = (
 )
 
 Value = int | str
-"""A timestamp is in microseconds, as its column is."""
+"""A value of a condition. A timestamp is in microseconds, as its column is."""
 
 _COMPARED: Mapping[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -57,7 +57,7 @@ _FORMS: Mapping[str, str] = {
 
 
 class Numbers(NamedTuple):
-    """Whole numbers that a column may have: from least to most, and of `among` where it is set."""
+    """The whole numbers that a column may have: `least` to `most`, and in `among` if set."""
 
     least: int = INT64_MIN
     most: int = INT64_MAX
@@ -69,7 +69,7 @@ class Numbers(NamedTuple):
 
 
 class Condition(NamedTuple):
-    """One comparison; with IN there are any number of values, else one."""
+    """One comparison. IN has any number of values, the others have one."""
 
     column: str
     comparison: str
@@ -88,7 +88,7 @@ class RowFilter:
     conditions: tuple[Condition, ...] = ()
 
     def clip(self, topic: str, partition: int, start: int, end: int) -> tuple[int, int]:
-        """The part of [start, end) that may have such rows; empty where start >= end."""
+        """Return the part of [start, end) that may have such rows; it is empty if start >= end."""
         known: dict[str, Value] = {"topic": topic, "partition": partition}
         for condition in self.conditions:
             if condition.column in known and not condition.holds(known[condition.column]):
@@ -100,12 +100,15 @@ class RowFilter:
 
     @property
     def timestamp_min_ms(self) -> int | None:
-        """No older record is wanted. There is no such bound above: times fall along a log, too."""
+        """The time before which no record is wanted, or None.
+
+        There is no such upper bound, because times may also fall along a log.
+        """
         least_ms = -(-self.numbers("timestamp").least // 1000)
         return least_ms if least_ms >= 0 else None
 
     def numbers(self, column: str) -> Numbers:
-        """What follows for a column from all conditions on it."""
+        """Return what follows for a column from all conditions on it."""
         least, most, among = INT64_MIN, INT64_MAX, None
         for condition in self.conditions:
             if condition.column != column:
@@ -125,7 +128,7 @@ class RowFilter:
         return Numbers(min(among), max(among), among)
 
     def matching(self, batches: Iterable[RecordBatch]) -> Iterator[RecordBatch]:
-        """The rows of batches of partitions that clip let pass."""
+        """Yield the matching rows of batches. `clip` has let their partitions pass."""
         wanted = [(column, self.numbers(column)) for column in ("offset", "timestamp")]
         wanted = [(column, numbers) for column, numbers in wanted if numbers != Numbers()]
         if any(numbers.is_empty for _, numbers in wanted):
@@ -155,7 +158,7 @@ def _mask(column: Any, numbers: Numbers) -> Any:
 
 
 def parse_where(text: str) -> RowFilter:
-    """What a text says, or ConfigurationError with the word, what is allowed and the remedy."""
+    """Return the filter of a text; ConfigurationError has the word, what is allowed, the remedy."""
     parser = _Parser(text)
     conditions = parser.condition()
     while parser.goes_on():
@@ -179,7 +182,7 @@ class _Token(NamedTuple):
 
 
 class _Parser:
-    """One text on its way, token by token."""
+    """The parser of one text, token by token."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -207,7 +210,7 @@ class _Parser:
                 raise self._refused(f"{comparison}, where a comparison of {column} should be")
 
     def goes_on(self) -> bool:
-        """Whether another condition follows; raises where something else does."""
+        """True if another condition follows; raise if anything but that or the end does."""
         token = self._take()
         if token.kind != "end" and token.keyword != "AND":
             raise self._refused(f"{token}, where AND or the end should be")

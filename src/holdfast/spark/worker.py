@@ -1,7 +1,8 @@
-"""The I/O of one process: an event loop in a thread, and what is opened on it once.
+"""The I/O of one process: an event loop in a thread, and the connections that live on it.
 
-Owns stores, followers and clusters, by address, for as long as the process lives: Spark reuses its
-Python workers. Must never be shared over a fork: a forked child makes its own.
+Owns stores, followers and clusters, each opened once for its address and kept as long as the
+process lives, because Spark reuses its Python workers. Must never be shared across a fork: a forked
+child makes its own.
 """
 
 import asyncio
@@ -24,12 +25,12 @@ from holdfast.store.read_only import open_read_only
 T = TypeVar("T")
 
 STORE_SILENCE_S_MAX = 60.0
-"""After so long without an answer a task fails, and Spark tries it again."""
+"""How long a store may be silent before a task fails, and Spark tries it again."""
 CLOSE_S_MAX = 2.0
 
 
 class Worker:
-    """One loop, in one thread, and what lives on it."""
+    """An event loop in a thread, and the connections that live on it."""
 
     def __init__(self) -> None:
         self.environment = SystemEnvironment()
@@ -44,11 +45,11 @@ class Worker:
         self._thread.start()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Start something on the loop."""
+        """Start a coroutine on the loop."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something on the loop, and wait for it."""
+        """Run a coroutine on the loop and wait for its result."""
         future = self.submit(work)
         try:
             return future.result()
@@ -57,7 +58,7 @@ class Worker:
             raise
 
     def close(self) -> None:
-        """Close what is open, and end the loop; it waits for nobody who does not answer."""
+        """Close what is open and end the loop, without waiting long for what does not answer."""
         with contextlib.suppress(Exception):
             self.submit(self._close_all()).result(CLOSE_S_MAX)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -72,7 +73,7 @@ class Worker:
         await asyncio.gather(*left, return_exceptions=True)
 
     def store(self, url: str) -> Store:
-        """The store at an address, for reading."""
+        """Return the store at an address, for reading."""
         store = self._stores.get(url)
         if store is None:
             store = open_read_only(
@@ -82,14 +83,14 @@ class Worker:
         return store
 
     def writable(self, url: str) -> Store:
-        """The store at an address, for sinks."""
+        """Return the store at an address, for writing."""
         store = self._writable.get(url)
         if store is None:
             store = self._writable[url] = open_store(url, environment=self.environment)
         return store
 
     def follower(self, url: str) -> Follower:
-        """The one that tasks of this process share, where their plan no longer holds."""
+        """Return the follower that tasks of this process share if their plan no longer holds."""
         follower = self._followers.get(url)
         if follower is None:
             follower = self.new_follower(url)
@@ -100,7 +101,7 @@ class Worker:
         return Follower(self.store(url), environment=self.environment)
 
     def cluster(self, options: ClientOptions) -> Cluster:
-        """The connections to a cluster."""
+        """Return the connections to a cluster."""
         cluster = self._clusters.get(options)
         if cluster is None:
             cluster = Cluster(
@@ -120,12 +121,12 @@ _making = threading.Lock()
 
 
 def worker() -> Worker:
-    """The worker of this process."""
+    """Return the worker of this process."""
     with _making:
         found = _workers.get(os.getpid())
         if found is None:
             found = _workers[os.getpid()] = Worker()
-            # Else connections that are still open are told of as lost tasks when Python ends.
+            # Otherwise Python reports open connections as lost tasks when it ends.
             atexit.register(_close_at_exit, os.getpid())
         return found
 

@@ -1,1 +1,1 @@
-"""One file for each Kafka API; its header says what deviates from Kafka."""
+"""The handlers: one file for each Kafka API. Its docstring names the deviations from Kafka."""

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn (25), versions 0 to 4: a group whose offsets the transaction will commit."""
+"""AddOffsetsToTxn (25), versions 0 to 4: add a group whose offsets the transaction will commit."""
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext

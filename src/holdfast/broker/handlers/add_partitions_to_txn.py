@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (24), versions 0 to 5.
 
-Clients send it up to version 3; with KIP-890 the first record of a transaction to a partition adds
-it. A partition that does not exist keeps all the others out, as in Kafka.
+Clients send it up to version 3. With KIP-890 the first batch of a transaction to a partition adds
+the partition instead. If one partition does not exist, none is added, as in Kafka.
 """
 
 from holdfast.broker.broker import Broker

@@ -60,7 +60,7 @@ def _replace(resource: AlterConfigsResource, topic: Topic) -> TopicConfigured | 
 
 
 class Alteration(NamedTuple):
-    """What is to become of one resource."""
+    """The wanted change of one resource's configurations."""
 
     resource_type: int
     name: str
@@ -70,7 +70,10 @@ class Alteration(NamedTuple):
 async def alter_all(
     broker: Broker, alterations: Sequence[Alteration], *, validate_only: bool
 ) -> dict[tuple[int, str], TopicRefused | None]:
-    """Decide each resource, and wait until what was decided is durable: both ways of altering."""
+    """Decide each resource, and wait until the changes are durable.
+
+    AlterConfigs and IncrementalAlterConfigs share this.
+    """
     times = Counter((wanted.resource_type, wanted.name) for wanted in alterations)
     decided: dict[tuple[int, str], TopicRefused | None] = {}
     for wanted in alterations:
@@ -81,7 +84,7 @@ async def alter_all(
 
 
 def _duplicate(resource_type: int, name: str, times: int) -> TopicRefused | None:
-    """A resource may be in a request once."""
+    """Return a refusal if a resource is in the request more than once."""
     if times == 1:
         return None
     return TopicRefused(
@@ -92,7 +95,7 @@ def _duplicate(resource_type: int, name: str, times: int) -> TopicRefused | None
 
 
 def _alter(broker: Broker, wanted: Alteration, validate_only: bool) -> TopicRefused | None:
-    """Decide the change of one resource, and add it to the control lane unless only asked."""
+    """Decide the change of one resource; add it to the control lane unless `validate_only`."""
     name = wanted.name
     if wanted.resource_type == BROKER:
         return TopicRefused(
@@ -126,7 +129,7 @@ def _alter(broker: Broker, wanted: Alteration, validate_only: bool) -> TopicRefu
 def change_problem(
     topic: Topic, names: Sequence[str], without_value: Sequence[str]
 ) -> TopicRefused | None:
-    """What both ways of altering refuse before they look at the configurations themselves."""
+    """Return the refusal of duplicate names and missing values, for both kinds of altering."""
     twice = [name[:200] for name, times in Counter(names).items() if times > 1]
     if twice:
         return TopicRefused(

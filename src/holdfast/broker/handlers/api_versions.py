@@ -1,8 +1,8 @@
-"""ApiVersions (18), versions 0 to 4: what this broker serves.
+"""ApiVersions (18), versions 0 to 4: the APIs and features of this broker.
 
-Features tell clients how they may speak: `group.version` 1 is the new consumer protocol (KIP-848),
-`transaction.version` 2 is KIP-890, where a batch adds its partition to the transaction, and each
-end of one moves the producer's epoch up.
+Features tell clients which protocols they may use: `group.version` 1 is the new consumer protocol
+(KIP-848). `transaction.version` 2 is KIP-890, where a batch adds its partition to the transaction,
+and each end of a transaction increases the producer epoch.
 """
 
 from holdfast.broker.broker import Broker
@@ -17,7 +17,8 @@ from holdfast.protocol.messages.api_versions import (
 FEATURES = {"group.version": 1, "transaction.version": 2}
 FEATURES_EPOCH = 0
 LEAST_ZERO_SINCE = 4
-"""Clients of earlier versions take a feature whose least version is 0 for an error."""
+"""The first version whose clients accept a feature with a lowest version of 0. To earlier clients
+it is an error."""
 
 
 def handle(

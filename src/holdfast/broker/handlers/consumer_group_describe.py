@@ -79,7 +79,7 @@ def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Mem
 
 
 def _assignment(broker: Broker, partitions: Partitions) -> Assignment:
-    """By topic; of topics that are gone there is no name to tell."""
+    """Return partitions by topic, without those of deleted topics, which have no name."""
     found: list[TopicPartitions] = []
     for owned in by_topic(partitions):
         topic = broker.state.usable(owned.topic_id)

@@ -1,9 +1,9 @@
 """ConsumerGroupHeartbeat (68), versions 0 to 1: join, stay in and leave a consumer group (KIP-848).
 
-The answer leaves when what was decided is durable: a coordinator that takes over knows each epoch
-and each partition that a member was told of. Regular expressions are RE2's, as Kafka's are, with
-bounds on length and compiled size. Deviation: a static member that joins again under its own member
-id, because the answer to its join was lost, need not leave first.
+The response leaves when the decision is durable: a coordinator that takes over knows each epoch and
+each partition that a member was given. Regular expressions are RE2's, as in Kafka, with bounds on
+length and compiled size. Deviation: a static member that joins again under its own member id,
+because the response to its join was lost, need not leave first.
 """
 
 from holdfast.broker.broker import Broker
@@ -35,6 +35,6 @@ async def handle(
 
 
 def _expression(request: ConsumerGroupHeartbeatRequest) -> str | None:
-    """What has to be matched before the heartbeat can be decided; a bad one is refused then."""
+    """Return the expression to match before the decision. An invalid one is refused then."""
     text = request.subscribed_topic_regex
     return text if text and expression_problem(text) is None else None

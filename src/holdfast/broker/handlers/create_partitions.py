@@ -1,8 +1,8 @@
 """CreatePartitions (37), versions 0 to 3.
 
 New partitions can be used once the object that adds them is in the store.
-Deviations: an assignment is checked and then left aside, as brokers share out the lanes themselves;
-an empty list of them counts as none.
+Deviations: a manual assignment is checked and then ignored, because brokers share out the lanes
+themselves. An empty list of assignments counts as none.
 """
 
 from collections import Counter

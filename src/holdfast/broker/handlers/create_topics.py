@@ -1,9 +1,9 @@
 """CreateTopics (19), versions 2 to 7.
 
-A topic is answered for once the object that creates it is in the store.
-Deviations: the store replicates, so any replication factor is accepted, on one broker too, and the
-answer tells 1; a manual assignment is checked and then left aside, as brokers share out the lanes
-themselves; a topic id is not returned for validate_only.
+The response leaves once the object that creates the topics is in the store.
+Deviations: the store replicates, so any replication factor is accepted, even on one broker, and the
+response says 1. A manual assignment is checked and then ignored, because brokers share out the
+lanes themselves. A topic id is not returned for validate_only.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ REPLICATION_FACTOR = 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Shape:
-    """How many partitions a topic gets, and of what."""
+    """The number of partitions and the replication factor of a new topic."""
 
     partitions: int
     replication_factor: int
@@ -71,8 +71,10 @@ async def handle(
 
 
 def _hangs_on_the_store(fact: TopicCreated | TopicRefused) -> bool:
-    """Whether the answer is true only if what was decided becomes durable: a topic that is said
-    to exist may have been decided a moment ago, and nothing more."""
+    """True if the response holds only once everything decided is durable.
+
+    A topic that already exists may have been decided a moment ago, without being durable yet.
+    """
     return isinstance(fact, TopicCreated) or fact.error == "TOPIC_ALREADY_EXISTS"
 
 
@@ -108,7 +110,7 @@ def _decide(broker: Broker, topic: CreatableTopic) -> TopicCreated | TopicRefuse
 
 
 def _shape(broker: Broker, topic: CreatableTopic) -> _Shape | TopicRefused:
-    """From the counts, or from a manual assignment, never from both."""
+    """Return the shape from the counts, or from a manual assignment, never from both."""
     if not topic.assignments:
         wanted = topic.num_partitions
         default = broker.settings.num_partitions
@@ -135,7 +137,7 @@ def _shape(broker: Broker, topic: CreatableTopic) -> _Shape | TopicRefused:
 
 
 def assignment_problem(broker: Broker, replicas: list[list[int]]) -> str | None:
-    """What is wrong with the brokers that a client chose for partitions; as in Kafka."""
+    """Return the problem of the brokers that a client chose for partitions, by Kafka's rules."""
     for broker_ids in replicas:
         shown = f"a partition is assigned to brokers {broker_ids[:10]}"
         if not broker_ids:

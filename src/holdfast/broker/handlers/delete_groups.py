@@ -1,4 +1,4 @@
-"""DeleteGroups (42), versions 0 to 2: groups that nobody is in."""
+"""DeleteGroups (42), versions 0 to 2: delete groups that have no members."""
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext

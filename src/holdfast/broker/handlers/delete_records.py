@@ -1,7 +1,7 @@
 """DeleteRecords (21), versions 0 to 2.
 
-Moves the start of a partition forward. The answer names the new low watermark once it is in the
-store, so that no later answer can name a lower one.
+Moves the log start offset of partitions forward. The response names the new low watermark once it
+is in the store, so that no later response can name a lower one.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ from holdfast.protocol.messages.delete_records import (
 FENCED = "NOT_LEADER_OR_FOLLOWER"
 HIGH_WATERMARK = -1
 OWN_WRITE_MS = 5_000
-"""In Kafka the timeout is for other replicas: the leader's own write is always waited for. Ours is
-the put into the store."""
+"""The shortest wait for our own write. In Kafka the timeout is for other replicas, and the leader's
+own write is always waited for. Ours is the put into the store."""
 NO_LOW_WATERMARK = -1
 
 
@@ -82,7 +82,10 @@ def _lanes(broker: Broker, request: DeleteRecordsRequest) -> Iterable[DataLane]:
 async def _prove(
     broker: Broker, lanes: Iterable[DataLane], deadline: float
 ) -> dict[LaneId, TopicRefused]:
-    """A watermark may be told, or compared with, only under a claim that is known to be ours."""
+    """Prove the claims of these lanes. Return the refusals of those that failed.
+
+    A watermark may be reported, or compared with, only under a proved claim.
+    """
     failed: dict[LaneId, TopicRefused] = {}
 
     async def prove(lane: DataLane) -> None:

@@ -1,7 +1,7 @@
 """DeleteTopics (20), versions 1 to 6.
 
-A topic is gone for every client as soon as its deletion is decided, and is answered for once that
-is in the store. Its partitions leave their lanes later, in the background.
+A topic is gone for every client as soon as its deletion is decided. The response leaves once the
+deletion is in the store. The topic's partitions leave their lanes later, in the background.
 """
 
 from collections import Counter

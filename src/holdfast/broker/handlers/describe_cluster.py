@@ -1,7 +1,7 @@
 """DescribeCluster (60), versions 0 to 2.
 
-The controller is the owner of the control lane. Brokers that are registered and do not answer are
-shown as fenced, to those who ask for fenced ones.
+The controller is the owner of the control lane. Registered brokers that do not answer are shown as
+fenced, if the request asks for fenced brokers.
 """
 
 from holdfast.broker.broker import Broker

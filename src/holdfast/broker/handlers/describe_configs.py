@@ -1,8 +1,8 @@
 """DescribeConfigs (32), versions 1 to 4.
 
-Topics show all of Kafka's topic configurations. A broker shows the settings that it was started
-with, read-only. What is shown of topics is durable.
-Deviations: there are no defaults for all topics of a broker; the synonyms name Kafka's settings for
+Topics show all of Kafka's topic configurations, once these are durable. A broker shows the settings
+that it was started with, read-only.
+Deviations: a broker has no defaults for all its topics. The synonyms name Kafka's settings for
 them, with Kafka's values. An empty list of keys asks for all.
 """
 
@@ -30,14 +30,14 @@ from holdfast.protocol.messages.describe_configs import (
 
 
 class _Row(NamedTuple):
-    """One configuration, whosever it is."""
+    """One configuration of a topic or of a broker."""
 
     name: str
     type: ConfigType
     value: str | None
     default: str | None
     default_name: str | None
-    """Which setting of a broker gives the default, if one does."""
+    """The broker setting that gives the default, or None if there is none."""
     source: ConfigSource
     documentation: str
     read_only: bool
@@ -140,7 +140,7 @@ class _ShownSetting:
 
 
 def _shown_settings(settings: BrokerSettings, lanes: int) -> list[_ShownSetting]:
-    """The settings that have an effect, under Kafka's names where Kafka has them."""
+    """Return the settings that have an effect, under Kafka's names if Kafka has them."""
 
     def number(name: str, value: float, documentation: str) -> _ShownSetting:
         return _ShownSetting(name, ConfigType.LONG, str(int(value)), documentation)
@@ -236,7 +236,7 @@ def _result(
 
 
 def _synonyms(row: _Row) -> list[DescribeConfigsSynonym]:
-    """Where a value could come from, first what counts."""
+    """Return the possible sources of a value. The first one is in effect."""
     found: list[DescribeConfigsSynonym] = []
     if row.source is not ConfigSource.DEFAULT:
         found.append(DescribeConfigsSynonym(name=row.name, value=row.value, source=row.source))

@@ -1,7 +1,7 @@
 """DescribeGroups (15), versions 0 to 6: classic groups.
 
-Deviations: a tagged field tells how many commits of partitions that another member owned have been
-refused, since this coordinator took over.
+Deviation: a tagged field has the number of commits that this coordinator has refused since it took
+over, because another member owned the partition.
 """
 
 from holdfast.broker.broker import Broker

@@ -1,7 +1,7 @@
 """DescribeProducers (61), version 0.
 
-The producers that a partition remembers, with the start of their open transaction. Deviations: told
-only under a claim that is known to be the newest.
+Lists the producers that a partition remembers, with the start of their open transaction. Deviation:
+the leader answers only under a proved claim.
 """
 
 from holdfast.broker.broker import Broker
@@ -55,7 +55,7 @@ async def _describe(broker: Broker, name: str, partition: int) -> PartitionRespo
 
 
 def active_producers(log: PartitionLog) -> list[ProducerState]:
-    """As the answer has them, by producer id."""
+    """Return the producers for the response, by producer id."""
     found: list[ProducerState] = []
     for producer_id, producer in sorted(log.producers.items()):
         transaction = log.transactions.open.get(producer_id)

@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (75), version 0.
 
-Topics in the order of their names, page by page: a page ends after so many partitions, and its
-cursor says where the next one begins. The replicas of a partition are those of Metadata.
+Lists topics in the order of their names, in pages: a page ends after a number of partitions, and
+its cursor says where the next one begins. The replicas of a partition are those of Metadata.
 """
 
 from holdfast.broker.broker import Broker

@@ -1,7 +1,7 @@
-"""DrainBroker (10004), version 0: let others have this broker's lanes, and take none.
+"""DrainBroker (10004), version 0: let others take this broker's lanes, and take none.
 
-Answered at once: what is left shows how far it is. It ends when it is taken back, and with the
-process.
+The response leaves at once. The lanes that are left show the progress. Draining ends when a request
+takes it back, or with the process.
 """
 
 from holdfast.broker.broker import Broker

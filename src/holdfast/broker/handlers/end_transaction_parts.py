@@ -1,8 +1,8 @@
 """EndTransactionParts (10002), version 0: a coordinator on another broker ends a transaction here.
 
-Answered when the end is durable and the claim is proved: that there was nothing to end is known
-only to the newest owner. What is open and is not what the coordinator was told of is refused with
-INVALID_TXN_STATE, and it looks again.
+The response leaves when the end is durable and the claim is proved: only the newest owner knows
+that there was nothing to end. If the open transaction is not the one that the coordinator names,
+the part is refused with INVALID_TXN_STATE, and the coordinator looks again.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ async def handle(
 
 
 async def _settled(lane: DataLane) -> ErrorCode | None:
-    """Wait until all that was decided in a lane is durable, and it is certain that it is ours."""
+    """Wait until everything decided in a lane is durable, and the claim is proved."""
     try:
         await lane.appender.flush()
         await lane.appender.validate()
@@ -70,14 +70,17 @@ async def _settled(lane: DataLane) -> ErrorCode | None:
 def _end_partition(
     broker: Broker, request: EndTransactionPartsRequest, part: EndedPartition
 ) -> tuple[EndedPartitionResult, DataLane | None]:
-    """What came of a part, and the lane whose state that holds for, where that matters."""
+    """End a transaction on one partition, or only look at it.
+
+    Return the result, and the lane that the result depends on, if any.
+    """
     result = EndedPartitionResult(
         topic_id=part.topic_id, partition=part.partition, first_offset=NOTHING_OPEN
     )
     partition = PartitionId(part.topic_id, part.partition)
     lane = broker.place_of(partition)
     if lane is None:
-        return result, None  # gone with its topic, and its transactions too
+        return result, None  # its topic is deleted, and its transactions too
     is_served = isinstance(lane, DataLane) and lane.appender.is_open
     if not isinstance(lane, DataLane) or not is_served or lane.is_offline(partition):
         result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,7 +1,8 @@
 """EndTxn (26), versions 0 to 5.
 
-Answered when the decision is durable. Since version 5 (KIP-890) the producer goes on under the
-epoch that the answer names, so a request of the transaction before can never reach the next one.
+The response leaves when the decision is durable. Since version 5 (KIP-890) the producer continues
+under the epoch in the response, so a request of the previous transaction can never reach the next
+one.
 """
 
 from holdfast.broker.broker import Broker

@@ -1,10 +1,10 @@
 """Fetch (1), versions 4 to 18.
 
-Deviations: only whole record batches are sent, never a part of one. While the store cannot be
-reached, records that are known to be durable are still served, with a high watermark and a log
-start of -1 (unknown) instead of ones that a newer owner may have passed. The last stable offset
-is told to every reader, also to one of uncommitted records. While memory for replies is scarce, a
-response is smaller than was asked for, down to one record batch (broker/reply_memory.py).
+Deviations: only whole record batches are sent, never a part of one. While the store is unreachable,
+records that are known to be durable are still served. The high watermark and the log start offset
+are then -1 (unknown), because a newer owner may have passed the known ones. Every reader gets the
+last stable offset, also a reader of uncommitted records. While memory for replies is scarce, a
+response is smaller than requested, down to one record batch (broker/reply_memory.py).
 """
 
 import asyncio
@@ -49,30 +49,31 @@ NOT_HERE = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 UNKNOWN_OFFSET = -1
 RACKS_SINCE = 11
 FOLLOW_S = 0.25
-"""How often a lane that is followed is looked at for a fetch that waits for records."""
+"""How often a followed lane is read for a fetch that waits for records."""
 READ_COMMITTED = 1
 
 
 @dataclasses.dataclass(slots=True)
 class _Budget:
-    """How many bytes one answer may still take."""
+    """The bytes that one response may still take, and the facts found while it is made."""
 
     left: int
     proofs: Proofs
     reserved: Reservation
     read_committed: bool
     rack: str = ""
-    """Of the client, where it says so (client.rack)."""
+    """The client's rack, if it names one (client.rack)."""
     follows: bool = False
-    """Some of the partitions are led by another broker: nobody here is told of new records."""
+    """True if another broker leads some of the partitions. Nobody here hears of new records."""
     taken: int = 0
     has_error: bool = False
     looked: dict[LaneId, ErrorCode | None] = dataclasses.field(
         default_factory=dict[LaneId, ErrorCode | None]
     )
-    """Lanes of other brokers that this request has looked at, once for all their partitions."""
+    """The lanes of other brokers that this request has read, once for all their partitions."""
     is_store_away: bool = False
-    """One partition found out already: the others are served from memory, without waiting."""
+    """True if one partition has found the store unreachable. The others are served from memory,
+    without waiting."""
 
 
 async def handle(broker: Broker, request: FetchRequest, context: RequestContext) -> FetchResponse:
@@ -102,7 +103,7 @@ async def handle(broker: Broker, request: FetchRequest, context: RequestContext)
             reserved.give_back()
             if watched is None:
                 watched = _watch(broker, opened.wanted, context, arrived)
-                continue  # what arrived between the read and the watch
+                continue  # records may have come between the read and the watch
             try:
                 async with asyncio.timeout(min(wait_s, FOLLOW_S) if budget.follows else wait_s):
                     await arrived.wait()
@@ -148,7 +149,7 @@ def _lane_ids(broker: Broker, wanted: list[Wanted], context: RequestContext) -> 
 def _name_leaders(
     broker: Broker, pairs: list[tuple[Wanted, PartitionData]], context: RequestContext
 ) -> list[NodeEndpoint]:
-    """Name the leaders of partitions that this broker does not lead, where it knows them."""
+    """Name the leaders of partitions that this broker does not lead, if it knows them."""
     hints: list[Hint] = []
     for wanted, answer in pairs:
         if answer.error_code in NOT_HERE and context.api_version >= LEADERS_SINCE:
@@ -213,7 +214,7 @@ async def _read(
 def _replica(
     broker: Broker, topic: Topic | None, wanted: Wanted, budget: _Budget
 ) -> Replica | None:
-    """Where a client of this broker's rack may read a partition that another broker leads."""
+    """Return the lane from which a client in this rack may read another broker's partition."""
     lane = topic.lane_of(wanted.partition.partition) if topic is not None else None
     if topic is None or lane is None or not may_be_followed(topic.configs):
         return None
@@ -228,7 +229,7 @@ def _is_near(broker: Broker, budget: _Budget) -> bool:
 async def _look_at_all(
     broker: Broker, wanted: list[Wanted], context: RequestContext, budget: _Budget
 ) -> None:
-    """Look at the lanes of other brokers side by side: one after the other, each may take long."""
+    """Read the lanes of other brokers concurrently, because each may take long."""
     replicas: list[Replica] = []
     for item in wanted:
         topic = _topic(broker, item.topic, context)
@@ -255,14 +256,14 @@ async def _looked(replica: Replica) -> ErrorCode | None:
 
 
 def _nearer(broker: Broker, topic: Topic, wanted: Wanted, budget: _Budget) -> PartitionData | None:
-    """Send a client to a broker of its own rack (KIP-392); None where it is served here."""
+    """Send a client to a broker in its own rack (KIP-392). Return None if it is served here."""
     if not budget.rack or budget.rack == broker.settings.rack or not may_be_followed(topic.configs):
         return None
     near = [each for each in broker.alive() if each.rack == budget.rack and not each.is_draining]
     if not near:
         return None
     chosen = near[wanted.partition.partition % len(near)]
-    budget.has_error = True  # answered at once
+    budget.has_error = True  # the response leaves at once
     return PartitionData(
         partition_index=wanted.partition.partition,
         high_watermark=UNKNOWN_OFFSET,
@@ -284,14 +285,14 @@ async def _answer(
     budget.is_store_away = budget.is_store_away or unproven is not None
     log = place.log_of(PartitionId(topic.topic_id, wanted.partition.partition))
     if isinstance(place, Replica) and log.ceiling.offset > log.high_watermark:
-        # Its leader may acknowledge from a disk, and so know of more than the store.
+        # Its leader may acknowledge from a disk, and so know more than the store.
         return _refuse(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER, budget)
     offset = wanted.partition.fetch_offset
     if not log.log_start_offset <= offset <= log.high_watermark:
         if unproven is None:
             return _refuse(wanted, ErrorCode.OFFSET_OUT_OF_RANGE, budget, log)
         return _refuse(wanted, unproven, budget)
-    # What the answer tells, and no later one: the log may grow while it is read.
+    # The end that the response reports, and no later one: the log may grow during the read.
     end_offset = log.last_stable_offset if budget.read_committed else log.high_watermark
     if unproven is not None and offset >= end_offset:
         return _refuse(wanted, unproven, budget)
@@ -325,18 +326,18 @@ async def _with_records(
     end_offset: int,
 ) -> PartitionData:
     offset = wanted.partition.fetch_offset
-    # Taken before the read: a log start that moves meanwhile forgets entries.
+    # Taken before the read: a log start that moves during the read removes entries.
     aborted = log.transactions.aborted_within(offset, end_offset) if budget.read_committed else None
     try:
         if budget.is_store_away:
-            async with asyncio.timeout(0):  # what is in memory comes without waiting
+            async with asyncio.timeout(0):  # records in memory come without waiting
                 cut = await place.reader.read(log, offset, bytes_max, end_offset)
         else:
             cut = await place.reader.read(log, offset, bytes_max, end_offset)
     except ObjectNotFound:
         if offset < log.log_start_offset:
             return _refuse(wanted, ErrorCode.OFFSET_OUT_OF_RANGE, budget, log)
-        # Out of range would make a consumer skip what may well be there for a newer owner.
+        # OFFSET_OUT_OF_RANGE would make a consumer skip records that a newer owner may still have.
         if isinstance(place, DataLane):
             place.appender.doubt()
         return _refuse(wanted, ErrorCode.KAFKA_STORAGE_ERROR, budget)
@@ -346,7 +347,7 @@ async def _with_records(
     except CorruptObject:
         return _refuse(wanted, ErrorCode.KAFKA_STORAGE_ERROR, budget)
     if cut.bytes > bytes_max and budget.taken > 0:
-        return answer  # the first batch is larger than what is left: it comes first another time
+        return answer  # the first batch is larger than the bytes left, so it comes another time
     answer.records = cut.buffers
     if aborted is not None:
         answer.aborted_transactions = [
@@ -382,7 +383,7 @@ def _refuse(
 def _changed(
     session: FetchSession, pairs: list[tuple[Wanted, PartitionData]], *, all_of_them: bool
 ) -> list[tuple[Wanted, PartitionData]]:
-    """What the client does not know yet."""
+    """Return the partitions of which the client does not know the state yet."""
     changed: list[tuple[Wanted, PartitionData]] = []
     for wanted, answer in pairs:
         key = (wanted.topic, wanted.partition.partition)

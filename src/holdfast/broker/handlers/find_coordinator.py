@@ -1,7 +1,7 @@
 """FindCoordinator (10), versions 0 to 6.
 
-A group, or a transactional id, is coordinated by the broker that owns the lane of its name.
-Deviations: share groups are not served, and are refused for good.
+The coordinator of a group, or of a transactional id, is the owner of the lane of its name.
+Deviation: share groups are not served. They are refused with an error that is not retriable.
 """
 
 import enum
@@ -21,7 +21,7 @@ NO_NODE = -1
 
 
 class KeyType(enum.IntEnum):
-    """What a key names."""
+    """The kind of thing that a key names."""
 
     GROUP = 0
     TRANSACTION = 1

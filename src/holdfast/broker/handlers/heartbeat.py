@@ -1,4 +1,8 @@
-"""Heartbeat (12), versions 0 to 4. Answered at once, unless it is refused: it gives nothing."""
+"""Heartbeat (12), versions 0 to 4.
+
+A success leaves at once, because it gives the member nothing. A refusal waits for a proved claim if
+a newer coordinator might not refuse.
+"""
 
 from collections.abc import Coroutine
 from typing import Any

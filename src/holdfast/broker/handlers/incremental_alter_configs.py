@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (44), versions 0 to 1.
 
-Changes the configurations that are named, and leaves the others. APPEND and SUBTRACT start from
-the value that counts, so also from a default.
+Changes the configurations that are named, and leaves the others. APPEND and SUBTRACT start from the
+value in effect, even if that is a default.
 Deviations: a broker's settings are chosen at its start, so altering a broker is refused.
 """
 

@@ -1,9 +1,9 @@
 """InitProducerId (22), versions 0 to 5.
 
-Without a transactional id: a new producer id with epoch 0, whatever id the producer had before,
-as Kafka does. Ids come from blocks that are reserved in the control lane, so none is ever given
-twice. With one: the next epoch of its producer id, which fences whoever had it before; an open
-transaction is aborted first, and the client asks again.
+Without a transactional id: a new producer id with epoch 0, whatever id the producer had before, as
+in Kafka. Ids come from blocks that are reserved in the control lane, so none is ever given twice.
+With a transactional id: the next epoch of its producer id, which fences the previous producer. An
+open transaction is aborted first, and the client asks again.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from holdfast.transactions.decide import (
 NO_PRODUCER = -1
 FENCED_SINCE = 4
 RETRY = "COORDINATOR_LOAD_IN_PROGRESS"
-"""What Kafka answers while it has no block of ids; producers try again, also idempotent ones."""
+"""Kafka's error while it has no block of ids. Producers try again, also idempotent ones."""
 
 
 async def handle(

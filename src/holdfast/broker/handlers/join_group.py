@@ -1,7 +1,7 @@
 """JoinGroup (11), versions 0 to 9.
 
-The answer waits until the generation is formed, and until that is durable: a coordinator that
-takes over goes on with the same generation. Kafka keeps it in memory until the leader has synced.
+The response leaves when the generation is formed and durable: a coordinator that takes over goes on
+with the same generation. Kafka keeps it in memory until the leader has synced.
 """
 
 from holdfast.broker.broker import Broker

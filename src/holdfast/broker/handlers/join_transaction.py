@@ -1,4 +1,4 @@
-"""JoinTransaction (10005), version 0: another broker's partitions and groups in a transaction."""
+"""JoinTransaction (10005), version 0: add parts on another broker to a transaction."""
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext

@@ -1,6 +1,6 @@
 """LaneHandOver (10001), version 0: release a lane to the broker that asks.
 
-Answered when the release is durable: the next owner need not wait for this one.
+The response leaves when the release is durable, so the next owner need not wait for this one.
 """
 
 from holdfast.broker.broker import Broker

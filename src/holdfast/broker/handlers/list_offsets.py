@@ -1,9 +1,9 @@
 """ListOffsets (2), versions 1 to 11.
 
-Answers only while this broker's claim is known to be the newest, so that no latest offset is ever
-below one that another broker has told. Deviations: there is one tier, so earliest local is earliest
-and latest tiered is unknown (-1). The newest timestamp for a reader of committed records is that of
-the records below the last stable offset.
+Answers only under a proved claim, so that no latest offset is ever below one that another broker
+has reported. Deviations: there is one tier, so earliest local is earliest, and both latest tiered
+and earliest pending upload are unknown (-1). The newest timestamp for a reader of committed records
+is that of the records below the last stable offset.
 """
 
 from holdfast.broker.broker import Broker

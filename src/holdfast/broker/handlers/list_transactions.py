@@ -1,7 +1,7 @@
 """ListTransactions (66), versions 0 to 2.
 
-Patterns are RE2's, as Kafka's are, with bounds on length and compiled size; they describe the whole
-id. Deviation: an id of more than 1,000 characters matches no pattern.
+Patterns are RE2's, as in Kafka, with bounds on length and compiled size. A pattern must match the
+whole id. Deviation: an id of more than 1,000 characters matches no pattern.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Metadata (3), versions 0 to 13.
 
-Deviations: the replicas of a partition are its leader, and the brokers that have a rack: those
-serve readers of their rack (KIP-392).
+Deviation: the replicas of a partition are its leader and the brokers that have a rack. The latter
+serve readers in their rack (KIP-392).
 """
 
 from uuid import UUID

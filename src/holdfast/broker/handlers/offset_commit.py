@@ -2,9 +2,9 @@
 
 A member of the new protocol (KIP-848) must use version 9 or later, as in Kafka.
 
-Deviations: a partition that is assigned to another member of the group now is refused with
-STALE_MEMBER_EPOCH, alone, whatever the member's generation; Kafka accepts it. So a late ack cannot
-move the offset of a partition that its consumer has lost.
+Deviation: a partition that is now assigned to another member of the group is refused with
+STALE_MEMBER_EPOCH, alone, whatever the generation of the member that commits. Kafka accepts it. So
+a late ack cannot move the offset of a partition that its consumer has lost.
 """
 
 from collections.abc import Awaitable, Sequence
@@ -62,7 +62,7 @@ def handle(
 async def _refused(
     groups: LaneGroups, request: OffsetCommitRequest, judged: ErrorCode | Judged, *, by_id: bool
 ) -> OffsetCommitResponse:
-    """Only the newest coordinator may refuse."""
+    """Return a response with refusals. Only the newest coordinator may refuse."""
     if isinstance(judged, ErrorCode):
         problem = await coordinator_error(groups.lane, judged)
         return _response(request, [], problem, by_id=by_id)
@@ -77,7 +77,7 @@ def _asked(broker: Broker, topic: OffsetCommitRequestTopic, *, by_id: bool) -> l
 
 
 class OffsetOfPartition(Protocol):
-    """What a request says of one partition, OffsetCommit or TxnOffsetCommit."""
+    """The fields of one partition in OffsetCommit or TxnOffsetCommit."""
 
     @property
     def partition_index(self) -> int: ...
@@ -92,7 +92,7 @@ class OffsetOfPartition(Protocol):
 def asked_offsets(
     known: Topic | None, name: str, partitions: Sequence[OffsetOfPartition]
 ) -> list[Asked]:
-    """The offsets of a topic as the coordinator is asked for them; `known` where it can be used."""
+    """Return a topic's offsets for the coordinator. `known` is None if the topic cannot be used."""
     return [
         Asked(
             TopicPartition(name, part.partition_index),

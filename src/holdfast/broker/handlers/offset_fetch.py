@@ -1,10 +1,11 @@
 """OffsetFetch (9), versions 1 to 10.
 
-Offsets are told only when they are durable, and only under a claim that is known to be the newest:
-else a consumer could be sent back behind what another coordinator has already answered.
-Deviations: a client of before version 7 cannot ask for stable offsets (KIP-447), so its request
-waits, some seconds at most, for open transactions that are about to move them. Kafka tells it the
-old ones, and it would read again what its own transaction, for example, is just committing.
+Offsets are reported only when they are durable, and only under a proved claim. Otherwise a consumer
+could be sent back behind an offset that another coordinator has already reported.
+Deviation: a client before version 7 cannot ask for stable offsets (KIP-447), so its request waits,
+some seconds at most, for open transactions that are about to move them. Kafka reports the old
+offsets. The client would then read again the records that, for example, its own transaction is just
+committing.
 """
 
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ NO_OFFSET = -1
 
 
 class _Wanted(NamedTuple):
-    """A partition that is asked about; None where there is no such partition."""
+    """A partition that is asked for. `partition` is None if there is no such partition."""
 
     name: str
     topic_id: UUID
@@ -103,7 +104,7 @@ async def _group(
         asked_for = _asked_for(broker, groups, asked, version)
         partitions = [found.partition for found in asked_for if found.partition is not None]
         await groups.wait_while_pending(asked.group_id, partitions, PENDING_WAIT_S)
-    # Read first, then wait for it: what is decided meanwhile is not durable when this leaves.
+    # Read first, then wait: a decision made during the wait may not be durable when this leaves.
     found = _found(broker, groups, asked, version, require_stable=require_stable)
     problem = await groups.settled(asked.group_id) or await coordinator_problem(groups.lane)
     return found if problem is None else _refused(asked, problem)
@@ -145,7 +146,7 @@ def _asked_for(
 
 
 def _refused(asked: OffsetFetchRequestGroup, problem: ErrorCode) -> OffsetFetchResponseGroup:
-    """The error of the group, and of each partition: before version 2 there is no other place."""
+    """Return the error of the group, and of each partition: version 1 has no other place for it."""
     return OffsetFetchResponseGroup(
         group_id=asked.group_id,
         error_code=problem,
@@ -181,7 +182,7 @@ def _named(broker: Broker, topic: OffsetFetchRequestTopics, version: int) -> lis
 
 
 def _all_of(broker: Broker, group: Group | None) -> Sequence[_Wanted]:
-    """Every partition that the group has committed, of topics that are there."""
+    """Return every partition that the group has committed, except those of deleted topics."""
     found: list[_Wanted] = []
     for partition in group.offsets if group is not None else ():
         topic = broker.state.usable(partition.topic_id)

@@ -1,8 +1,8 @@
 """OffsetForLeaderEpoch (23), versions 2 to 4.
 
-Where the log of a leader epoch ended, for consumers that check whether what they read is still
-there (KIP-320). Told only under a claim that is known to be the newest.
-Deviations: the end of the current epoch is the high watermark, as no follower ever asks.
+Returns where the log of a leader epoch ended, for consumers that check whether the records that
+they read are still there (KIP-320). Answers only under a proved claim.
+Deviation: the end of the current epoch is the high watermark, because no follower ever asks.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ def _answer(
     led = broker.led(topic, asked.partition)
     if led is None:
         return _refused(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    # A lane that is not in `claims` was not proved: the topic came while the others were.
+    # A lane that is not in `claims` was not proved: its topic came while the others were.
     problem = claims.get(led.lane.lane, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     problem = problem or epoch_problem(led.lane, asked.current_leader_epoch)
     problem = problem or offline_problem(led.lane, led.partition)
@@ -97,8 +97,10 @@ def _answer(
 
 
 def end_of_epoch(led: Led, leader_epoch: int) -> EpochStart:
-    """As Kafka's leader answers: there the current epoch is known from the election on, here
-    from the first record on, so what has no record yet is filled in.
+    """Return the end of an epoch as Kafka's leader does.
+
+    Kafka knows the current epoch from the election on, this log only from its first record on. So
+    an epoch that has no record yet is filled in.
     """
     log = led.lane.log_of(led.partition)
     current = led.lane.leader_epoch

@@ -1,4 +1,4 @@
-"""PeerPing (10000), version 0: another broker says how it is, and is told how this one is."""
+"""PeerPing (10000), version 0: take in another broker's report, and answer with this broker's."""
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
@@ -14,7 +14,7 @@ def handle(broker: Broker, request: PeerPingRequest, context: RequestContext) ->
     known, theirs = broker.state.cluster_id, request.cluster_id
     if membership is None or (known and theirs and known != theirs):
         return PeerPingResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID, report=mine)
-    if request.report.broker_id >= 0:  # or an administrator asks
+    if request.report.broker_id >= 0:  # otherwise an administrator asks
         membership.neighbours.heard(decoded(request.report))
     return PeerPingResponse(
         report=mine,

@@ -1,7 +1,7 @@
-"""PlaceLane (10003), version 0: where an administrator wants a lane.
+"""PlaceLane (10003), version 0: store the broker that an administrator wants for a lane.
 
-Answered when the wish is durable. The broker that is named then asks the owner for the lane; while
-it is not there, the lane is placed as if nobody had asked.
+The response leaves when the wish is durable. The named broker then asks the owner for the lane.
+While the named broker is away, the lane is placed as if there were no wish.
 """
 
 from holdfast.broker.broker import Broker

@@ -1,12 +1,12 @@
 """Produce (0), versions 3 to 13.
 
-Deviations: acks=1 and acks=all are the same, an answer after the records are in the store, or, with
-holdfast.ack=disk, on the disk. The answer to a retry names no log start (-1) unless the claim is
-known to be the newest. A batch that comes before one of its producer's that is missing is told to
-try again for a while (gaps.py); Kafka calls it out of order at once, or, of a producer that it does
-not know, takes it.
+Deviations: acks=1 and acks=all are the same: the response leaves when the records are in the store
+or, with holdfast.ack=disk, on the disk. The response to a retry names no log start offset (-1)
+unless the claim is proved. A batch that arrives before an earlier batch of its producer gets a
+retriable error for a while (gaps.py). Kafka calls it out of order at once, or accepts it if it does
+not know the producer.
 
-The decision is made at once, in the order of arrival; only the answer waits.
+The decision is made at once, in the order of arrival. Only the response waits.
 """
 
 import asyncio
@@ -60,7 +60,8 @@ from holdfast.records.stamp import stamp, stamp_log_append_time
 log = logging.getLogger("holdfast.broker")
 
 OPENED_BYTES_MAX = 16 * 1024 * 1024
-"""How far a batch may unpack where the broker opens it: a bomb holds up everybody else."""
+"""The most bytes to which the broker unpacks a batch. A decompression bomb holds up all other
+requests."""
 LEADERS_SINCE = 10
 ZSTD_SINCE = 7
 NO_LOG_START = -1
@@ -78,23 +79,23 @@ JUDGED_BY_PRODUCER_STATE = (
 
 @dataclasses.dataclass(slots=True)
 class _Waiting:
-    """What must come true before one lane's answers may leave."""
+    """The responses of one lane that may not leave yet."""
 
     lane: DataLane
     by_disk: bool
     accepted: list[PartitionProduceResponse] = dataclasses.field(default_factory=list)
-    """Hold only if the lane's next object becomes durable, or its next frame on the disk."""
+    """Responses that hold only if the lane's next object or disk frame becomes durable."""
     refused: list[PartitionProduceResponse] = dataclasses.field(default_factory=list)
-    """Refused by what this broker knows of the producer: hold only if its claim is the newest."""
+    """Refusals by the known state of a producer. They hold only under a proved claim."""
     durable: asyncio.Future[None] | None = None
 
 
 @dataclasses.dataclass(slots=True)
 class _Deciding:
-    """What comes of a request, partition by partition."""
+    """The decisions on a request, partition by partition."""
 
     verdicts: Verdicts | None
-    """What was found out before, of the batches whose coordinator is another broker."""
+    """Verdicts on the batches whose coordinator is another broker, or None."""
     waiting: dict[tuple[LaneId, bool], _Waiting] = dataclasses.field(
         default_factory=dict[tuple[LaneId, bool], _Waiting]
     )
@@ -175,7 +176,7 @@ async def _in_turn(
 async def _verified_elsewhere(
     broker: Broker, request: ProduceRequest, context: RequestContext, name: str
 ) -> ProduceResponse | None:
-    """As _in_turn, where another broker coordinates the transaction."""
+    """Decide in turn, as `_in_turn` does, if another broker coordinates the transaction."""
     turn = await broker.turns.wait(name, None)
     try:
         found = list(openings(broker, request, context, name))
@@ -242,7 +243,8 @@ async def _when_settled(
         if entry.durable is not None:
             _settle(entry, entry.durable)
         if entry.refused:
-            # A newer owner may have taken what we call out of order: then it is not ours to refuse.
+            # A newer owner may have accepted this batch, which is out of order only here. So only a
+            # proved claim may refuse it.
             unproven = await prove_claim(entry.lane)
             if unproven is not None:
                 _fail(
@@ -257,7 +259,7 @@ async def _when_settled(
 def _with_leaders(
     broker: Broker, response: ProduceResponse, context: RequestContext
 ) -> ProduceResponse:
-    """Name the leaders of partitions that this broker does not lead, where it knows them."""
+    """Name the leaders of partitions that this broker does not lead, if it knows them."""
     if context.api_version < LEADERS_SINCE:
         return response
     hints: list[Hint] = []
@@ -294,7 +296,7 @@ def _settle(entry: _Waiting, durable: asyncio.Future[None]) -> None:
     elif error is not None:
         _fail(answers, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     elif entry.by_disk and not entry.lane.appender.is_valid():
-        # This process was paused: a successor may continue without what is on this disk.
+        # This process was paused: a successor may continue without the records on this disk.
         _fail(
             answers,
             ErrorCode.REQUEST_TIMED_OUT,
@@ -425,7 +427,7 @@ def _append(
     match decision:
         case Refused(error, message):
             if error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name:
-                # Clients then begin a new producer epoch, some silently: leave a trace.
+                # Clients then begin a new producer epoch, some of them silently: leave a trace.
                 epoch, name = led.lane.leader_epoch, led.topic.name
                 log.info("out_of_order topic=%s leader_epoch=%d: %s", name, epoch, message)
             late = _untimely(records, settings.append, now_ms) if error in UNTIMELY else ()

@@ -1,6 +1,6 @@
 """SyncGroup (14), versions 0 to 5.
 
-The answer leaves when the assignment is durable, and under a claim that is known to be the newest.
+The response leaves when the assignment is durable and the claim is proved.
 """
 
 from holdfast.broker.broker import Broker

@@ -1,10 +1,10 @@
 """TxnOffsetCommit (28), versions 0 to 5: offsets that count when the transaction commits.
 
-Since version 5 (KIP-890) it takes the group into the transaction by itself; before, AddOffsetsToTxn
-must have done so, and that is verified. The rule of OffsetCommit holds here too, for a committer
-that names its member: a partition that is assigned to another one now is refused, alone. What
-OffsetCommit calls a stale member epoch is an illegal generation here: the one makes a client's
-transaction fail, which it can abort, the other its producer, for good.
+Since version 5 (KIP-890) this adds the group to the transaction. Before, AddOffsetsToTxn must have
+done so, and that is verified. OffsetCommit's rule holds here too, if the committer names its
+member: a partition that is now assigned to another member is refused, alone. The error here is
+ILLEGAL_GENERATION instead of STALE_MEMBER_EPOCH: the client can abort its transaction and continue,
+while STALE_MEMBER_EPOCH would make its producer fail for good.
 """
 
 from holdfast.broker.broker import Broker
@@ -26,7 +26,8 @@ from holdfast.transactions.decide import Producer, verify_group
 
 ADDS_GROUP_SINCE = 5
 IN_TRANSACTION = {ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION}
-"""As Kafka has it: producers abort and go on after ILLEGAL_GENERATION, and know no other."""
+"""Replacements of errors, as in Kafka: producers abort and go on after ILLEGAL_GENERATION, and know
+no other error of this kind."""
 
 
 async def handle(
@@ -68,8 +69,10 @@ async def handle(
 async def _verified(
     broker: Broker, request: TxnOffsetCommitRequest, version: int
 ) -> ErrorCode | None:
-    """The group is in the transaction, durably, before its offsets are: else a coordinator that
-    takes over would not know whom to tell how it ends."""
+    """Return the error unless the group is in the transaction durably, before its offsets are.
+
+    Otherwise a coordinator that takes over would not know that the group must hear the outcome.
+    """
     if not request.transactional_id:
         return ErrorCode.INVALID_REQUEST
     if not request.group_id:
@@ -91,11 +94,11 @@ async def _verified(
         return await coordinator_error(here.lane, problem)
     groups = broker.groups_of(request.group_id)
     if isinstance(groups, LaneGroups) and groups.lane is here.lane:
-        return None  # in one lane, what is decided first is durable first
+        return None  # in one lane, an earlier decision is durable earlier
     problem = await here.settled(name) or await coordinator_problem(here.lane)
     if problem is not None:
         return problem
-    # Meanwhile it may have been ended, and nobody would end what came after that.
+    # The transaction may have ended during the wait. Nobody would end offsets that come after that.
     problem = here.problem() or verify_group(here.known(name), producer, request.group_id)
     return await coordinator_error(here.lane, problem) if problem is not None else None
 

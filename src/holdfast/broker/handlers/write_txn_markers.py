@@ -1,10 +1,10 @@
 """WriteTxnMarkers (27), versions 1 to 2: an administrator aborts a hanging transaction.
 
-As Admin.abortTransaction and kafka-transactions.sh ask for it. Markers of coordinators never come
-this way: they are facts in the lanes. Deviations: a transaction that its coordinator still has open
-is aborted everywhere, and its producer fenced, instead of on one partition; one that is ending is
-CONCURRENT_TRANSACTIONS; commits are refused with INVALID_REQUEST. The coordinator may be any
-broker: all of them are asked, and while one does not answer it is COORDINATOR_NOT_AVAILABLE.
+Admin.abortTransaction and kafka-transactions.sh send this. Markers of coordinators never come this
+way: they are facts in the lanes. Deviations: a transaction that its coordinator still has open is
+aborted everywhere, not on one partition, and its producer is fenced. A transaction that is ending
+gets CONCURRENT_TRANSACTIONS. Commits are refused with INVALID_REQUEST. The coordinator may be any
+broker, so all are asked. While one does not answer, the error is COORDINATOR_NOT_AVAILABLE.
 """
 
 from holdfast.broker.aborting import abort_anywhere
@@ -67,7 +67,8 @@ async def _abort(broker: Broker, marker: WritableTxnMarker, topic: str, number: 
     unproven = await prove_claim(led.lane)
     if unproven is not None:
         return unproven
-    # What opens later is not what the administrator saw, nor what coordinators are asked about.
+    # A transaction that opens later is not the one that the administrator saw, and coordinators are
+    # not asked about it.
     hanging = led.lane.log_of(led.partition).transactions.open.get(marker.producer_id)
     producer = Producer(marker.producer_id, marker.producer_epoch)
     outcome = await abort_anywhere(broker, producer, led.partition)

@@ -1,9 +1,9 @@
 """A Delta table over the files of a sink: its root is the sink's data folder, `data/<sink id>`.
 
 Owns the translation of a change into one Delta commit: add and remove actions beside the
-application transaction (sink id, n). No data is written or copied. Delta's own rule makes a second
-commit of the same sink id lose; the library's retries are off, so that it loses here, where the
-table is looked at again. The one door to deltalake.
+application transaction (sink id, n). No data is written or copied. Delta's own rule lets a second
+commit of the same sink id fail. The library's retries are off, so that it fails here, where the
+table is looked at again. The only module that may import deltalake.
 """
 
 import datetime
@@ -33,10 +33,13 @@ FORGETS = "delta.setTransactionRetentionDuration"
 
 
 class DeltaTable(TableFollower):
-    """Follow a sink with a Delta table; it is made with the first files, if it is not there.
+    """A Delta table that receives each committed micro-batch of a pipeline exactly once.
 
-    `storage_options` are those of deltalake, for what the store's address and the environment
-    variables do not say.
+    The table is `<store>/data/<sink id>`. It names the Parquet files that the pipeline wrote, so no
+    data is written twice. Files of late records are left out. The table is created with the first
+    files if it does not exist. `storage_options` are passed to deltalake. They are needed only for
+    what neither the store's address nor environment variables say. Needs `pip install
+    "holdfast[delta]"`.
     """
 
     def __init__(self, *, storage_options: Mapping[str, str] | None = None) -> None:
@@ -70,7 +73,7 @@ def _deltalake() -> Any:
 
 
 class _Delta:
-    """One Delta table, through the library."""
+    """One Delta table, accessed through deltalake."""
 
     def __init__(self, library: Any, uri: str, sink_id: str, options: dict[str, str]) -> None:
         self._library = library
@@ -109,7 +112,7 @@ class _Delta:
     def publish(self, change: Change) -> bool:
         try:
             if self._table is None:
-                # Never straight on: another driver may have filled what was made here.
+                # Do not publish at once: another driver may have filled the new table.
                 self._create(change)
                 return False
             schema = self._table.schema()
@@ -144,7 +147,7 @@ class _Delta:
         )
 
     def _create(self, change: Change) -> None:
-        """Make an empty table with the columns of the first files, unless another was quicker."""
+        """Create an empty table with the first files' columns, unless another driver was faster."""
         if not change.added:
             raise TableRefused(f"{self.where}: entry {change.n} replaces files of no table")
         first = change.added[0]
@@ -236,7 +239,7 @@ class _Delta:
 
 
 def _delta_text(text: str | None, kind: Any, path: str) -> str | None:
-    """A partition value as Delta writes it; the path of a file plays no part in that."""
+    """Return a partition value as Delta writes it. `path` is only for error messages."""
     if text is None:
         return None
     if text == "":

@@ -1,10 +1,10 @@
-"""Carrying ledger entries over to a table, in order, each exactly once.
+"""Carries ledger entries over to a table, in order, each exactly once.
 
-Owns what is carried next. The ledger is the commit; a table follows it, under (sink id, n), and its
-own commit holds the files and the number together. So whoever looks at the table knows what it has,
-after a crash at any point and beside other drivers. A table's commit that lost to another is never
-simply tried again: the table is looked at first. Must never trust a number that was kept in memory
-for anything but to skip a look.
+Owns what is carried next. The ledger is the commit. A table follows it under (sink id, n), and each
+commit of the table holds the files and the number together. So the table itself says what it has,
+after a crash at any point and beside other drivers. A table commit that lost to another writer is
+never simply tried again: the table is looked at first. Must never trust a number that was kept in
+memory, except to skip a look.
 """
 
 import logging
@@ -29,19 +29,19 @@ from holdfast.spark.worker import worker
 LOGGER = logging.getLogger("holdfast.spark.tables")
 
 LOST_MAX = 10
-"""Commits in a row that lost to others before a person is told."""
+"""How many commits in a row may lose to other writers before an error is raised."""
 ENTRIES_AT_ONCE = 100
 FILES_AT_ONCE = 1000
-"""How much one commit of the table takes over where it is far behind."""
+"""With ENTRIES_AT_ONCE: how much one table commit takes over if the table is far behind."""
 EXTENSION = ".parquet"
 
 
 class TableRefused(StopError):
-    """The table cannot take what the ledger holds: the message names the remedy."""
+    """The table cannot take what the ledger holds; the message names the remedy."""
 
 
 class TableUnavailable(RetryError):
-    """The table, or its catalog, does not answer: what is committed waits in the ledger."""
+    """The table, or its catalog, does not answer; what is committed waits in the ledger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class NewFile:
     file: OutputFile
     footer: Any
     schema: Any
-    """Its columns and, after them, those of its path."""
+    """The columns of the file, followed by those of its path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,45 +60,48 @@ class Change:
 
     sink_id: str
     n: int
-    """After it the table holds the entries up to this one."""
+    """The newest entry that the table holds after this commit."""
     added: tuple[NewFile, ...]
     removed: tuple[OutputFile, ...]
     is_rewrite: bool
-    """Whether the rows stay as they are."""
+    """True if the rows stay as they are."""
     committed_ms: int
 
 
 class Table(Protocol):
-    """One table, for one sink."""
+    """A table that has the files of one sink."""
 
     @property
     def name(self) -> str:
-        """What it is called among the followers of the sink; it never changes."""
+        """The name of the table among the followers of the sink; it never changes."""
         ...
 
     @property
     def where(self) -> str:
-        """For people."""
+        """The name of the table in messages."""
         ...
 
     def position(self) -> int | None:
-        """The newest entry that the table holds, as the table says now; None where it has none."""
+        """Return the newest entry that the table holds, as it says now; None if it has none."""
         ...
 
     def publish(self, change: Change) -> bool:
-        """Commit files and number at once, only on top of what the last `position` saw.
+        """Commit files and number together, only on top of what the last `position` saw.
 
-        False where another writer came first; raises TableRefused where the columns do not fit.
+        Returns False if another writer came first. Raises TableRefused if the columns do not fit.
         """
         ...
 
     def partition_columns(self) -> list[str] | None:
-        """Of the table that the last `position` saw; None where there was no table."""
+        """Return the partition columns that `position` saw last; None if there was no table."""
         ...
 
 
 class TableFollower(ABC):
-    """The follower that LedgerSink tells of committed entries; see spark.ledger_sink.Follower."""
+    """The base of DeltaTable and IcebergTable: a table that follows the ledger of a sink.
+
+    A LedgerSink calls `catch_up` after each micro-batch; see spark.ledger_sink.Follower.
+    """
 
     def __init__(self) -> None:
         self._table: Table | None = None
@@ -106,14 +109,14 @@ class TableFollower(ABC):
 
     @abstractmethod
     def bind(self, store_url: str, sink_id: str) -> Table:
-        """The table for a sink."""
+        """Return the table for a sink."""
 
     @abstractmethod
     def look(self, store_url: str, sink_id: str) -> Table | None:
-        """The table for a sink, for a look that must not create anything; None: it is not there."""
+        """Return the table for a sink without creating anything; None if it does not exist."""
 
     def check(self, output: Output) -> None:
-        """Raise an error where an output cannot be followed; reads only."""
+        """Raise an error if the table cannot follow this output. Reads only."""
         table = self.look(output.store, output.sink_id)
         if table is None:
             return
@@ -127,7 +130,7 @@ class TableFollower(ABC):
             )
 
     def catch_up(self, ledger: Ledger) -> None:
-        """Carry over all entries that the table does not hold; to call it again does no harm."""
+        """Carry over all entries that the table does not hold. Calling it again does no harm."""
         head = ledger.head
         if head is None or self._carried == head.n:
             return
@@ -158,7 +161,7 @@ class TableFollower(ABC):
         )
 
     def _begin(self, ledger: Ledger) -> Table:
-        """Say that this table follows, before it names a first file: then sweeps wait for it."""
+        """Note in the store that this table follows, before it names a file: sweeps wait for it."""
         table = self.bind(ledger.store.url, ledger.sink_id)
         known = worker().run(marks(ledger.store, ledger.sink_id, environment=ledger.environment))
         if table.name not in known:
@@ -171,7 +174,11 @@ def _listed(columns: Sequence[str]) -> str:
 
 
 def catch_up(store: str, sink_id: str, *followers: TableFollower) -> int:
-    """Let tables follow a sink without its pipeline; the number of entries of the ledger."""
+    """Bring tables up to date with the output of a pipeline, without running the pipeline.
+
+    `store` and `sink_id` name the output. `followers` are DeltaTable() or IcebergTable(...).
+    Returns the number of entries in the ledger.
+    """
     here = worker()
     ledger = here.run(Ledger.open(here.writable(store), sink_id, environment=here.environment))
     for follower in followers:
@@ -206,7 +213,7 @@ def _check_not_ahead(ledger: Ledger, at: int | None, table: Table) -> None:
 
 
 async def next_change(ledger: Ledger, at: int | None) -> Change | None:
-    """What the table lacks next; None where it has all rows of the entries that were seen."""
+    """Return what the table lacks next; None if it has all rows of the entries seen so far."""
     if at is None:
         return await _whole(ledger)
     held: list[Entry] = []
@@ -241,7 +248,11 @@ async def _entries_after(ledger: Ledger, at: int) -> list[Entry]:
 
 
 async def _whole(ledger: Ledger) -> Change | None:
-    """A table that begins takes all that counts now: what was replaced may be gone already."""
+    """Return the first change of a new table: all files that count now.
+
+    Files that were replaced may be deleted already, so the entries cannot be carried over one by
+    one.
+    """
     await ledger.refresh()
     committed = await committed_files(ledger.store, ledger.sink_id, environment=ledger.environment)
     await ledger.refresh()
@@ -257,7 +268,10 @@ async def _whole(ledger: Ledger) -> Change | None:
 
 
 async def _rewrite(ledger: Ledger, entry: Entry) -> Change | None:
-    """An entry that replaced files; each path says which entry committed it, and so its role."""
+    """Return the change of an entry that replaced files; None if no rows are in them.
+
+    The path of a replaced file says which entry committed it, and that entry says its role.
+    """
     numbers = sorted({_number(path, entry) for path in entry.removed})
 
     async def files_of(n: int) -> tuple[OutputFile, ...]:

@@ -1,10 +1,10 @@
 """An Iceberg table over the files of a sink, in any catalog that pyiceberg reaches.
 
 Owns the translation of a change into one Iceberg commit: a snapshot that adds (and replaces) files
-where they are, and the number of the entry, as a property of the table and of the snapshot, in the
-same commit. That commit demands that the newest snapshot is still the one that was looked at; the
-library's own retries, which would add the files again on top of another driver's commit, are off.
-The one door to pyiceberg.
+where they are, and the number of the entry, as a property of the table and of the snapshot. The
+commit demands that the newest snapshot is still the one that was looked at. The library's own
+retries are off: they would add the files again on top of another driver's commit. The only module
+that may import pyiceberg.
 """
 
 import importlib
@@ -29,19 +29,28 @@ from holdfast.spark.tables.places import Place, place_of
 
 SINK_ID, NUMBER = "holdfast.sink-id", "holdfast.n"
 POSITION = "holdfast.position."
-"""And the sink id: the property of the table that outlives the snapshots."""
+"""The prefix of the table property for the entry number; the sink id follows.
+
+This property outlives the snapshots.
+"""
 RETRIES = "commit.retry.num-retries"
 NAME_MAPPING = "schema.name-mapping.default"
 CATALOG_TABLE = "iceberg_tables"
-"""Where a catalog in a database lists its tables."""
+"""The database table in which an SQL catalog lists its tables."""
 
 
 class IcebergTable(TableFollower):
-    """Follow a sink with an Iceberg table; it is made with the first files, if it is not there.
+    """An Iceberg table that receives each committed micro-batch of a pipeline exactly once.
 
-    `identifier` is "namespace.table"; `catalog` is the name of one in pyiceberg's own
-    configuration, and `properties` are handed to it. `files_root` is the address of the store as
-    pyiceberg must write it, where that is not the address itself (Azure).
+    It names the Parquet files that the pipeline wrote, so no data is written twice. Files of late
+    records are left out. The table is created with the first files if it does not exist. Needs `pip
+    install "holdfast[iceberg]"`.
+
+    - `identifier` is "namespace.table".
+    - `catalog` is the name of a catalog in pyiceberg's configuration. `properties` are passed to
+      it.
+    - `files_root` is the address of the store as pyiceberg must write it, if that differs from the
+      store's own address. It is required on Azure.
     """
 
     def __init__(
@@ -69,7 +78,7 @@ class IcebergTable(TableFollower):
 
     def look(self, store_url: str, sink_id: str) -> Table | None:
         place = place_of(store_url)
-        # A catalog in a database would make its tables when it is opened.
+        # An SQL catalog would create its own tables when it is opened.
         catalog = self._open_catalog(place, init_catalog_tables="false")
         return self._table_in(catalog, place, sink_id) if _has_begun(catalog) else None
 
@@ -103,7 +112,7 @@ class IcebergTable(TableFollower):
 
 
 def _has_begun(catalog: Any) -> bool:
-    """False for a catalog in a database that nobody has used yet: it lacks its own tables."""
+    """False for an SQL catalog that was never used: it lacks its own tables."""
     engine = getattr(catalog, "engine", None)
     if engine is None:
         return True
@@ -116,7 +125,7 @@ def _library(module: str) -> Any:
 
 
 class _Iceberg:
-    """One Iceberg table, through the library."""
+    """One Iceberg table, accessed through pyiceberg."""
 
     def __init__(self, catalog: Any, identifier: str, sink_id: str, root: str, name: str) -> None:
         self._catalog = catalog
@@ -148,7 +157,7 @@ class _Iceberg:
         position = None if text is None else int(text)
         in_line = self._numbers_in_line()
         if not in_line and not any(map(self._number_in, metadata.snapshots)):
-            # None of ours yet, or all have expired: the property outlives them.
+            # No snapshot of this sink yet, or all have expired. The property outlives them.
             return position
         in_snapshot = in_line[0] if in_line else None
         if in_snapshot != position:
@@ -161,7 +170,7 @@ class _Iceberg:
         return position
 
     def _numbers_in_line(self) -> list[int]:
-        """The newest number in the line of snapshots that leads to the table as it is now."""
+        """Return the newest entry number of the current snapshot and its ancestors, if any."""
         metadata = self._table.metadata
         snapshot = metadata.current_snapshot()
         while snapshot is not None:
@@ -181,7 +190,7 @@ class _Iceberg:
     def publish(self, change: Change) -> bool:
         try:
             if self._table is None:
-                # Never straight on: another driver may have filled what was made here.
+                # Do not publish at once: another driver may have filled the new table.
                 self._create(change)
                 return False
             self._refuse_retries()
@@ -191,12 +200,12 @@ class _Iceberg:
         except (TableRefused, ConfigurationError):
             raise
         except Exception as error:
-            # Whether it was committed is not known: the next look at the table tells.
+            # Whether it was committed is not known. The next look at the table shows it.
             raise self._unavailable(error) from error
         return True
 
     def _refuse_retries(self) -> None:
-        """In this copy of the metadata alone: it is not part of what is committed."""
+        """Turn retries off in this copy of the metadata. It is not part of what is committed."""
         metadata = self._table.metadata
         properties = {**metadata.properties, RETRIES: "0"}
         self._table.metadata = metadata.model_copy(update={"properties": properties})
@@ -223,7 +232,7 @@ class _Iceberg:
         transaction.commit_transaction()
 
     def _create(self, change: Change) -> None:
-        """Make an empty table with the columns of the first files, unless another was quicker."""
+        """Create an empty table with the first files' columns, unless another driver was faster."""
         if not change.added:
             raise TableRefused(f"{self.where}: entry {change.n} replaces files of no table")
         first = change.added[0]
@@ -235,7 +244,7 @@ class _Iceberg:
                 " before they are written"
             ) from error
         except Exception:
-            # Catalogs say in many ways that another one was quicker.
+            # Catalogs report in many ways that another driver was faster.
             if not self._catalog.table_exists(self._identifier):
                 raise
 
@@ -325,13 +334,13 @@ class _Iceberg:
         return _library("pyiceberg.typedef").Record(*values)
 
     def partition_columns(self) -> list[str] | None:
-        """In the table's own order: a manifest finds values by their place."""
+        """Return the columns in the table's own order: a manifest finds values by their place."""
         if self._table is None:
             return None
         return [field.name for field in self._table.spec().fields]
 
     def _removed(self, change: Change) -> list[Any]:
-        """The table's own records of the files that go."""
+        """Return the table's own records of the files to remove."""
         if not change.removed:
             return []
         wanted = {self._uri(file) for file in change.removed}
@@ -358,7 +367,10 @@ class _Iceberg:
 
 
 def _inner(value: Any) -> Any:
-    """A partition value as manifests hold it: days and microseconds since 1970, else as it is."""
+    """Return a partition value as manifests hold it.
+
+    Dates are days since 1970, timestamps microseconds since 1970, all others as they are.
+    """
     kind = value.type
     if pa.types.is_date(kind):
         return value.cast(pa.date32()).cast(pa.int32()).as_py()
@@ -368,10 +380,10 @@ def _inner(value: Any) -> Any:
 
 
 def _overwrite(update: Any) -> Any:
-    """An overwrite that judges each manifest with an evaluator of its own.
+    """Return an overwrite that judges each manifest with a new evaluator.
 
     pyiceberg 0.12 shares one evaluator between threads, and its state is that of the last manifest
-    it was given. So it may miss a file that is to be replaced, and refuse the commit.
+    that it was given. So it may miss a file that is to be replaced, and refuse the commit.
     """
     producer = update.overwrite()
     build = producer._build_manifest_evaluator

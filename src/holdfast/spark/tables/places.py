@@ -1,8 +1,8 @@
-"""Where a store is, in the words of the table libraries.
+"""Translates a store's address for the table libraries.
 
-Pure, but that a relative path is made absolute. Owns the translation of a store's address into a
-root for files and the settings that an address carries (endpoint, region). Credentials are never
-here: the libraries take them from the same environment variables.
+Pure, except that a relative path is made absolute. Owns the root for files and the settings that an
+address carries (endpoint, region). Must never hold credentials: the libraries take them from the
+same environment variables.
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ from holdfast.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A store, as deltalake and pyiceberg want to hear of it."""
+    """A store's address in the form that deltalake and pyiceberg take."""
 
     root: str
-    """Without a slash at its end."""
+    """The address of the files, without a slash at its end."""
     is_local: bool
     delta_options: Mapping[str, str]
     iceberg_properties: Mapping[str, str]
@@ -34,7 +34,7 @@ _ICEBERG = {"endpoint": "s3.endpoint", "region": "s3.region"}
 
 
 def place_of(url: str) -> Place:
-    """The place of a store's address; raises ConfigurationError where tables cannot be there."""
+    """Return the place for a store's address; ConfigurationError if tables cannot be there."""
     scheme = urlsplit(url).scheme if "://" in url else ""
     if scheme in ("", "file"):
         path = unquote(urlsplit(url).path) if scheme else url
