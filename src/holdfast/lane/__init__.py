@@ -1,1 +1,1 @@
-"""Numbered immutable objects that one writer at a time extends."""
+"""Lanes: sequences of numbered immutable objects that one writer at a time extends."""

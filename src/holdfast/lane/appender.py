@@ -1,7 +1,7 @@
-"""Group commit: what is added while a put is under way goes into the next object.
+"""Group commit: facts that are added while a put is under way go into the next lane object.
 
-Owns the order of a lane's objects while this process holds its claim: one put at a time, never
-number n+1 while n is unknown. Must never publish after it was fenced.
+Owns the order of a lane's objects while this process holds the claim: one put at a time, never
+number n+1 while the outcome of n is unknown. Must never publish after it was fenced.
 """
 
 import asyncio
@@ -31,30 +31,30 @@ from holdfast.store.interface import Store
 from holdfast.store.put_if_absent import Lost
 
 CLOSE_PATIENCE_S = 20.0
-"""How long a lane that closes waits for the store; what is then open is as after a crash."""
+"""How long a closing lane waits for the store. After that, the lane is as after a crash."""
 
 UNFLUSHED_FACTOR_MAX = 4
-"""How many times the size of a flush may wait on the local disk, before no more is taken."""
+"""How many times the flush size may be only on the local disk before produces are refused."""
 QUIET_PART = 5
-"""Nothing new for this part of the linger time means that the producers wait for their answers."""
+"""A group is put if 1/QUIET_PART of the linger time brings no fact: producers wait for it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """How much goes into one object, and how long it may wait for company."""
+    """How much goes into one object, and how long a group may wait for more facts."""
 
     linger_ms: int = 0
-    """The longest that records wait for company before they are put."""
+    """The longest time that records wait for more records before they are put."""
     linger_bytes_min: int = 0
-    """Wait only where so much is expected to come meanwhile, and only while it keeps coming: a put
-    that is shared costs less. 0: always wait, as one would where each put costs money."""
+    """Linger only if this many bytes are expected in `linger_ms`, and only while they keep coming:
+    a shared put costs less. 0: always linger, which suits a store where each put costs money."""
     group_bytes_max: int = 8 * 1024 * 1024
     pending_bytes_max: int = 128 * 1024 * 1024
     claim_valid_ms: int = 5_000
 
 
 class Group(Generic[F]):
-    """The facts of one object-to-be, and who waits for it."""
+    """The facts of one future object, and the future that its callers wait for."""
 
     __slots__ = ("bytes", "done", "facts", "opened_at", "payloads")
 
@@ -64,40 +64,40 @@ class Group(Generic[F]):
         self.bytes = 0
         self.opened_at = opened_at
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Nobody may be waiting when the lane is fenced, and that is no error.
+        # If the lane is fenced while no caller waits, asyncio must not report an unread exception.
         self.done.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 class Listener(Generic[F]):
-    """What happens to each object, for those who care; the default is nothing."""
+    """The callbacks for the steps of a lane's objects. By default they do nothing."""
 
     def sealed(self, cursor: Cursor, *, is_last: bool) -> None:
-        """The state is exactly that of `cursor` where is_last: nothing later has been applied."""
+        """Handle a sealed object, before its put. If `is_last`, the state is that of `cursor`."""
 
     def adding(self, fact: F) -> None:
-        """A fact goes to the store, and not by the disk: it is not applied yet."""
+        """Handle a fact that goes to the store and not by the disk, before it is applied."""
 
     def flushing(self, header: EntryHeader, payload: list[Buffer]) -> None:
-        """What was on the disk alone is now indexed in an object that is not in the store yet."""
+        """Handle an object with facts from the spool: it is indexed, but not in the store yet."""
 
     def spooled(self, frame: EntryHeader, facts: Sequence[F], payload: list[Buffer]) -> None:
-        """A frame is on the disk, and not in the store."""
+        """Handle a frame that is on the disk but not in the store."""
 
     def spool_published(self, facts: Sequence[F], *, by_disk: bool) -> None:
-        """Facts that went by the disk may be seen; `by_disk`: before they are in the store."""
+        """Handle published facts of the spool. `by_disk`: they are not in the store yet."""
 
     def flushed(self, frames: Sequence[EntryHeader]) -> None:
-        """These frames are in the store."""
+        """Handle frames that are in the store now."""
 
     def published(self, header: EntryHeader, facts: Sequence[F], payload: list[Buffer]) -> None:
-        """The object is durable and its facts are published."""
+        """Handle an object that is durable and whose facts are published."""
 
     def fenced(self, error: HoldfastError) -> None:
-        """The lane is no longer ours, or must not go on."""
+        """Handle the end of the lane: this broker has lost it, or must not continue it."""
 
 
 class Appender(Generic[F]):
-    """The one writer of a lane."""
+    """The one writer of a lane in its owner's process."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Appender(Generic[F]):
         self._failed: asyncio.Future[None] | None = None
         self._flush_wanted = False
         self.queue: SpoolQueue[F] | None = None
-        """What goes by the local disk; None where there is none."""
+        """The facts that go by the local disk; None if the broker has no spool."""
         if spool is not None:
             self.queue = SpoolQueue(
                 spool=spool,
@@ -162,16 +162,16 @@ class Appender(Generic[F]):
 
     @property
     def is_overloaded(self) -> bool:
-        """Whether more waits for the store than memory should hold."""
+        """True if `pending_bytes_max` bytes or more wait for the store."""
         return self.pending_bytes >= self._settings.pending_bytes_max
 
     @property
     def is_open(self) -> bool:
-        """Whether facts may still be decided."""
+        """True if facts may still be decided."""
         return self.failure is None and not self._closing
 
     def add(self, fact: F, payload: Buffer | None = None) -> None:
-        """Apply a decided fact and let it join the next object."""
+        """Apply a decided fact and add it to the next object."""
         if not self.is_open:
             raise InvariantViolation(
                 f"lane {self.lane}: a write was accepted after this broker closed the lane"
@@ -192,11 +192,11 @@ class Appender(Generic[F]):
 
     @property
     def takes_to_disk(self) -> bool:
-        """Whether facts may become durable on the local disk first."""
+        """True if facts may become durable on the local disk first."""
         return self.queue is not None and self.queue.is_usable
 
     def is_spool_full(self, flush: FlushRules) -> bool:
-        """Whether so much is on the disk alone that the store must catch up first."""
+        """True if so many bytes are only on the disk that the store must catch up first."""
         queue = self.queue
         return queue is not None and queue.unflushed_bytes >= UNFLUSHED_FACTOR_MAX * flush.bytes
 
@@ -208,8 +208,10 @@ class Appender(Generic[F]):
         flush: FlushRules | None = None,
         after_put: bool = False,
     ) -> None:
-        """Apply a decided fact and let it join the next frame on the disk; `after_put`: what it
-        follows is in the object whose put is under way."""
+        """Apply a decided fact and add it to the next frame on the disk.
+
+        `after_put`: the fact follows one that is in the object whose put is under way.
+        """
         queue = self.queue
         if queue is None or not self.is_open:
             raise InvariantViolation(
@@ -222,13 +224,13 @@ class Appender(Generic[F]):
         queue.add(fact, payload, flush, put)
 
     def disk_barrier(self) -> asyncio.Future[None] | None:
-        """Resolves when all that was added to the disk so far may be seen; None where it may."""
+        """Return a future for when all spooled facts are published; None if they are."""
         if self._failed is not None:
             return self._failed
         return self.queue.barrier() if self.queue is not None else None
 
     def flush_spool_soon(self) -> None:
-        """Let the next object hold all that is on the disk alone, before what it holds itself."""
+        """Put everything that is only on the disk into the next object, before its own facts."""
         if self.queue is not None and self.queue.has_untaken():
             self._flush_wanted = True
             self._wake.set()
@@ -236,11 +238,11 @@ class Appender(Generic[F]):
 
     @property
     def is_flushed(self) -> bool:
-        """Whether all that is on the disk is in the store."""
+        """True if everything on the disk is also in the store."""
         return self.queue is None or self.queue.is_empty
 
     async def flush_spool(self) -> None:
-        """Have all that was added so far in the store."""
+        """Wait until everything that was added so far is in the store."""
         await self.flush()
         stored = self.queue.stored_barrier() if self.queue is not None else None
         if stored is not None:
@@ -248,9 +250,9 @@ class Appender(Generic[F]):
             await asyncio.shield(stored)
 
     def barrier(self) -> asyncio.Future[None] | None:
-        """Resolves when all that was added so far is durable; None where it is already.
+        """Return a future for when all facts of `add` so far are durable.
 
-        Shared by all who wait: shield it, or use flush.
+        None if they are durable already. All waiters share the future: shield it, or use flush.
         """
         if self._failed is not None:
             return self._failed
@@ -259,28 +261,28 @@ class Appender(Generic[F]):
         return self._in_flight.done if self._in_flight is not None else None
 
     async def flush(self) -> None:
-        """Wait until all that was added so far is durable; who gives up harms nobody else."""
+        """Wait until all facts of `add` so far are durable. Callers may give up."""
         barrier = self.barrier()
         if barrier is not None:
             await asyncio.shield(barrier)
 
     def is_valid(self) -> bool:
-        """Whether the claim is known to be the newest, so that a watermark may be told."""
+        """True if the claim is proved to be the newest, so high watermarks may be reported."""
         return self.failure is None and not self._released and self._proof.is_fresh()
 
     def doubt(self) -> None:
-        """Somebody has heard of a newer claim: what was known of ours no longer counts."""
+        """Discard the last proof of the claim, because a newer claim may exist."""
         self._proof.doubt()
 
     async def validate(self) -> None:
-        """Look whether the next number is still free; raises Fenced or StoreUnavailable."""
+        """Prove the claim: is the next number still free? Raises Fenced or StoreUnavailable."""
         while not self.is_valid():
             if self.failure is not None or self._released:
                 raise self.failure or Fenced(f"lane {self.lane}: this broker is releasing it")
             await self._proof.look(self._tried, self._fail)
 
     async def _prove_for_disk(self) -> None:
-        """What comes from the disk needs no put, so nothing else keeps the claim proved."""
+        """Prove the claim, and keep it proved: without puts, nothing else does that."""
         await self.validate()
         self._proof.look_soon(self._tried, self._fail)
 
@@ -288,18 +290,18 @@ class Appender(Generic[F]):
         return Tried(self.cursor.next_number, is_tried=self._in_flight is not None)
 
     def stop_adding(self) -> None:
-        """Let nothing more be decided, and what waits for company go at once."""
+        """Accept no more facts, and put the waiting ones without lingering."""
         self._closing = True
         self.flush_spool_soon()
         self._wake.set()
         self._full.set()
 
     async def close(self, *, release: bool, patience_s: float = CLOSE_PATIENCE_S) -> bool:
-        """Put what waits, then, where asked, a release: from here on nothing may be answered.
+        """Put the waiting facts and, if `release`, a release. From here on nothing may be answered.
 
-        Returns False where the store did not answer in time: what was decided may be in it or not,
-        there is no release, and the next owner waits. Several may close a lane at once (it is
-        handed over, lost, and the broker stops): the first call does the work, the others wait.
+        Returns False if the store did not answer in time: the decided facts may be in it or not,
+        there is no release, and the next owner waits. Several tasks may close a lane at once (it
+        is handed over, lost, and the broker stops). The first call does the work, the others wait.
         """
         if self._closed is None:
             work = self._close(release=release, patience_s=patience_s)
@@ -334,7 +336,7 @@ class Appender(Generic[F]):
         self._released = True
         entry = self._seal(EntryKind.RELEASE, b"", ())
         outcome = await put_entry(self._store, self._environment, entry)
-        if not isinstance(outcome, Lost):  # or the next owner was faster, and needs none
+        if not isinstance(outcome, Lost):  # if lost, the next owner was faster and needs no release
             self.cursor = self.cursor.advance(entry.header)
 
     async def _run(self) -> None:
@@ -348,7 +350,7 @@ class Appender(Generic[F]):
                     continue
                 if not self._flush_wanted:
                     await self._linger(self._groups[0])
-                if self._groups or self._flush_wanted:  # or the lane was fenced meanwhile
+                if self._groups or self._flush_wanted:  # neither, if the lane was fenced meanwhile
                     await self._publish_next()
         except HoldfastError as error:
             self._fail(error)
@@ -360,7 +362,7 @@ class Appender(Generic[F]):
             self._fail(violation)
 
     async def _linger(self, group: Group[F]) -> None:
-        """Let a group gather, where that pays: until it is full, due, or nothing more comes."""
+        """Wait, if that pays, until a group is full or due, or until no more facts arrive."""
         linger_s = self._settings.linger_ms / 1000
         due = group.opened_at + linger_s
         thrifty = self._settings.linger_bytes_min == 0
@@ -382,15 +384,18 @@ class Appender(Generic[F]):
                     return
 
     def _measure(self, group: Group[F]) -> None:
-        """How fast records come, smoothed over some objects."""
+        """Update the rate at which record bytes arrive, smoothed over several objects."""
         now = self._environment.monotonic()
         elapsed = max(now - self._measured_at, 0.000_1)
         self._measured_at = now
         self._bytes_per_s += (group.bytes / elapsed - self._bytes_per_s) / 4
 
     def _next_group(self) -> tuple[Group[F], list[SpooledGroup[F]]]:
-        """What goes into the next object. What is on the disk comes first: in one partition, it was
-        decided before; so where not all of it fits, it is alone."""
+        """Return the groups of the next object.
+
+        Spooled groups come first, because in a partition they were decided earlier. If they do not
+        all fit, the object holds nothing else.
+        """
         taken: list[SpooledGroup[F]] = []
         if self._flush_wanted and self.queue is not None:
             size = self._groups[0].bytes if self._groups else 0
@@ -421,11 +426,11 @@ class Appender(Generic[F]):
             self._fail(self._proof.fenced_by(entry.header.number, head.header if head else None))
             return
         if outcome.attempts > 1 and await self._proof.is_below_floor(entry.header.number):
-            # An earlier try had landed, and a successor deleted it: this number is dead.
+            # An earlier try had landed, and a successor deleted it: our object does not count.
             self._fail(self._proof.fenced_by(entry.header.number, None))
             return
         if self.failure is not None:
-            return  # it landed, but a probe saw a newer claim: it is the next owner's to tell
+            return  # it landed, but a probe saw a newer claim: only the next owner may publish it
         self.cursor = after
         self._proof.seen(started)
         self._in_flight = None
@@ -439,7 +444,7 @@ class Appender(Generic[F]):
         group.done.set_result(None)
 
     def _written(self, group: SpooledGroup[F], payload: list[Buffer]) -> None:
-        """A frame is on the disk: its records are found there until they are in the store."""
+        """Index a written frame: its records are found under it until they are in the store."""
         if group.frame is not None:
             self._state.index(spooled_header(group.frame), group.facts)
             self._listener.spooled(group.frame, group.facts, payload)
@@ -479,10 +484,10 @@ class Appender(Generic[F]):
 
 
 def spooled_header(frame: EntryHeader) -> EntryHeader:
-    """A frame's header as an index sees it: under a number that no lane object has."""
+    """Return a frame's header for the index: under a number that no lane object has."""
     return frame._replace(number=LaneNumber(SPOOLED + frame.number))
 
 
 def is_fatal(error: HoldfastError) -> bool:
-    """Whether a lane that ended with this error needs a person, not a new claim."""
+    """True if a lane that ended with this error needs a person, not a new claim."""
     return isinstance(error, StopError)

@@ -1,8 +1,9 @@
-"""Become the owner of a lane: create the next number, with a claim in it.
+"""Become the owner of a lane: put a claim at the lane's next number.
 
-Who creates it is the owner; whoever finds it taken has been fenced. Nothing else is asked: no
-lease, no clock, no other service. The wait that a new owner owes to the old one, so that no
-answer of the old one is overtaken, is computed here and kept by the caller.
+The broker whose put succeeds is the owner. A broker that finds its number taken is fenced. That
+needs no lease, no clock and no other service. Owns the length of the wait before a new owner may
+serve: until then the previous owner may still answer, and its offsets must not seem to go back.
+The caller does the waiting.
 """
 
 import dataclasses
@@ -33,31 +34,31 @@ from holdfast.store.interface import Store
 from holdfast.store.put_if_absent import Lost, Won, put_if_absent
 
 TRIES_MAX = 50
-"""A claimer that loses this often in a row says so instead of trying for ever."""
+"""How often a claimer may lose in a row before it raises an error."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedLane(Generic[StateT]):
-    """A lane that this process owns since number `cursor.claim`."""
+    """A lane that this process has owned since number `cursor.claim`."""
 
     cursor: Cursor
     state: StateT
     writer: WriterId
     released_by: Claim | None
-    """The previous owner, if it has released the lane: it will never answer again."""
+    """The previous owner's claim, if it has released the lane: it will never answer again."""
     taken_from: Claim | None
-    """The previous owner, if it has not released the lane."""
+    """The previous owner's claim, if it has not released the lane."""
     owed_ms: int
-    """How long after `claimed_at` earlier owners may still answer: nothing may be served before."""
+    """How long after `claimed_at` earlier owners may still answer. Serve nothing before that."""
     claimed_at: float
-    """On the monotonic clock, when the claim was known to be in the store."""
+    """The monotonic time when the claim was known to be in the store."""
     started_at: float
-    """On the monotonic clock, when the put of the claim began."""
+    """The monotonic time when the put of the claim began."""
     entries_read: int
 
 
 def put_entry_is_ours(writer: WriterId, key: str):
-    """For put_if_absent: whether the object that is there was written by `writer`."""
+    """Return the `is_ours` of put_if_absent: was the existing object written by `writer`?"""
 
     def is_ours(head: bytes) -> bool:
         return parse_header(head, key=key).writer == writer
@@ -66,7 +67,7 @@ def put_entry_is_ours(writer: WriterId, key: str):
 
 
 async def put_entry(store: Store, environment: Environment, entry: SealedEntry) -> Won | Lost:
-    """Put one lane object at its number, until the answer is certain."""
+    """Put one lane object at its number, and retry until the outcome is certain."""
     key = entry_key(entry.header.lane, entry.header.number)
     return await put_if_absent(
         store,
@@ -86,7 +87,7 @@ async def claim_lane(
     claim: Claim,
     liveness: Liveness | None = None,
 ) -> ClaimedLane[StateT]:
-    """Recover the lane and claim it; raises Fenced where others win every time."""
+    """Recover the lane and claim it. Raises Fenced if other brokers win every time."""
     liveness = liveness or NoProof()
     writer = environment.new_writer_id()
     recovered = await recover(store, environment, lane, kind)
@@ -111,14 +112,14 @@ async def claim_lane(
             try:
                 await follow(store, environment, recovered, kind)
             except CorruptObject:
-                # The number may have been deleted, and taken again by another stalled claimer.
+                # The number may have been deleted, and created again by another stalled claimer.
                 if await read_floor(store, environment, lane) <= cursor.next_number:
                     raise
                 writer = environment.new_writer_id()
                 recovered = await recover(store, environment, lane, kind)
             continue
         if await read_floor(store, environment, lane) > entry.header.number:
-            # We re-created a number that had been deleted: it decides nothing.
+            # We created a number that had been deleted: such a claim does not count.
             writer = environment.new_writer_id()
             recovered = await recover(store, environment, lane, kind)
             continue
@@ -142,15 +143,15 @@ async def claim_lane(
 
 
 def _owed_ms(owner: Claim, liveness: Liveness) -> int:
-    """What an owner that did not release leaves behind: its own answers, and its own debt.
+    """Return how long an owner that did not release, or its predecessors, may still answer.
 
-    A dead owner may have died before it had waited for the one before it, which may still answer.
+    A dead owner may have died before it had waited for its predecessor.
     """
     return max(owner.owed_ms, 0 if liveness.has_ended(owner) else owner.valid_ms)
 
 
 async def _owner(store: Store, environment: Environment, cursor: Cursor) -> Claim | None:
-    """Who holds the lane before us; claims are never deleted, so it can always be read."""
+    """Return the lane's newest claim. Claims are never deleted, so it can always be read."""
     return (
         None
         if cursor.writer is None
@@ -159,7 +160,7 @@ async def _owner(store: Store, environment: Environment, cursor: Cursor) -> Clai
 
 
 async def read_claim(store: Store, environment: Environment, lane: LaneId, number: int) -> Claim:
-    """A claim by its number; claims are never deleted."""
+    """Return the claim with this number. Claims are never deleted."""
     head = await read_head(store, environment, lane, number)
     if head is None or head.header.kind is not EntryKind.CLAIM:
         raise CorruptObject(

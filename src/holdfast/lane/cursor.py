@@ -1,7 +1,7 @@
-"""How far a lane has been followed, and the rules that each next object must keep.
+"""A position in a lane, and the rules that the next object must satisfy.
 
 Pure. Owns the lane's invariants: numbers are dense, the hash chain is unbroken, only a claim
-changes the writer. The same rules serve the live path, recovery and inspection.
+changes the writer. The live path, recovery and inspection use the same rules.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from holdfast.lane.keys import entry_key
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Cursor:
-    """A position in a lane, with all that the next object is checked against."""
+    """A position in a lane, with everything that the next object is checked against."""
 
     lane: LaneId
     next_number: LaneNumber
@@ -22,12 +22,12 @@ class Cursor:
     claim: LaneNumber
     writer: WriterId | None
     leader_epoch: LeaderEpoch
-    """How many claims came before, counted from 0: Kafka's leader epoch of all its partitions."""
+    """The number of claims before `claim`: Kafka's leader epoch of all partitions of the lane."""
     released: bool
 
     @staticmethod
     def at_start_of(lane: LaneId) -> "Cursor":
-        """The position before the first object."""
+        """Return the position before the first object."""
         return Cursor(
             lane=lane,
             next_number=LaneNumber(0),
@@ -39,7 +39,7 @@ class Cursor:
         )
 
     def advance(self, header: EntryHeader) -> "Cursor":
-        """The position after `header`; raises CorruptObject where it does not continue the lane."""
+        """Return the position after `header`; raise CorruptObject if it breaks a rule."""
         key = entry_key(self.lane, self.next_number)
         if header.lane != self.lane or header.number != self.next_number:
             raise CorruptObject(

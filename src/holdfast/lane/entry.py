@@ -1,8 +1,8 @@
 """The bytes of one lane object: a header, the facts, the payload.
 
 Pure. Owns the format and its checksums. The header names the lane, the number, the claim and the
-writer, and carries the hash of the header before it, so that bytes of another lane, another
-number or another history are recognised. Must never interpret facts: they belong to the state
+writer, and carries the hash of the previous object's header. So an object of another lane, another
+number or another history is recognised. Must never interpret facts: they belong to the state
 that the lane serves.
 """
 
@@ -26,39 +26,39 @@ _CRC = struct.Struct(">I")
 HEADER_BYTES = _FIELDS.size + _CRC.size
 FACTS_BYTES_MAX = 256 * 1024 * 1024
 SPOOLED = 1 << 62
-"""Numbers from here on are of frames on a local disk, which are in no lane object yet."""
+"""Numbers from here on denote frames on a local disk, which are in no lane object yet."""
 CHAIN_START = bytes(16)
-"""What the first object of a lane names as the hash before it."""
+"""The previous hash that the first object of a lane names."""
 
 
 class EntryKind(enum.IntEnum):
-    """What an object does to the lane."""
+    """The effect of an object on its lane."""
 
     CLAIM = 1
-    """Its writer owns the lane from here on. Never deleted: see floor.py."""
+    """The writer owns the lane from here on. Claims are never deleted: see floor.py."""
     DATA = 2
     RELEASE = 3
-    """Its writer will never write, nor answer, again: the next claim need not wait."""
+    """The writer will never write or answer again, so the next owner need not wait."""
 
 
 KINDS = frozenset(int(kind) for kind in EntryKind)
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """Who claims a lane, and how another process on the same machine can see that it is dead."""
+    """The broker that claims a lane, and how others on its machine can see that it is dead."""
 
     broker_id: BrokerId
     address: str
     claimed_ms: int
     machine: str = ""
-    """Identity of boot and process namespace; empty where the platform has none."""
+    """The identity of the boot and the process namespace; empty if the platform has none."""
     process: int = 0
     process_start: int = 0
     valid_ms: int = 5_000
-    """How long after it last looked this owner may still answer."""
+    """How long after its last proof of the claim this owner may still answer."""
     owed_ms: int = 0
-    """How long owners before this one may have gone on answering after this claim: a successor
-    cannot know whether that was waited out, unless it finds a release."""
+    """How long after this claim earlier owners may still answer. A successor that finds no release
+    cannot know whether this owner waited that long."""
 
 
 class EntryHeader(NamedTuple):
@@ -68,7 +68,7 @@ class EntryHeader(NamedTuple):
     lane: LaneId
     number: LaneNumber
     claim: LaneNumber
-    """The number of the claim object under which this one was written."""
+    """The number of the claim under which this object was written."""
     writer: WriterId
     previous: bytes
     facts_bytes: int
@@ -77,7 +77,7 @@ class EntryHeader(NamedTuple):
     payload_crc: int
     written_ms: int
     hash: bytes
-    """The hash of this header's own bytes: what the next object must name."""
+    """The hash of this header's bytes, which the next object must name."""
 
     @property
     def payload_start(self) -> int:
@@ -103,7 +103,7 @@ def seal(
     payload: Sequence[Buffer],
     written_ms: int,
 ) -> SealedEntry:
-    """Make the object of one group commit."""
+    """Build the object of one group commit."""
     payload_bytes = 0
     payload_crc = 0
     for buffer in payload:
@@ -143,12 +143,12 @@ def seal(
 
 
 def hash_of(head: Buffer) -> bytes:
-    """The link of the hash chain: it covers the checksums, and through them all bytes."""
+    """Return a header's hash for the hash chain. Through the checksums it covers all bytes."""
     return hashlib.blake2b(head, digest_size=16).digest()
 
 
 def parse_header(data: Buffer, *, key: str) -> EntryHeader:
-    """Read and check the header; `key` is for the message only."""
+    """Parse and check the header; `key` is only for error messages."""
     if len(data) < HEADER_BYTES:
         raise CorruptObject(
             f"{key}: it has {len(data)} bytes; the header alone takes {HEADER_BYTES}"
@@ -184,7 +184,7 @@ def parse_header(data: Buffer, *, key: str) -> EntryHeader:
 
 
 def facts_of(header: EntryHeader, data: Buffer, *, key: str) -> bytes:
-    """The facts, checked, of an object whose first bytes are `data`."""
+    """Return the checked facts of an object that starts with `data`."""
     facts = bytes(data[HEADER_BYTES : header.payload_start])
     if len(facts) != header.facts_bytes:
         raise CorruptObject(
@@ -196,7 +196,7 @@ def facts_of(header: EntryHeader, data: Buffer, *, key: str) -> bytes:
 
 
 def check_payload(header: EntryHeader, payload: Buffer, *, key: str) -> None:
-    """Raise where the payload is not the one that was sealed."""
+    """Raise CorruptObject unless the payload is the one that was sealed."""
     if len(payload) != header.payload_bytes:
         raise CorruptObject(
             f"{key}: it has {len(payload)} payload bytes; its header says {header.payload_bytes}"

@@ -1,10 +1,10 @@
-"""The durable floor of a lane: numbers below it are gone and must never be won again.
+"""The durable floor of a lane: numbers below it are deleted and must never be created again.
 
 The floor is written before anything below it is deleted. A create that succeeds below the floor
-has won nothing. Who must look? A writer's next data object can only have been taken by a *claim*
-(whoever extends a lane that is not its own starts with one), and claims are never deleted. So the
-hot path needs no look at the floor; only a claimer, whose number may have been taken by anything,
-looks after its create. See docs/adr/0002-claims-are-never-deleted.md.
+does not count. An owner's first put of a number need not check that: only a *claim* can have taken
+the number, because another broker starts with one, and claims are never deleted. So the hot path
+does not read the floor. A claimer does after its create, because any object may have had its
+number, and so does an owner after a repeated put. See docs/adr/0002-claims-are-never-deleted.md.
 """
 
 from holdfast.environment import Environment
@@ -17,7 +17,7 @@ from holdfast.store.patience import patiently
 async def read_floor(
     store: Store, environment: Environment, lane: LaneId, *, give_up_after_s: float | None = None
 ) -> LaneNumber:
-    """The lowest number that may still be there; 0 where nothing was ever deleted."""
+    """Return the lowest number that may still exist; 0 if nothing was ever deleted."""
     entries = await patiently(
         lambda: store.list(floor_prefix(lane)),
         environment=environment,
@@ -30,9 +30,9 @@ async def read_floor(
 async def raise_floor(
     store: Store, environment: Environment, lane: LaneId, number: LaneNumber
 ) -> None:
-    """Make the floor durable at `number`; when this returns, what is below may be deleted."""
+    """Make the floor durable at `number`. When this returns, lower numbers may be deleted."""
     key = floor_key(lane, number)
-    # Any answer but "unavailable" means that the key is there, and its name is all that it says.
+    # It does not matter which broker creates the object: the floor is in its key.
     while (await patiently(lambda: store.size(key), environment=environment)) is None:
         await patiently(lambda: store.create(key, [b"floor\n"]), environment=environment)
     entries = await patiently(lambda: store.list(floor_prefix(lane)), environment=environment)

@@ -1,4 +1,4 @@
-"""Where the objects of a lane are: the entries, the snapshots, the floor.
+"""The keys of a lane's objects: the entries, the snapshots, the floor.
 
 Pure. Numbers have twenty digits, so that the order of keys is the order of numbers.
 """
@@ -6,7 +6,7 @@ Pure. Numbers have twenty digits, so that the order of keys is the order of numb
 from holdfast.identifiers import LaneId, LaneNumber
 
 ENTRIES_PREFIX = "lanes/"
-"""Of the entries of all lanes."""
+"""The prefix of the entries of all lanes."""
 
 
 def entry_prefix(lane: LaneId) -> str:
@@ -34,6 +34,6 @@ def floor_key(lane: LaneId, number: int) -> str:
 
 
 def number_in(key: str) -> LaneNumber | None:
-    """The number that a key ends with; None where a stranger put an object beside ours."""
+    """Return the number that a key ends with; None if the key is not one of ours."""
     name = key.rsplit("/", 1)[-1]
     return LaneNumber(int(name)) if len(name) == 20 and name.isascii() and name.isdigit() else None

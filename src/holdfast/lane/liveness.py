@@ -1,9 +1,8 @@
-"""Whether the process that held a claim is certainly gone, seen from the same machine.
+"""Proof that the process which held a claim is dead, if it ran on this machine.
 
-A new owner waits until the old one's last answers are out of date. Where the old one was a
-process of this machine, and that process is dead, there is nothing to wait for: the proof is its
-id, its start time, the boot and the process namespace, all four the same. No proof means waiting,
-never harm.
+A new owner waits until the previous owner can no longer answer. It need not wait for a process of
+this machine that is dead. The proof takes the process id, its start time, the boot and the process
+namespace together. Without a proof the new owner waits, which is always safe.
 """
 
 import os
@@ -14,7 +13,7 @@ from holdfast.lane.entry import Claim
 
 
 class ProcessIdentity(NamedTuple):
-    """What a claim says about the process that made it."""
+    """The identity of a process, as its claim states it."""
 
     machine: str
     process: int
@@ -22,17 +21,17 @@ class ProcessIdentity(NamedTuple):
 
 
 class Liveness(Protocol):
-    """Identifies this process, and looks at others."""
+    """The interface that identifies this process and checks others."""
 
     def identity(self) -> ProcessIdentity: ...
 
     def has_ended(self, claim: Claim) -> bool:
-        """True only where the claim's process is proved to be dead."""
+        """True only if the claim's process is proved to be dead."""
         ...
 
 
 class NoProof:
-    """For machines that offer none: nothing is ever proved."""
+    """Liveness on a machine that offers no proof: no process is ever proved dead."""
 
     def identity(self) -> ProcessIdentity:
         return ProcessIdentity("", 0, 0)
@@ -43,7 +42,7 @@ class NoProof:
 
 
 class ProcFiles:
-    """Linux: what /proc says."""
+    """Liveness on Linux, from /proc."""
 
     def __init__(self, process: int) -> None:
         self._process = process
@@ -72,7 +71,7 @@ def _machine() -> str:
 
 
 def _start_time(process: int) -> int | None:
-    """In clock ticks since the boot; None where it cannot be seen."""
+    """Return the start time in ticks since the boot; None if not visible, -1 if it has exited."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -81,7 +80,7 @@ def _start_time(process: int) -> int | None:
 
 
 def _exists(process: int) -> bool:
-    """/proc may hide the processes of other users; signal 0 does not."""
+    """True if the process exists. /proc may hide other users' processes; signal 0 does not."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

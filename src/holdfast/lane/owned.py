@@ -1,7 +1,7 @@
 """A lane that this process owns: its state, its writer, its snapshots and its floor.
 
-Owns when a snapshot is taken (only when the state is exactly that of a number) and in which order
-old objects go: snapshot, floor, deletion. Must never delete what a recovery could need.
+Owns the moment of a snapshot (only when the state is exactly that of one number) and the order in
+which old objects go: snapshot, floor, deletion. Must never delete an object that a recovery needs.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ SNAPSHOT_EVERY = 500
 SNAPSHOTS_KEPT = 2
 DELETES_AT_ONCE = 500
 PREPARE_S_MAX = 10.0
-"""Less than who asked for the lane waits for it."""
+"""How long a hand-off is prepared: less than the broker that asked for the lane waits."""
 
 
 class OwnedLane(Listener[F], Generic[StateT, F]):
@@ -103,13 +103,13 @@ class OwnedLane(Listener[F], Generic[StateT, F]):
         self._snapshot_written.set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something beside the lane, until it ends or the lane closes."""
+        """Run background work until it ends or the lane closes."""
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
     async def snapshot_now(self) -> LaneNumber:
-        """Have a snapshot of everything that is decided now; returns the number it covers."""
+        """Write a snapshot of everything decided so far; return the number that it covers."""
         await self.appender.flush_spool()
         wanted = self.appender.cursor.next_number - 1
         while self._snapshot_number < wanted:
@@ -155,16 +155,16 @@ class OwnedLane(Listener[F], Generic[StateT, F]):
             await patiently(lambda: self.store.delete(older), environment=self.environment)
 
     async def drop_up_to(self, number: LaneNumber, keep: Sequence[int]) -> int:
-        """Delete objects up to a number that a snapshot covers, but for claims (`keep`)."""
+        """Snapshot the lane, then delete its objects up to `number` except for claims (`keep`)."""
         await self.snapshot_now()
         await raise_floor(self.store, self.environment, self.lane, LaneNumber(number + 1))
         return await self.sweep(keep, up_to=number)
 
     async def sweep(self, keep: Sequence[int], *, up_to: LaneNumber) -> int:
-        """Delete what is below the floor, also what an earlier owner did not get to.
+        """Delete objects below the floor, including those that an earlier owner left.
 
-        Never past `up_to`, below which `keep` names all claims: a newer owner may have raised the
-        floor over claims that this one has not heard of, and claims must stay.
+        Never past `up_to`, because `keep` names all claims only up to there: a newer owner may
+        have raised the floor over claims that this owner does not know, and claims must stay.
         """
         floor = await read_floor(self.store, self.environment, self.lane)
         floor = LaneNumber(min(floor, up_to + 1))
@@ -182,17 +182,19 @@ class OwnedLane(Listener[F], Generic[StateT, F]):
         return len(gone)
 
     async def prepare_to_leave(self, patience_s: float = PREPARE_S_MAX) -> None:
-        """Have in the store all that the next owner would wait for, and a snapshot for its quick
-        start, while the lane is still served: what is left to do then takes a moment only, however
-        much there was on the disk alone."""
+        """Flush the spool and take a snapshot while the lane is still served.
+
+        Then the hand-off takes only a moment, however much was only on the disk, and the next
+        owner starts quickly.
+        """
         try:
             async with asyncio.timeout(min(patience_s, PREPARE_S_MAX)):
                 await self.snapshot_now()
         except (HoldfastError, StoreUnavailable, TimeoutError):
-            pass  # a shortcut only: closing puts what is left, and the lane is complete by itself
+            pass  # only a shortcut: close() flushes too, and recovery works without a snapshot
 
     async def close(self, *, release: bool, patience_s: float = CLOSE_PATIENCE_S) -> bool:
-        """Put what waits, and release the lane; False where the store did not answer in time."""
+        """Put the waiting facts and, if `release`, a release; False if the store was too slow."""
         self.appender.stop_adding()
         for task in list(self._background):
             task.cancel()

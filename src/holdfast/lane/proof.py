@@ -1,7 +1,8 @@
-"""Whether a claim is still the newest of its lane, and since when that is known.
+"""The proof that a claim is still the newest of its lane, and the time of that proof.
 
-Owns the look at the store that says so: the next number is free, or holds our own put. One look at
-a time serves all who wait. Must never count a look from its end: it is as old as its beginning.
+Owns the look at the store that proves it: the next number is free, or holds our own put. Callers
+that wait at the same time share one look. Must never date a proof by the end of its look: it is as
+old as the beginning.
 """
 
 import asyncio
@@ -18,10 +19,10 @@ from holdfast.lane.recovery import EntryHead, read_head
 from holdfast.store.interface import Store
 
 PROBE_PATIENCE_S = 2.0
-"""How long a probe of the next number is tried before those who wait for it are told."""
+"""How long a probe of the next number is tried before its waiters get an error."""
 PROBE_PAUSE_S = 0.5
-"""How long after a failed probe the next ones fail without asking the store: a request for many
-partitions waits for the store once."""
+"""How long after a failed probe the next ones fail without asking the store, so that a request for
+many partitions waits for the store only once."""
 
 
 class Tried(NamedTuple):
@@ -32,7 +33,7 @@ class Tried(NamedTuple):
 
 
 class ClaimProof:
-    """What is known of one claim."""
+    """The newest proof of one claim, and the look that renews it."""
 
     def __init__(
         self,
@@ -58,15 +59,15 @@ class ClaimProof:
         return age * 1000 < self._valid_ms
 
     def doubt(self) -> None:
-        """Somebody has heard of a newer claim: what was known of ours no longer counts."""
+        """Discard the proof, because a newer claim may exist."""
         self.validated_at = float("-inf")
 
     def seen(self, started: float) -> None:
-        """A put that began then was the first of its number."""
+        """Take a successful put that began at `started` as a proof."""
         self.validated_at = max(self.validated_at, started)
 
     async def look(self, tried: Callable[[], Tried], fail: Callable[[Fenced], None]) -> None:
-        """Look once, together with all who ask meanwhile; a newer claim is told to `fail`."""
+        """Look once, or join the look under way. If there is a newer claim, `fail` is called."""
         task = self.task
         if task is None:
             if self._environment.monotonic() - self._failed_at < PROBE_PAUSE_S:
@@ -77,7 +78,7 @@ class ClaimProof:
         await asyncio.shield(task)
 
     def look_soon(self, tried: Callable[[], Tried], fail: Callable[[Fenced], None]) -> None:
-        """Look before what is known is out of date, so that nobody has to wait for it."""
+        """Start a look before the proof expires, so that no caller has to wait for it."""
         now = self._environment.monotonic()
         is_young = (now - self.validated_at) * 1000 * 2 < self._valid_ms
         if self.task is None and not is_young and now - self._failed_at >= PROBE_PAUSE_S:
@@ -91,7 +92,7 @@ class ClaimProof:
         return self.task
 
     async def _look_once(self, tried: Callable[[], Tried], fail: Callable[[Fenced], None]) -> None:
-        """It takes itself away before anybody can wait for it again."""
+        """Look once, and clear `self.task` before another caller can join a finished look."""
         try:
             await self._look(tried, fail)
         except HoldfastError:
@@ -107,10 +108,10 @@ class ClaimProof:
             if head.header.writer != self._writer:
                 fail(self.fenced_by(number, head.header))
                 return
-            number = LaneNumber(number + 1)  # our own put, whose answer is still on its way
+            number = LaneNumber(number + 1)  # our own put, which is not answered yet
             is_tried = True
-        # A number that we never tried can only have been taken by a claim, and claims stay. One
-        # that we did try may have landed, been taken over, rewritten and deleted by a successor.
+        # Only a claim can have taken a number that we never tried, and claims are never deleted.
+        # An object of ours may have landed and then been rewritten and deleted by a successor.
         if (is_tried or tried().is_tried) and await self.is_below_floor(
             number, give_up_after_s=PROBE_PATIENCE_S
         ):
@@ -138,7 +139,7 @@ class ClaimProof:
             ) from None
 
     def fenced_by(self, number: LaneNumber, header: EntryHeader | None) -> Fenced:
-        """The error of an owner that has lost its lane to another object at a number."""
+        """Return the error for an owner that lost its lane to another object at `number`."""
         whom = (
             f"claim {header.claim} (writer {header.writer.hex()})" if header else "another writer"
         )

@@ -1,6 +1,6 @@
-"""Read a lane from the store alone: newest snapshot, then every object after it.
+"""Read a lane from the store alone: the newest snapshot, then every object after it.
 
-Owns the order of looks that makes this safe while another process writes, rewrites and deletes.
+Owns the order of reads that makes this safe while another process writes, rewrites and deletes.
 Must never trust a snapshot past the number it names, nor anything on a local disk.
 """
 
@@ -28,13 +28,13 @@ from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
 
 HEAD_BYTES = 64 * 1024
-"""What one read of an object's head asks for: nearly always the header and all facts."""
+"""The size of the first read of an object: nearly always the header and all facts."""
 READS_AT_ONCE = 16
 RESTARTS_MAX = 20
 
 
 class EntryHead(NamedTuple):
-    """An object without its payload."""
+    """A lane object without its payload."""
 
     header: EntryHeader
     facts: bytes
@@ -47,7 +47,7 @@ class Recovered(Generic[StateT]):
     cursor: Cursor
     state: StateT
     snapshot_number: LaneNumber
-    """-1 where no snapshot was used."""
+    """The number of the snapshot that was used; -1 if none was."""
     entries_read: int = 0
 
 
@@ -57,7 +57,7 @@ async def read_head(
     lane: LaneId,
     number: int,
 ) -> EntryHead | None:
-    """The header and facts of one object, checked; None where there is no such object."""
+    """Return the checked header and facts of one object; None if there is no such object."""
     key = entry_key(lane, number)
 
     async def attempt() -> EntryHead | None:
@@ -76,7 +76,7 @@ async def read_head(
 async def recover(
     store: Store, environment: Environment, lane: LaneId, kind: StateKind[StateT]
 ) -> Recovered[StateT]:
-    """Rebuild a lane's state; starts over where the floor moved past what was being read."""
+    """Rebuild a lane's state; start over if the floor moves past the objects being read."""
     for _ in range(RESTARTS_MAX):
         snapshot = await _newest_snapshot(store, environment, lane)
         recovered = _start_from(snapshot, lane, kind)
@@ -86,8 +86,8 @@ async def recover(
             await follow(store, environment, recovered, kind)
         except CorruptObject as error:
             problem = error
-        # Objects after our snapshot may have been deleted, and even created again by a stalled
-        # claimer, while we read: then the floor is past them, and what we built is void.
+        # While we read, objects after our snapshot may have been deleted, and even created again
+        # by a stalled claimer. Then the floor is past them, and the state we built is wrong.
         if await read_floor(store, environment, lane) <= first:
             if problem is not None:
                 raise problem
@@ -129,7 +129,7 @@ async def _newest_snapshot(store: Store, environment: Environment, lane: LaneId)
         try:
             snapshot = await patiently(attempt, environment=environment)
         except CorruptObject:
-            continue  # an older one, and more of the lane, serve as well
+            continue  # an older snapshot, and more entries, give the same state
         if snapshot is not None:
             return snapshot
     return None
@@ -141,9 +141,9 @@ async def follow(
     recovered: Recovered[StateT],
     kind: StateKind[StateT],
 ) -> None:
-    """Apply all objects that are there after the cursor: many at once, then probe for the next.
+    """Apply all objects after the cursor: read many at once, then probe for the next number.
 
-    A hole is corruption, unless the floor has moved over it meanwhile: that is for the caller.
+    A missing number is corruption, unless the floor has moved past it: the caller checks that.
     """
     lane = recovered.cursor.lane
     after = (
@@ -176,7 +176,7 @@ async def follow(
 def apply_head(
     recovered: Recovered[StateT], head: EntryHead, kind: StateKind[StateT]
 ) -> Sequence[Any]:
-    """Advance by one object, by the same steps as on the live path."""
+    """Advance by one object, in the same steps as the live path."""
     recovered.cursor = recovered.cursor.advance(head.header)
     recovered.entries_read += 1
     facts: Sequence[Any] = ()

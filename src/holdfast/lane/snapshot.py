@@ -1,7 +1,8 @@
-"""A shortcut for replay: the state of a lane as of one number, and trusted for exactly that one.
+"""A snapshot: the state of a lane as of one number, as a shortcut for recovery.
 
-Pure. Owns the format. A snapshot carries the cursor too, so that the object after it is checked
-against the hash chain; a snapshot of another history is thereby recognised.
+Pure. Owns the format. A snapshot is trusted for exactly the number it names. It carries the cursor
+too, so that the next object is checked against the hash chain: that way a snapshot of another
+history is recognised.
 """
 
 import struct
@@ -47,7 +48,7 @@ def encode_snapshot(cursor: Cursor, state: bytes) -> bytes:
 
 
 def decode_snapshot(data: bytes, *, key: str, lane: LaneId, number: LaneNumber) -> Snapshot:
-    """Check and open a snapshot that was found at the key of (lane, number)."""
+    """Check and decode the snapshot at the key of (lane, number)."""
     if len(data) < HEADER_BYTES or data[:4] != MAGIC:
         raise CorruptObject(f"{key}: it is not a snapshot ({len(data)} bytes)")
     if _CRC.unpack_from(data, _FIELDS.size)[0] != crc32.iscsi(data[: _FIELDS.size]):

@@ -1,4 +1,4 @@
-"""What a lane asks of the state that it serves.
+"""The interface of the state that a lane serves.
 
 A fact passes through three steps, the same on the live path and in recovery: `apply` when it is
 decided, `index` when the number of its object is known, `publish` when that object is durable.
@@ -17,11 +17,11 @@ class LaneState(Protocol[F_contra]):
     """The state that a lane's facts build."""
 
     def apply(self, fact: F_contra) -> None:
-        """Change what the next decision sees."""
+        """Apply a decided fact, so that the next decision sees it."""
         ...
 
     def layout(self, facts: Sequence[F_contra], payloads: Sequence[Buffer | None]) -> list[Buffer]:
-        """The payload of an object with these facts, in the order in which it is stored."""
+        """Return the payload of an object with these facts, in the order in which it is stored."""
         ...
 
     def index(self, header: EntryHeader, facts: Sequence[F_contra]) -> None:
@@ -29,15 +29,15 @@ class LaneState(Protocol[F_contra]):
         ...
 
     def publish(self, facts: Sequence[F_contra]) -> None:
-        """The object is durable: what it holds may be seen."""
+        """Make the facts of a durable object visible."""
         ...
 
     def claimed(self, header: EntryHeader, leader_epoch: int) -> None:
-        """A new writer owns the lane from `header.number` on."""
+        """Note that a new writer owns the lane from `header.number` on."""
         ...
 
     def encode(self) -> bytes:
-        """The whole state, for a snapshot."""
+        """Return the whole state as bytes, for a snapshot."""
         ...
 
 
@@ -46,7 +46,7 @@ StateT_co = TypeVar("StateT_co", bound=LaneState[Any], covariant=True)
 
 
 class StateKind(Protocol[StateT_co]):
-    """How to make a state, and to read and write its facts."""
+    """The factory of a state, and the codec of its facts."""
 
     def empty(self) -> StateT_co: ...
 

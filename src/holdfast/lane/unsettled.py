@@ -1,11 +1,11 @@
-"""Which names have facts that are decided and not durable yet: an answer about those has to wait.
+"""The names with facts that are decided but not durable yet: answers about them must wait.
 
-Pure. Owns the count of such facts for each name; holds nothing about a name that has none.
+Pure. Owns the number of such facts for each name, and keeps nothing for a name without any.
 """
 
 
 class Unsettled:
-    """How many facts about each name are not durable, also about one that was deleted."""
+    """The number of facts about each name that are not durable yet, also for a deleted name."""
 
     __slots__ = ("_counts",)
 

@@ -1,1 +1,1 @@
-"""One partition's log: index, producers, appends, reads, retention, segments."""
+"""The logs of partitions: index, producers, appends, reads, retention, segments."""

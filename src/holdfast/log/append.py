@@ -1,7 +1,7 @@
 """Decide whether a record batch, or a marker, joins a partition's log, and at which offset.
 
-Pure. A refusal is a value with Kafka's own error name. Nothing is changed here: the fact that
-comes out is applied by the lane.
+Pure. A refusal is a value with Kafka's own error name. Must never change a log: the lane applies
+the fact that is returned.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ NOTHING_YET = -1
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AppendRules:
-    """The topic's settings that a batch must keep."""
+    """The topic settings that a batch must satisfy."""
 
     log_append_time: bool = False
     timestamp_after_max_ms: int = 3_600_000
@@ -34,14 +34,14 @@ class AppendRules:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Accepted:
-    """The batch is next; the fact says where."""
+    """The batch joins the log, at the offsets in the fact."""
 
     fact: Appended
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MarkerAccepted:
-    """The marker is next; its control batch still lacks the leader epoch."""
+    """The marker joins the log. Its control batch still lacks the leader epoch."""
 
     fact: Appended
     record_batch: bytearray
@@ -49,19 +49,19 @@ class MarkerAccepted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NothingToEnd:
-    """The marker is a repetition: it holds once all that was decided here is durable."""
+    """The marker repeats an earlier one: it takes effect once everything decided is durable."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Duplicate:
-    """A retry: answered with the offset of the original, once that is durable."""
+    """The batch is a retry: it is answered with the original's offset, once that is durable."""
 
     original: RememberedBatch
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Refused:
-    """The batch may not join; nothing of it will ever appear."""
+    """The batch does not join the log; none of its records will ever appear."""
 
     error: str
     """The name of a Kafka error code."""
@@ -70,18 +70,18 @@ class Refused:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Early:
-    """Batches of its producer that come before it are not here; they may still come."""
+    """Earlier batches of the producer are missing here, but may still arrive."""
 
     otherwise: Accepted | Refused
-    """What is decided where they do not."""
+    """The decision if they do not arrive."""
     expected_sequence: int
-    """NOTHING_YET where the producer is not known here: then it may go on where it was."""
+    """NOTHING_YET if the producer is unknown here: then it may continue with any sequence."""
 
 
 def decide_append(
     log: PartitionLog, header: BatchHeader, rules: AppendRules, now_ms: int
 ) -> Accepted | Duplicate | Early | Refused:
-    """One checked batch against one partition."""
+    """Decide on one checked batch for one partition."""
     is_unknown = False
     if header.producer_id >= 0:
         known = log.producers.get(header.producer_id)
@@ -140,7 +140,7 @@ def decide_append(
 
 
 def opens_transaction(log: PartitionLog, header: BatchHeader) -> bool:
-    """Whether a batch would be the first of a transaction here: the coordinator must know it."""
+    """True if a batch would begin a transaction here: then the coordinator must know of it."""
     if not header.is_transactional:
         return False
     found = log.transactions.open.get(header.producer_id)
@@ -156,10 +156,10 @@ def decide_marker(
     coordinator_epoch: int,
     now_ms: int,
 ) -> MarkerAccepted | NothingToEnd | Refused:
-    """The end of a producer's transaction against one partition.
+    """Decide on the end of a producer's transaction on one partition.
 
-    Of a transaction that wrote nothing here the first marker is appended all the same: by its epoch
-    a late batch of that transaction is refused.
+    The first marker is appended even if the transaction wrote nothing here, because its epoch makes
+    this partition refuse a late batch of that transaction.
     """
     known = log.producers.get(producer_id)
     found = log.transactions.open.get(producer_id)

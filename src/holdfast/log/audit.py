@@ -1,7 +1,7 @@
-"""Whether what a lane stores is what its facts say: payloads, segments, and offsets without a hole.
+"""The audit of a stored lane: whether payloads, segments and offsets agree with its facts.
 
-Pure. Answers with all problems found, never with the first only: a person who inspects a store
-wants to know how much is damaged. Must never repair, and never trust one part for another.
+Pure. Reports all problems, never only the first: a person who inspects a store wants to know how
+much is damaged. Must never repair anything, nor skip a check of one part because another is right.
 """
 
 import itertools
@@ -25,7 +25,7 @@ Buffer = bytes | bytearray | memoryview
 def payload_problems(
     facts: Sequence[Any], payload: Buffer, leader_epoch: int | None
 ) -> Iterator[str]:
-    """A lane object's payload against its facts; `leader_epoch` is None where it is not known."""
+    """Yield where a lane object's payload contradicts its facts; `leader_epoch` may be unknown."""
     grouped: dict[PartitionId, list[Appended]] = {}
     for fact in facts:
         if isinstance(fact, Appended):
@@ -75,7 +75,7 @@ def _transaction_problem(fact: Appended, header: BatchHeader, batch: memoryview)
 
 
 def transaction_problems(log: PartitionLog) -> Iterator[str]:
-    """Open and aborted transactions must be in the log, and in order."""
+    """Yield open and aborted transactions that are not in the log, or out of order."""
     name = shown(log.partition)
     if not log.log_start_offset <= log.last_stable_offset <= log.high_watermark:
         yield (
@@ -108,7 +108,7 @@ def transaction_problems(log: PartitionLog) -> Iterator[str]:
 def segment_problems(
     log: PartitionLog, segment: SegmentRef, data: bytes, *, key: str
 ) -> Iterator[str]:
-    """A whole segment against the fact that names it, its own index, and the log's epochs."""
+    """Yield where a whole segment contradicts its fact, its own index or the log's epochs."""
     size = segment.data_start + segment.size_bytes
     if len(data) != size:
         yield f"it has {len(data)} bytes; its lane says {size}"
@@ -144,7 +144,7 @@ def segment_problems(
 
 
 def unreadable_batches(batches: Buffer) -> Iterator[str]:
-    """Batches with a right CRC whose records cannot be read: stored as their producer sent them."""
+    """Yield batches with a correct CRC and unreadable records: their producer sent them so."""
     view = memoryview(batches)
     try:
         for position, header in walk(view):
@@ -159,11 +159,11 @@ def unreadable_batches(batches: Buffer) -> Iterator[str]:
                     f" cannot be read: {error}"
                 )
     except CorruptObject:
-        return  # damage, which other checks report
+        return  # other checks report this damage
 
 
 def unreadable_in_payload(facts: Sequence[Any], payload: Buffer) -> Iterator[str]:
-    """The same for the payload of a lane object, with the partition of each batch."""
+    """Yield the unreadable batches in a lane object's payload, each with its partition."""
     grouped: dict[PartitionId, int] = {}
     for fact in facts:
         if isinstance(fact, Appended):
@@ -195,7 +195,7 @@ def _batch_problems(batch: memoryview, base_offset: int, leader_epoch: int | Non
 
 
 def tile_problems(log: PartitionLog) -> Iterator[str]:
-    """Segments, then runs in lane objects, must cover log start to high watermark, once."""
+    """Yield gaps and overlaps: segments, then runs, must cover log start to high watermark once."""
     name = shown(log.partition)
     start, end = log.log_start_offset, log.high_watermark
     if not 0 <= start <= end or log.log_end_offset != end:

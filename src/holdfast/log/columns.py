@@ -1,6 +1,6 @@
-"""Columns of 64-bit integers as bytes: big-endian, whatever the machine.
+"""Columns of 64-bit integers as bytes: big-endian on every machine.
 
-Pure. Owns nothing but the byte order, which snapshots and segments share.
+Pure. Owns the byte order, which snapshots and segments share.
 """
 
 import sys
@@ -8,7 +8,7 @@ from array import array
 
 
 def column_bytes(column: "array[int]") -> bytes:
-    """The column as it is stored."""
+    """Return the column's bytes as they are stored."""
     if sys.byteorder == "big":
         return column.tobytes()
     swapped = array("q", column)
@@ -17,7 +17,7 @@ def column_bytes(column: "array[int]") -> bytes:
 
 
 def fill_column(column: "array[int]", values: bytes) -> None:
-    """Fill an empty column with what was stored."""
+    """Fill an empty column from its stored bytes."""
     column.frombytes(values)
     if sys.byteorder == "little":
         column.byteswap()

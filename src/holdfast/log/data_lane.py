@@ -1,6 +1,7 @@
-"""A data lane that this broker owns: its partitions' logs, live.
+"""A data lane that this broker owns, with the live logs of its partitions.
 
-Owns the wiring between the lane (durability), the tail (memory) and those who wait for records.
+Owns the wiring between the lane (durability), the tail (memory) and the fetches that wait for
+records.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from holdfast.log.state import LogState, LogStateKind
 from holdfast.store.interface import Store
 
 RESERVED_OFFSETS = 1_000_000
-"""How far ahead of its log a partition's ceiling is raised: one fact for so many records."""
+"""How far past its log end a partition's ceiling is raised: one fact for this many records."""
 
 
 class DataLane(OwnedLane[LogState, DataFact]):
@@ -52,23 +53,23 @@ class DataLane(OwnedLane[LogState, DataFact]):
     ) -> None:
         self.tail = tail
         self._watchers: dict[PartitionId, dict[asyncio.Event, None]] = {}
-        """In the order of their coming: a set of events would be in that of their addresses."""
+        """The events of waiting fetches, in order of arrival. A set would order them by address."""
         self._when_fenced: list[Callable[[HoldfastError], None]] = []
         self.entries_published = 0
         self.bytes_published = 0
         self._by_disk: set[PartitionId] = set()
         """Partitions whose newest batch went by the disk."""
         self.records_by_disk = 0
-        """How many were acknowledged before they were in the store."""
+        """The number of records that were acknowledged before they were in the store."""
         self.bypassed: Counter[str] = Counter()
-        """Batches of disk-acked topics that went to the store at once, by the reason."""
+        """Batches of disk-acked topics that went straight to the store, by the reason."""
         self.awaited: dict[PartitionId, int] = {
             partition: claim
             for partition, log in claimed.state.partitions.items()
             if (claim := log.awaits_claim) is not None
         }
-        """Partitions of which an earlier claim's disk may hold more than the store: nothing of them
-        may be told or decided here until that is taken in, or given up."""
+        """Partitions whose newest records may be only on the disk of an earlier claim, with that
+        claim. They are neither read nor written until those records are replayed or given up."""
         super().__init__(
             store=store,
             environment=environment,
@@ -92,16 +93,18 @@ class DataLane(OwnedLane[LogState, DataFact]):
         return self.state.log_of(partition)
 
     def is_offline(self, partition: PartitionId) -> bool:
-        """Whether a disk that is not here may hold the end of the partition's log."""
+        """True if the end of the partition's log may be on a disk that is not replayed."""
         return bool(self.awaited) and partition in self.awaited
 
     def is_by_disk(self, partition: PartitionId) -> bool:
-        """Whether the newest batch of a partition went by the disk."""
+        """True if the newest batch of a partition went by the disk."""
         return partition in self._by_disk
 
     def barrier(self, *, by_disk: bool) -> "asyncio.Future[None] | None":
-        """Resolves when all that went that way so far is durable and may be seen; None where it
-        is. Shared by all who wait."""
+        """Return a future for when everything that went that way is published; None if it is.
+
+        All waiters share it: shield it.
+        """
         return self.appender.disk_barrier() if by_disk else self.appender.barrier()
 
     def append(
@@ -112,8 +115,7 @@ class DataLane(OwnedLane[LogState, DataFact]):
         to_disk: bool,
         flush: FlushRules | None = None,
     ) -> bool:
-        """Let a decided batch join its log, by the disk where that is wanted and may be; whether
-        it went that way."""
+        """Add a decided batch to its log, by the disk if `to_disk` and allowed; True if so."""
         if not to_disk:
             self.appender.add(fact, record_batch)
             self.lower_ceiling(fact.partition)
@@ -132,10 +134,10 @@ class DataLane(OwnedLane[LogState, DataFact]):
         return reason is None
 
     def _why_not_by_disk(self, log: PartitionLog, fact: Appended) -> str | None:
-        """Why a batch must go to the store at once; None where it need not.
+        """Return why a batch must go straight to the store; None if it need not.
 
-        Order: in the lane, what its partition has in an object that is not sealed yet would come
-        after it.
+        "order": an earlier batch of its partition waits for the next object, and a flush would
+        put this one before it.
         """
         if self.appender.queue is None:
             return "no disk"
@@ -150,22 +152,25 @@ class DataLane(OwnedLane[LogState, DataFact]):
         return None
 
     def _ceiling_of(self, log: PartitionLog) -> int:
-        """Below which offset this owner may acknowledge from its disk: what is durable, and is not
-        about to be lowered."""
+        """Return the offset below which this owner may acknowledge from its disk.
+
+        It is the lower of the durable and the decided ceiling: one that is about to be lowered
+        protects nothing.
+        """
         claim = self.claimed_lane.cursor.claim
         if log.durable_ceiling.claim != claim or log.ceiling.claim != claim:
             return 0
         return min(log.durable_ceiling.offset, log.ceiling.offset)
 
     def lower_ceiling(self, partition: PartitionId) -> None:
-        """Nothing more of a partition goes by the disk: nobody has to wait for the disk."""
+        """Lower a partition's ceiling to its log end, so that no later owner needs this disk."""
         log = self.log_of(partition)
         claim = self.claimed_lane.cursor.claim
         if log.ceiling.claim == claim and log.ceiling.offset > log.log_end_offset:
             self.appender.add(CeilingReserved(partition, log.log_end_offset, claim))
 
     def _reserve(self, partition: PartitionId) -> None:
-        """Raise the ceiling well before it is reached."""
+        """Raise the ceiling well before the log reaches it."""
         log = self.log_of(partition)
         claim = self.claimed_lane.cursor.claim
         is_low = log.ceiling.offset - log.log_end_offset < RESERVED_OFFSETS // 2
@@ -174,19 +179,19 @@ class DataLane(OwnedLane[LogState, DataFact]):
             self.appender.add(CeilingReserved(partition, ceiling, claim))
 
     async def close(self, *, release: bool, patience_s: float = CLOSE_PATIENCE_S) -> bool:
-        """Put what waits, also what is on the disk alone; after a release nothing is there."""
+        """Put everything that waits. After a release, no record is only on the disk."""
         if release and self.appender.is_open:
             for partition in self.state.partitions:
                 self.lower_ceiling(partition)
         return await super().close(release=release, patience_s=patience_s)
 
     def adding(self, fact: DataFact) -> None:
-        """In the lane, what a partition has on the disk comes before what goes to the store now."""
+        """Flush the spool if the fact must come after spooled batches of its partition."""
         if isinstance(fact, PartitionRemoved):
             self.awaited.pop(fact.partition, None)
         partition = getattr(fact, "partition", None)
         if isinstance(fact, ProducersExpired):
-            self._by_disk.clear()  # it is about all partitions
+            self._by_disk.clear()  # the fact is about all partitions
         elif partition in self._by_disk and not self._raises_ceiling(fact):
             self._by_disk.discard(partition)
         else:
@@ -243,11 +248,11 @@ class DataLane(OwnedLane[LogState, DataFact]):
             told(error)
 
     def when_fenced(self, told: Callable[[HoldfastError], None]) -> None:
-        """Have somebody told when the lane is no longer ours."""
+        """Register a callback for the moment when this broker loses the lane."""
         self._when_fenced.append(told)
 
     def watch(self, partition: PartitionId, event: asyncio.Event) -> None:
-        """Set the event when the partition has more records, or this broker has it no longer."""
+        """Set `event` when the partition has more records, is deleted, or leaves this broker."""
         self._watchers.setdefault(partition, {})[event] = None
 
     def unwatch(self, partition: PartitionId, event: asyncio.Event) -> None:
@@ -258,7 +263,7 @@ class DataLane(OwnedLane[LogState, DataFact]):
                 del self._watchers[partition]
 
     def wake_all(self) -> None:
-        """Let all who wait for records look again: this broker has the lane no longer."""
+        """Wake all fetches that wait for records, because this broker has lost the lane."""
         for partition in list(self._watchers):
             self._wake(partition)
 

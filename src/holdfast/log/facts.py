@@ -1,4 +1,4 @@
-"""The facts of a data lane: all that ever changes its logs, groups and transactions.
+"""The facts of a data lane: everything that changes its logs, groups and transactions.
 
 Pure. Owns their encoding. A fact is decided once, stored once, and applied by the same code on
 the live path and in recovery. Fields are positional: new ones go last, with a default.
@@ -14,26 +14,26 @@ from holdfast.transactions.facts import TransactionFact
 
 
 class SegmentRef(msgspec.Struct, frozen=True, array_like=True):
-    """A one-partition object that holds a stretch of the log."""
+    """A segment: an object that holds a stretch of one partition's log."""
 
     base_offset: int
     last_offset: int
     size_bytes: int
-    """The record batches alone."""
+    """The size of the record batches, without the index."""
     max_timestamp: int
     name: str
-    """The last part of its key: unique for each attempt to write it."""
+    """The last part of its key, which is unique for each attempt to write the segment."""
     data_start: int
-    """Where in the object the record batches begin; the index is before them."""
+    """The position of the record batches in the object; the index is before them."""
 
 
 class TransactionEnd(msgspec.Struct, frozen=True, array_like=True):
-    """What a marker says: the producer's transaction on the partition is over."""
+    """The content of a marker, which ends a producer's transaction on the partition."""
 
     committed: bool
     coordinator_epoch: int
     first_offset: int
-    """Where the transaction began on this partition; -1 where it wrote nothing there."""
+    """The offset where the transaction began on this partition; -1 if it wrote nothing there."""
 
 
 class Appended(msgspec.Struct, frozen=True, array_like=True, tag="a"):
@@ -45,27 +45,28 @@ class Appended(msgspec.Struct, frozen=True, array_like=True, tag="a"):
     size_bytes: int
     max_timestamp: int
     crc: int
-    """As the producer sent it."""
+    """The batch's CRC as the producer sent it."""
     producer_id: int = -1
     producer_epoch: int = -1
     base_sequence: int = -1
     appended_ms: int = 0
     is_transactional: bool = False
     ends: TransactionEnd | None = None
-    """Only of a control batch: the marker that ends a transaction."""
+    """The end of a transaction, if the batch is its marker; None for all other batches."""
     leader_epoch: int = -1
-    """Under which it was acknowledged, where that was an earlier claim: from that owner's disk."""
+    """The leader epoch of the earlier owner, if the batch was replayed from that owner's disk;
+    -1 otherwise."""
 
 
 class LogStartMoved(msgspec.Struct, frozen=True, array_like=True, tag="s"):
-    """Records below the offset are gone: by retention, or by DeleteRecords."""
+    """Records below the offset are deleted, by retention or by DeleteRecords."""
 
     partition: PartitionId
     offset: int
 
 
 class PartitionRemoved(msgspec.Struct, frozen=True, array_like=True, tag="r"):
-    """The topic was deleted."""
+    """The partition's topic was deleted."""
 
     partition: PartitionId
 
@@ -77,7 +78,7 @@ class PartitionPurged(msgspec.Struct, frozen=True, array_like=True, tag="p"):
 
 
 class RewrittenPartition(msgspec.Struct, frozen=True, array_like=True):
-    """The segments that take the place of a partition's lane objects, and of older segments."""
+    """The segments that replace a partition's lane objects, and older segments."""
 
     partition: PartitionId
     replaced: list[str]
@@ -93,7 +94,7 @@ class Rewritten(msgspec.Struct, frozen=True, array_like=True, tag="w"):
 
 
 class ProducersExpired(msgspec.Struct, frozen=True, array_like=True, tag="e"):
-    """Producers that wrote nothing since then are forgotten."""
+    """Producers that wrote nothing since `before_ms` are forgotten."""
 
     before_ms: int
 
@@ -103,19 +104,19 @@ class CeilingReserved(msgspec.Struct, frozen=True, array_like=True, tag="c"):
 
     partition: PartitionId
     ceiling: int
-    """At most the end of the log: nothing is on a disk alone."""
+    """An offset. If it is not past the end of the log, no record is only on a disk."""
     claim: int
-    """The number of the claim whose spool holds what is past the end of the log in the store."""
+    """The number of the claim whose spool holds the records past the end of the stored log."""
 
 
 class RecordsMissing(msgspec.Struct, frozen=True, array_like=True, tag="m"):
-    """Offsets that may have been acknowledged from a disk that is not there; the log goes on."""
+    """Offsets that may have been acknowledged from a missing disk. The log continues after them."""
 
     partition: PartitionId
     base_offset: int
     last_offset: int
     claim: int
-    """Whose disk it was."""
+    """The number of the claim whose disk is missing."""
     missing_ms: int
 
 
@@ -130,7 +131,7 @@ LogFact = (
     | RecordsMissing
 )
 DataFact = LogFact | GroupFact | TransactionFact
-"""All that an object of a data lane may say."""
+"""Any fact that an object of a data lane may hold."""
 
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes", order="deterministic")
 _decoder = msgspec.msgpack.Decoder(list[DataFact])

@@ -1,8 +1,8 @@
-"""A step over the oldest lane objects: each is read once, whole, and handed out by partition.
+"""A step of a rewrite: reads each of the oldest lane objects once and cuts it by partition.
 
-Owns how much one step takes, which bounds both its memory and what a crash can undo, and reading
-ahead. Slices are views of the object that was read, so an object stays in memory until the last
-of its partitions is written: that is why the step is bounded, and not what one partition gathers.
+Owns the read-ahead and the size of a step, which bounds its memory and how much a crash can undo.
+Slices are views of the object that was read, so the object stays in memory until the last of its
+partitions is written. That is why the step is bounded, and not each partition.
 Must never write, and never change a log.
 """
 
@@ -29,24 +29,23 @@ from holdfast.records.batch import parse_header as parse_batch_header
 from holdfast.store.patience import patiently
 
 READS_AHEAD = 4
-"""Few: producers' puts wait for the same threads."""
+"""How many objects are read ahead. Few, because producers' puts wait for the same threads."""
 RUN_COST_BYTES = 256
-"""What a slice costs in memory beside its content."""
+"""The memory that a slice takes beside its content."""
 GIVE_UP_AFTER_S = 25.0
 RESTS = 2
-"""A rewrite rests this many times as long as it works, so that the disk, and the loop, stay free
-for producers: at full speed it made a quiet producer wait for seconds."""
+"""A rewrite rests this many times as long as it works, so that the disk and the event loop stay
+free for producers. At full speed it made a quiet producer wait for seconds."""
 WORK_MIN_S = 0.005
-"""Shorter work is not worth a rest of its own: timers are no finer."""
+"""The shortest work that is followed by a rest, because timers are not finer."""
 REST_MAX_S = 10.0
-"""A store that hung for long has rested enough by itself."""
+"""The longest rest. If the work was long because the store hung, nothing was busy anyway."""
 
 
 class Pace:
-    """Lets background work rest between its steps, by the time that any of it was under way.
+    """Makes background work rest between its steps, in proportion to the time it worked.
 
-    Rests, and pauses before a store is asked again, are no work; what goes on at the same time
-    counts once.
+    Rests and pauses between retries do not count as work. Work that overlaps counts once.
     """
 
     def __init__(self, environment: Environment) -> None:
@@ -57,7 +56,7 @@ class Pace:
 
     @contextmanager
     def working(self) -> Generator[None]:
-        """Around work on the loop, or a call of the store."""
+        """Count what runs inside as work: on the event loop, or in a call of the store."""
         if not self._under_way:
             self._since = self._environment.monotonic()
         self._under_way += 1
@@ -76,7 +75,7 @@ class Pace:
 
 
 class PartitionStep:
-    """One partition's share of a step: its runs, and what they are made into."""
+    """One partition's share of a step: its runs, and the segments made of them."""
 
     __slots__ = ("_next", "builder", "log", "new", "runs")
 
@@ -101,14 +100,14 @@ class Step(NamedTuple):
     up_to: int
     partitions: list[PartitionStep]
     objects: dict[int, list[PartitionStep]]
-    """In order of their numbers: who has a run in each."""
+    """The partitions that have a run in each object, in order of the objects' numbers."""
 
 
 def plan_step(state: LogState, up_to: int, *, bytes_max: int, entries_max: int) -> Step:
-    """As many objects as the bounds allow, but at least one; never past `up_to`."""
+    """Plan a step over as many objects as the bounds allow, at least one, never past `up_to`."""
     costs: dict[int, int] = {}
     for log in state.partitions.values():
-        # The first objects of all are among the first of each.
+        # The oldest objects of the lane are among the oldest of each partition.
         for number, size in zip(log.runs.number[: entries_max + 1], log.runs.size, strict=False):
             if number > up_to:
                 break
@@ -133,7 +132,7 @@ def plan_step(state: LogState, up_to: int, *, bytes_max: int, entries_max: int) 
 
 
 class ReadAhead:
-    """Hands out the payloads of objects in order, and reads a few ahead of the one it hands out."""
+    """The payloads of objects, in order, with a few more being read ahead."""
 
     def __init__(self, lane: DataLane, numbers: Sequence[int], pace: Pace) -> None:
         self._lane = lane
@@ -145,7 +144,7 @@ class ReadAhead:
         loop = asyncio.get_running_loop()
         for number in itertools.islice(self._numbers, 1 + READS_AHEAD - len(self._loads)):
             load = loop.create_task(_load(self._lane, number, self._pace))
-            # Nobody may be waiting when it fails: what comes before it may have failed, too.
+            # If an earlier load failed, no caller waits for this one: mark its error as read.
             load.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._loads.append(load)
         payload = await self._loads[0]
@@ -153,13 +152,13 @@ class ReadAhead:
         return payload
 
     def close(self) -> None:
-        """Give up what is still being read, without waiting for it."""
+        """Cancel the reads under way, without waiting for them."""
         for load in self._loads:
             load.cancel()
 
 
 async def _load(lane: DataLane, number: int, pace: Pace) -> Payload:
-    """From the tail, as it was written, or by one read of the whole object."""
+    """Return an object's payload from the tail, or by one read of the whole object."""
     held = lane.tail.get(lane.lane, number)
     if held is not None:
         return held
@@ -174,7 +173,7 @@ async def _load(lane: DataLane, number: int, pace: Pace) -> Payload:
 
 
 def open_payload(data: bytes, lane: LaneId, number: int, *, key: str) -> Payload:
-    """The payload of a whole lane object, checked against what its writer sealed."""
+    """Return the payload of a whole lane object, checked against its header."""
     header = parse_header(data, key=key)
     if (header.lane, header.number) != (lane, number):
         raise CorruptObject(f"{key}: its header says number {header.number} of lane {header.lane}")
@@ -184,7 +183,7 @@ def open_payload(data: bytes, lane: LaneId, number: int, *, key: str) -> Payload
 
 
 def slice_run(payload: Payload, run: Run, log: PartitionLog, *, live_bytes: int) -> list[Buffer]:
-    """The batches of one run as views; as copies, where views would hold much that is dead."""
+    """Return the batches of a run as views, or as copies if views would keep much dead memory."""
     if run.position + run.size_bytes > payload.size_bytes:
         raise _unlike(run, log, f"the object has only {payload.size_bytes} payload bytes")
     batches = payload.slice(run.position, run.size_bytes)

@@ -1,6 +1,6 @@
-"""What a broker keeps in memory of its logs: the tail as it was written, and what was read back.
+"""Log data that a broker keeps in memory: the tail as it was written, and a read cache.
 
-Owns two byte budgets, apart from each other, so that a reader of old data never evicts the tail.
+Owns two separate byte budgets, so that a reader of old data never evicts the tail.
 """
 
 from array import array
@@ -11,13 +11,14 @@ from collections.abc import Sequence
 Buffer = bytes | bytearray | memoryview
 
 SMALL_BUFFER_BYTES = 4096
-"""Below this average size, buffers are joined: each costs hundreds of bytes beside its content."""
+"""Below this average size buffers are joined: each costs hundreds of bytes beside its content."""
 PINNED_RATIO_MAX = 2
-"""A view keeps all of the request that it is a part of: above this, the part is copied."""
+"""A view keeps its whole request in memory. If that is larger by more than this factor, the part
+is copied."""
 
 
 class Payload:
-    """The payload of one lane object as the buffers that it came in."""
+    """The payload of one lane object, as the buffers in which it arrived."""
 
     __slots__ = ("buffers", "size_bytes", "starts")
 
@@ -35,7 +36,7 @@ class Payload:
             start += len(buffer)
 
     def slice(self, position: int, size: int) -> list[Buffer]:
-        """The buffers that make up a stretch, cut where it begins and ends."""
+        """Return the buffers of a stretch, cut where it begins and ends."""
         found: list[Buffer] = []
         i = bisect_right(self.starts, position) - 1
         skip = position - self.starts[i]
@@ -51,21 +52,21 @@ class Payload:
 
 
 def _pinned_bytes(buffers: Sequence[Buffer]) -> int:
-    """What stays in memory as long as these buffers do."""
+    """Return how many bytes stay in memory as long as these buffers do."""
     owners = {id(b.obj): b.obj for b in buffers if isinstance(b, memoryview)}
     whole = sum(len(b) for b in buffers if not isinstance(b, memoryview))
     return whole + sum(memoryview(owner).nbytes for owner in owners.values())
 
 
 def unpinned(buffer: Buffer) -> Buffer:
-    """The same bytes, as a copy where they are a small part of what they keep in memory."""
+    """Return the same bytes, as a copy if they are a small part of what they keep in memory."""
     if _pinned_bytes([buffer]) > PINNED_RATIO_MAX * len(buffer):
         return bytes(buffer)
     return buffer
 
 
 class Tail:
-    """The newest lane objects, first in, first out, over all lanes of a broker."""
+    """The newest payloads of all lanes of a broker. The oldest are evicted first."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -74,7 +75,7 @@ class Tail:
         self._pinned: dict[tuple[int, int], Payload] = {}
 
     def pin(self, lane: int, number: int, buffers: Sequence[Buffer]) -> None:
-        """Keep what is not in the store, and can be read, until it is unpinned."""
+        """Keep a payload that can be read but is not in the store, until it is unpinned."""
         self._pinned[lane, number] = Payload(buffers)
 
     def unpin(self, lane: int, number: int) -> None:
@@ -92,7 +93,7 @@ class Tail:
         return self._payloads.get((lane, number)) or self._pinned.get((lane, number))
 
     def forget(self, lane: int, up_to: int | None = None) -> None:
-        """Drop a lane's objects, all or those up to a number."""
+        """Drop a lane's payloads: all of them, or those of objects up to a number."""
         gone = [k for k in self._payloads if k[0] == lane and (up_to is None or k[1] <= up_to)]
         for key in gone:
             self.bytes -= self._payloads.pop(key).size_bytes
@@ -102,7 +103,7 @@ class Tail:
 
 
 class ReadCache:
-    """Stretches that were read from the store, least recently used out first."""
+    """Stretches that were read from the store. The least recently used are evicted first."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -121,7 +122,7 @@ class ReadCache:
         return data
 
     def has(self, key: str, position: int) -> bool:
-        """Whether it is here; asking does not count as a use."""
+        """True if the stretch is cached. Asking does not count as a use."""
         return (key, position) in self._found
 
     def add(self, key: str, position: int, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The log of one partition, as the facts of its lane have built it.
+"""The log of one partition, built from the facts of its lane.
 
 Pure. Owns offsets, the index of where each stretch of the log is stored, leader epochs and
 producer state. Offsets that a client may see (high_watermark, last_stable_offset,
@@ -28,7 +28,7 @@ class Run(NamedTuple):
     last_offset: int
     number: int
     position: int
-    """In the object's payload."""
+    """The run's position in the object's payload."""
     size_bytes: int
     max_timestamp: int
 
@@ -41,7 +41,7 @@ class EpochStart(NamedTuple):
 
 
 class Ceiling(NamedTuple):
-    """How far a partition may have been acknowledged from a disk, and whose."""
+    """The offset below which a partition may be acknowledged from a disk, and the disk's claim."""
 
     offset: int
     claim: int
@@ -81,7 +81,7 @@ class RunColumns:
         )
 
     def pop(self) -> Run:
-        """Take the last one off."""
+        """Remove and return the last run."""
         run = self.get(len(self) - 1)
         for column in self.columns():
             del column[-1]
@@ -92,7 +92,7 @@ class RunColumns:
             del column[:count]
 
     def find(self, offset: int) -> int:
-        """The first run that ends at or after the offset; len(self) where there is none."""
+        """Return the index of the first run that ends at or after the offset, or len(self)."""
         i = bisect_right(self.base, offset) - 1
         if i < 0 or self.last[i] < offset:
             i += 1
@@ -100,7 +100,7 @@ class RunColumns:
 
 
 class PartitionLog:
-    """One partition."""
+    """The log of one partition."""
 
     def __init__(self, partition: PartitionId) -> None:
         self.partition = partition
@@ -116,24 +116,26 @@ class PartitionLog:
         self.ceiling = Ceiling(0, -1)
         self.durable_ceiling = Ceiling(0, -1)
         self.missing: list[RecordsMissing] = []
-        """Stretches that were given up; the log has an empty batch for each."""
+        """Offset ranges that were given up. The log has an empty batch for each."""
 
     @property
     def awaits_claim(self) -> int | None:
-        """The claim whose disk may have acknowledged more than the store knows of; None where
-        nothing can be missing. Only a new owner asks: of its own disk an owner knows."""
+        """The claim whose disk may hold acknowledged records that the store lacks; None if none.
+
+        Only a new owner asks, because an owner knows what is on its own disk.
+        """
         ceiling = self.durable_ceiling
         return ceiling.claim if ceiling.offset > self.log_end_offset else None
 
     @property
     def sealed_end_offset(self) -> int:
-        """Up to where the log is in objects, or in frames on the disk, that have a number."""
+        """The end of the part of the log that is in numbered objects, or in frames on the disk."""
         if len(self.runs):
             return self.runs.last[-1] + 1
         return self.segments[-1].last_offset + 1 if self.segments else self.log_start_offset
 
     def append(self, fact: Appended, leader_epoch: int) -> None:
-        """Take in a batch that was decided."""
+        """Apply a decided batch."""
         if fact.base_offset != self.log_end_offset or fact.last_offset < fact.base_offset:
             raise InvariantViolation(
                 f"{self.partition}: a record batch has offsets"
@@ -176,18 +178,18 @@ class PartitionLog:
         return state
 
     def publish(self, fact: Appended) -> None:
-        """The batch is durable: it may be read, and a transaction that it ends is over."""
+        """Let readers see a durable batch, and past the transaction that it ends."""
         self.high_watermark = fact.last_offset + 1
         if fact.ends is not None:
             self.transactions.publish_end(fact.ends.first_offset)
 
     @property
     def last_stable_offset(self) -> int:
-        """Where a reader of committed records stops; never goes back, as what holds it does not."""
+        """The offset where a `read_committed` reader stops. It never moves backwards."""
         return self.transactions.last_stable_offset(self.log_start_offset, self.high_watermark)
 
     def expire_producers(self, before_ms: int) -> None:
-        """Forget those that wrote nothing since then, but none whose transaction is open."""
+        """Forget producers that wrote nothing since then, unless their transaction is open."""
         for producer_id in self.expired_producers(before_ms):
             del self.producers[producer_id]
 
@@ -199,9 +201,9 @@ class PartitionLog:
         ]
 
     def add_run(self, run: Run) -> None:
-        """The object of these batches has a number: remember where they are.
+        """Remember where batches are stored, now that their object has a number.
 
-        A run in a lane object takes the place of those of its offsets that are on the disk alone.
+        A run in a lane object replaces the runs of its offsets that are only on the disk.
         """
         on_disk: list[Run] = []
         while run.number < SPOOLED and len(self.runs) and self.runs.number[-1] >= SPOOLED:
@@ -218,11 +220,11 @@ class PartitionLog:
                 self.add_run(later)
 
     def move_start(self, offset: int) -> None:
-        """Decide that what is below the offset goes; until that is durable it can still be read."""
+        """Decide a new log start. Until it is durable, records below it can still be read."""
         self.start_decided = max(self.start_decided, offset)
 
     def publish_start(self, offset: int) -> list[SegmentRef]:
-        """Forget what ends below the offset; returns the segments that are no longer reachable."""
+        """Forget everything that ends below the offset; return the segments that it frees."""
         if offset <= self.log_start_offset:
             return []
         self.log_start_offset = offset
@@ -237,7 +239,7 @@ class PartitionLog:
     def replace(
         self, up_to: int, replaced: list[str], segments: list[SegmentRef]
     ) -> list[SegmentRef]:
-        """Segments take the place of lane objects; returns what is no longer reachable."""
+        """Replace lane objects, and older segments, by segments; return the segments it frees."""
         while len(self.runs) and self.runs.number[0] <= up_to:
             self.runs.drop_first(bisect_right(self.runs.number, up_to))
         gone = [segment for segment in self.segments if segment.name in replaced]
@@ -253,7 +255,7 @@ class PartitionLog:
         return gone + dead
 
     def end_of_epoch(self, leader_epoch: int) -> EpochStart:
-        """The largest epoch at most the given one, and the offset where it ended (KIP-101)."""
+        """Return the largest epoch up to the given one, and the offset where it ended (KIP-101)."""
         found = -1
         end = self.high_watermark
         for i, entry in enumerate(self.epochs):
@@ -267,11 +269,11 @@ class PartitionLog:
 
     @property
     def stored_bytes(self) -> int:
-        """The size of the record batches that the partition holds."""
+        """The size of all record batches of the partition."""
         return sum(self.runs.size) + sum(segment.size_bytes for segment in self.segments)
 
 
 def leader_epoch_at(epochs: Sequence[EpochStart], offset: int) -> int | None:
-    """Under which leader epoch an offset was appended; None where the log does not say."""
+    """Return the leader epoch under which an offset was appended; None if it is not known."""
     i = bisect_right(epochs, offset, key=lambda epoch: epoch.start_offset) - 1
     return epochs[i].leader_epoch if i >= 0 else None

@@ -1,7 +1,7 @@
-"""What a partition knows of each idempotent producer: its epoch and its last five batches.
+"""The state of each idempotent producer on a partition: its epoch and its last five batches.
 
-Pure. Owns the rules that tell a new batch from a retry and from a gap. This state is built from
-the same facts as the log itself, so it can be neither ahead of the records nor behind them.
+Pure. Owns the rules that distinguish a new batch from a retry and from a gap. This state is built
+from the same facts as the log itself, so it can be neither ahead of the records nor behind them.
 """
 
 import dataclasses
@@ -16,13 +16,13 @@ NO_COORDINATOR_EPOCH = -1
 
 
 class RememberedBatch(NamedTuple):
-    """A batch that a retry may repeat."""
+    """An appended batch, as remembered to recognise a retry of it."""
 
     base_sequence: int
     last_sequence: int
     base_offset: int
     crc: int
-    """Part of the snapshot's format. Never compared: a retry may carry other bytes."""
+    """The CRC, as part of the snapshot's format. Never compared: a retry may have other bytes."""
     appended_ms: int
 
 
@@ -40,13 +40,13 @@ class ProducerState:
     ) -> None:
         self.epoch = epoch
         self.batches = batches
-        """Empty only after a marker that brought a new epoch."""
+        """The last batches of this epoch. Empty only after a marker with a new epoch."""
         self.last_ms = last_ms
         self.coordinator_epoch = coordinator_epoch
-        """Of the newest marker."""
+        """The coordinator epoch of the newest marker."""
 
     def remember(self, epoch: int, batch: RememberedBatch) -> None:
-        """Take in an appended batch; a new epoch forgets the sequences of the old one."""
+        """Remember an appended batch. A new epoch forgets the sequences of the old one."""
         self._enter(epoch)
         self.batches.append(batch)
         if len(self.batches) > REMEMBERED_BATCHES:
@@ -54,7 +54,7 @@ class ProducerState:
         self.last_ms = max(self.last_ms, batch.appended_ms)
 
     def end_transaction(self, epoch: int, coordinator_epoch: int, now_ms: int) -> None:
-        """Take in a marker; one of a new epoch (KIP-890) lets sequences start anew."""
+        """Apply a marker. After one with a new epoch (KIP-890), sequences start at 0 again."""
         self._enter(epoch)
         self.coordinator_epoch = coordinator_epoch
         self.last_ms = max(self.last_ms, now_ms)
@@ -66,7 +66,7 @@ class ProducerState:
 
 
 class SequenceProblem(enum.Enum):
-    """Why a batch of an idempotent producer is refused; the names are Kafka's."""
+    """The reasons to refuse a batch of an idempotent producer, under Kafka's names."""
 
     OUT_OF_ORDER_SEQUENCE_NUMBER = "out of order"
     INVALID_PRODUCER_EPOCH = "invalid epoch"
@@ -81,7 +81,7 @@ class Retry:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gap:
-    """Batches before it are missing here; they may still be on their way."""
+    """Earlier batches are missing here, but may still be on their way."""
 
     expected_sequence: int
     message: str
@@ -98,7 +98,7 @@ class OutOfSequence:
 def check_sequence(
     state: ProducerState | None, header: BatchHeader
 ) -> Retry | Gap | OutOfSequence | None:
-    """Whether a batch is next (None), a retry of one that is there, early, or none of these.
+    """Return None if a batch is next; otherwise whether it is a retry, early, or out of order.
 
     A retry has the sequence range of a remembered batch. Its bytes do not matter, as in Kafka:
     some clients (kafkajs) put a new timestamp into each attempt.

@@ -1,7 +1,7 @@
-"""Which stretches of which objects a read needs, and how they are cut to what was asked.
+"""Plan which stretches of which objects a read needs, and cut them to the size of the read.
 
-Pure. Never plans past the high watermark: what is behind it is not durable, whatever the index
-says. Cuts only between record batches, and always lets the first one through whole.
+Pure. Must never plan past the high watermark: records after it are not durable, even if they are
+indexed. Cuts only between record batches, and always returns the first one whole.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,20 +17,20 @@ Buffer = bytes | bytearray | memoryview
 
 NO_END = 1 << 62
 RUNS_MAX = 1_000
-"""Of one read: tiny ones would keep the loop busy for long before they fill an answer."""
+"""The most runs in one read: many tiny ones would block the event loop for long."""
 
 
 class Plan(NamedTuple):
-    """Where the records from an offset on are, in order."""
+    """The places of the records from an offset on, in order."""
 
     segments: list[SegmentRef]
     runs: list[Run]
 
 
 def plan_read(log: PartitionLog, offset: int, bytes_max: int, end_offset: int = NO_END) -> Plan:
-    """Enough of the index to serve about bytes_max from the offset, and nothing from end_offset on.
+    """Plan about `bytes_max` of records from the offset, and nothing from `end_offset` on.
 
-    The end is the high watermark that the answer will tell; the log's own may have moved since.
+    `end_offset` is the high watermark that the response reports; the log's may have moved since.
     """
     wanted = max(1, bytes_max)
     segments: list[SegmentRef] = []
@@ -43,7 +43,7 @@ def plan_read(log: PartitionLog, offset: int, bytes_max: int, end_offset: int = 
         if planned >= wanted or segment.base_offset >= end:
             return Plan(segments, runs)
         segments.append(segment)
-        # How much of the first one is before the offset is not known here: let the next one in.
+        # How much of the first segment precedes the offset is unknown here, so do not count it.
         planned += segment.size_bytes if len(segments) > 1 else 0
     for i in range(log.runs.find(offset), len(log.runs)):
         enough = planned >= wanted or len(runs) >= RUNS_MAX
@@ -67,7 +67,7 @@ def _first_segment(segments: Sequence[SegmentRef], offset: int) -> int:
 
 
 class Cut:
-    """Collects whole batches from an offset on until a bound on bytes, or an end."""
+    """Collects whole batches from an offset on, up to a number of bytes or an end offset."""
 
     def __init__(self, offset: int, bytes_max: int, end_offset: int = NO_END) -> None:
         self.next_offset = offset
@@ -78,7 +78,7 @@ class Cut:
         self._end_offset = end_offset
 
     def add_stretch(self, buffers: Sequence[Buffer], last_offset: int, size_bytes: int) -> None:
-        """Take a stretch whose last offset and size are known; whole, where all of it fits."""
+        """Add a stretch of known size and last offset: the whole of it, if it fits."""
         if self.is_full or last_offset < self.next_offset:
             return
         fits = self.bytes + size_bytes <= self.bytes_max and last_offset < self._end_offset
@@ -120,7 +120,7 @@ class Cut:
 
 
 def batches_of(buffers: Sequence[Buffer]) -> Iterator[memoryview]:
-    """Each record batch on its own."""
+    """Yield each record batch separately."""
     for buffer in buffers:
         view = memoryview(buffer)
         for position, header in walk(buffer):

@@ -1,7 +1,7 @@
 """Read a partition's records: from the tail in memory, from the cache, or from the store.
 
-Owns loading and read-ahead. Every byte that comes from the store is checked against its batch's
-CRC before anybody sees it. Must never change a log.
+Owns loading and read-ahead. Must never change a log, nor return bytes from the store before they
+are checked against the CRC of their batch.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ READ_AHEAD_BLOCKS = 4
 
 
 class _Stretch(NamedTuple):
-    """Whole batches inside an object, and what the log knows of them."""
+    """Whole batches inside an object, with the offset and the epochs that they must have."""
 
     key: str
     position: int
@@ -69,7 +69,7 @@ class LogReader:
     def read_from_memory(
         self, log: PartitionLog, offset: int, bytes_max: int, end_offset: int = NO_END
     ) -> Cut | None:
-        """What is in the tail from the offset on; None where the first bytes are not there."""
+        """Return what the tail has from the offset on; None if it lacks the first bytes."""
         end_offset = min(end_offset, log.high_watermark)
         plan = plan_read(log, offset, bytes_max, end_offset)
         cut = Cut(offset, bytes_max, end_offset)
@@ -88,10 +88,11 @@ class LogReader:
     async def read(
         self, log: PartitionLog, offset: int, bytes_max: int, end_offset: int = NO_END
     ) -> Cut:
-        """The records from an offset up to an end, at least one batch where the log has one.
+        """Return the records from an offset up to an end: at least one batch, if there is one.
 
-        An object that is gone was rewritten or dropped meanwhile: the read is planned anew. The
-        high watermark may be inside a run, where a flush takes along what the disk has not yet.
+        If an object is gone, it was rewritten or deleted meanwhile, and the read is planned again.
+        The high watermark may be inside a run, because a flush may take batches that are not
+        published yet.
         """
         end_offset = min(end_offset, log.high_watermark)
         for attempt in range(5):
@@ -140,7 +141,7 @@ class LogReader:
     def _read_ahead(
         self, key: str, index: SegmentIndex, i: int, epochs: Sequence[EpochStart]
     ) -> None:
-        """Start loading the blocks after this one: a reader of old data goes on in order."""
+        """Start loading the blocks after this one, because a reader of old data reads in order."""
         for j in range(i + 1, min(len(index), i + 1 + READ_AHEAD_BLOCKS)):
             stretch = _stretch_of(key, index.block(j), epochs)
             known = (key, stretch.position) in self._loading
@@ -148,7 +149,7 @@ class LogReader:
                 self._start_load(stretch)
 
     async def load_run(self, log: PartitionLog, run: Run) -> Sequence[Buffer]:
-        """The batches of one run, from the tail or the store."""
+        """Return the batches of one run, from the tail or the store."""
         payload = self._tail.get(self._lane, run.number)
         if payload is not None:
             return payload.slice(run.position, run.size_bytes)
@@ -159,14 +160,14 @@ class LogReader:
         return [await self._load_stretch(stretch)]
 
     async def load_segment(self, log: PartitionLog, segment: SegmentRef) -> bytes:
-        """All batches of a segment, past the cache: for the rewriter."""
+        """Return all batches of a segment without using the cache, for the rewriter."""
         key = segment_key(log.partition, segment.name)
         return await self._read_checked(
             _Stretch(key, segment.data_start, segment.size_bytes, segment.base_offset, log.epochs)
         )
 
     async def segment_index(self, partition: PartitionId, segment: SegmentRef) -> SegmentIndex:
-        """The index of a segment, kept once it was read."""
+        """Return the index of a segment, and keep it in memory."""
         key = segment_key(partition, segment.name)
         index = self._indexes.get(key)
         if index is None:
@@ -182,7 +183,7 @@ class LogReader:
         return index
 
     async def _payload_start(self, number: int) -> int:
-        """Where an object's payload begins: behind its facts, whose length the header says."""
+        """Return where an object's payload begins: after its facts, whose size is in the header."""
         start = self._payload_starts.get(number)
         if start is None:
             key = entry_key(self._lane, number)
@@ -204,7 +205,7 @@ class LogReader:
         return await asyncio.shield(self._start_load(stretch))
 
     def _start_load(self, stretch: _Stretch) -> asyncio.Task[bytes]:
-        """One load for all who want the same stretch."""
+        """Return the load of a stretch, which all its callers share."""
         where = (stretch.key, stretch.position)
         task = self._loading.get(where)
         if task is None:
@@ -235,9 +236,9 @@ class LogReader:
 
 
 def check_batches(data: bytes, stretch: _Stretch) -> None:
-    """Raise where bytes from the store are not the whole, unharmed batches that were asked for.
+    """Raise CorruptObject unless the bytes are the whole, undamaged batches of the stretch.
 
-    A batch's CRC does not cover its offset and leader epoch: those the log itself knows.
+    A batch's CRC does not cover its offset and leader epoch: those are compared with the log.
     """
     where = f"{stretch.key} at byte {stretch.position}"
     if len(data) != stretch.size_bytes:

@@ -1,9 +1,10 @@
-"""What a partition may forget, by time and by size.
+"""Decide which records a partition deletes, by time and by size.
 
-Pure. The unit is a stored stretch (a segment, or a run in a lane object), as it is a segment in
-Kafka: a stretch goes when its newest record is too old, or when the rest is still large enough.
-Never at or past the last stable offset: the records of an open transaction stay until it has ended,
-so that a transaction is read as a whole or not at all. Kafka stops at the high watermark.
+Pure. The unit is a stored stretch (a segment, or a run in a lane object), as Kafka's unit is a
+segment. A stretch goes when its newest record is too old, or when the rest is still large enough.
+Must never delete at or past the last stable offset: the records of an open transaction stay until
+it has ended, so that a transaction is read as a whole or not at all. Kafka stops at the high
+watermark.
 """
 
 import dataclasses
@@ -18,12 +19,12 @@ UNLIMITED = -1
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionRules:
-    """The topic's settings."""
+    """The topic's retention settings."""
 
     retention_ms: int
     retention_bytes: int
     deletes: bool
-    """Whether cleanup.policy includes delete."""
+    """True if cleanup.policy includes delete."""
 
 
 class _Stretch(NamedTuple):
@@ -33,7 +34,7 @@ class _Stretch(NamedTuple):
 
 
 def decide_retention(log: PartitionLog, rules: RetentionRules, now_ms: int) -> LogStartMoved | None:
-    """The new start of the log, where it must move."""
+    """Return the new start of the log; None if it need not move."""
     if not rules.deletes:
         return None
     start = log.log_start_offset
@@ -49,7 +50,7 @@ def decide_retention(log: PartitionLog, rules: RetentionRules, now_ms: int) -> L
         if not (too_old or too_much) or stretch.last_offset >= log.last_stable_offset:
             break
         remaining -= stretch.size_bytes
-        # Without a timestamp nobody knows how old it is: it goes with an old one behind it.
+        # The age of a stretch without timestamps is unknown: it goes with an old one after it.
         if too_much or stretch.max_timestamp >= 0:
             start = stretch.last_offset + 1
     return LogStartMoved(log.partition, start) if start > log.start_decided else None

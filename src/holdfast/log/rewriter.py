@@ -1,7 +1,7 @@
-"""Rewrite old lane objects into one-partition segments, and let the lane objects go.
+"""Rewrite old lane objects into one-partition segments, then delete the lane objects.
 
-Goes in steps. Owns the order that keeps every record readable at every instant: of each step write
-the segments, then make the fact that names them durable; after the last one snapshot, floor,
+Works in steps. Owns the order that keeps every record readable at every moment: in each step write
+the segments, then make the fact that names them durable; after the last step snapshot, floor,
 delete. A crash between any two of these leaves at most objects that nothing names, which
 `sweep_segments` removes, and undoes at most one step.
 """
@@ -23,12 +23,12 @@ from holdfast.store.patience import patiently
 from holdfast.store.put_if_absent import Lost, put_if_absent, same_bytes
 
 MERGE_MIN = 8
-"""Before its last step a rewrite merges no fewer segments, unless they are large together: else
-each would be read and written again after the next step."""
+"""The fewest segments that are merged before the last step of a rewrite, unless they are large
+together. Fewer would be read and written again after the next step."""
 MERGED_AT_ONCE = 16
-"""So many segments, or as many bytes as one may have, are merged for one fact."""
+"""The segments merged for one fact: this many, or fewer if their bytes fill a segment."""
 LARGE_PART = 4
-"""A segment of this part of the bound is large enough, and is merged no more."""
+"""A segment of 1/LARGE_PART of the largest size is large enough, and is not merged again."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,15 +40,15 @@ class RewriteSettings:
     runs_max: int = 50_000
     segment_bytes_max: int = 64 * 1024 * 1024
     step_bytes_max: int = 128 * 1024 * 1024
-    """How much of the lane one step takes, which is held in memory. A crash undoes no more."""
+    """How many bytes of the lane one step reads into memory. A crash undoes no more than that."""
     step_entries_max: int = 1_000
-    """The same for many small objects: how many of them a step reads."""
+    """How many objects one step reads, which bounds a step over small objects."""
     delete_delay_s: float = 60.0
-    """How long a reader that planned before may still find the old objects."""
+    """How long readers with an older plan may still find the old objects."""
 
 
 def is_due(lane: DataLane, settings: RewriteSettings) -> bool:
-    """Whether enough has gathered in the lane since the last time."""
+    """True if enough has gathered in the lane since the last rewrite."""
     entries = lane.appender.cursor.next_number - 1 - lane.state.rewritten_up_to
     if entries >= settings.entries_max or lane.state.run_count >= settings.runs_max:
         return True
@@ -59,7 +59,7 @@ def is_due(lane: DataLane, settings: RewriteSettings) -> bool:
 
 
 async def rewrite(lane: DataLane, settings: RewriteSettings) -> int:
-    """Move all that the lane holds durably into segments; returns the bytes that were written."""
+    """Move everything durable in the lane into segments; return the number of bytes written."""
     await lane.appender.flush()
     up_to = LaneNumber(lane.appender.cursor.next_number - 1)
     await _drop_what_others_left(lane, settings)
@@ -86,7 +86,7 @@ async def rewrite(lane: DataLane, settings: RewriteSettings) -> int:
 
 
 async def _settle(lane: DataLane, up_to: int, parts: list[RewrittenPartition]) -> int:
-    """Make durable what was written: from here on it is no more undone; returns its bytes."""
+    """Make the fact that names new segments durable; return their size. A crash now keeps them."""
     if not lane.appender.is_open:
         return 0
     lane.appender.add(Rewritten(up_to, parts))
@@ -95,10 +95,10 @@ async def _settle(lane: DataLane, up_to: int, parts: list[RewrittenPartition]) -
 
 
 async def _drop_what_others_left(lane: DataLane, settings: RewriteSettings) -> None:
-    """Delete what owners before this one had rewritten, and did not get to delete.
+    """Delete lane objects that earlier owners had rewritten but not deleted.
 
-    Its fact is older than this claim: once the claim is as old as the delay, so is every plan
-    that was made without the fact.
+    The fact of that rewrite is older than our claim. Once the claim is older than the delete delay,
+    so is every read plan that was made without the fact.
     """
     before = LaneNumber(lane.state.rewritten_before)
     age_s = lane.environment.monotonic() - lane.claimed_lane.claimed_at
@@ -123,7 +123,7 @@ async def _drop(lane: DataLane, up_to: LaneNumber) -> None:
 async def _rewrite_step(
     lane: DataLane, step: Step, settings: RewriteSettings, pace: Pace
 ) -> list[RewrittenPartition]:
-    """Write the segments of one step; stops early where the lane is no longer ours."""
+    """Write the segments of one step; stop early if the lane is no longer ours."""
     objects = ReadAhead(lane, list(step.objects), pace)
     try:
         for parts in step.objects.values():
@@ -154,7 +154,7 @@ async def _rewrite_step(
 async def _hand_out(
     lane: DataLane, payload: Payload, parts: list[PartitionStep], settings: RewriteSettings
 ) -> None:
-    """Give each partition its run of one object; segments that are full are written."""
+    """Give each partition its run of one object, and write the segments that are full."""
     runs = [part.next_run() for part in parts]
     live_bytes = sum(run.size_bytes for run in runs)
     for part, run in zip(parts, runs, strict=True):
@@ -166,9 +166,10 @@ async def _hand_out(
 
 
 async def _merge(lane: DataLane, settings: RewriteSettings, pace: Pace, *, is_last: bool) -> int:
-    """Join small segments at the ends of logs, a few for each fact; returns the bytes written.
+    """Merge small segments at the ends of logs, a few for each fact; return the bytes written.
 
-    Apart from the steps: their length is bounded, and a short life comes to the end of one.
+    Merges are not part of the steps. So a step stays short, and even a broker that runs for a short
+    time completes one.
     """
     written = segments = size = 0
     parts: list[RewrittenPartition] = []
@@ -203,9 +204,10 @@ async def _merge_partition(
 
 
 def _segments_to_merge(log: PartitionLog, settings: RewriteSettings) -> list[SegmentRef]:
-    """The end of the log from the first segment that is no larger than all after it together.
+    """Return the segments from the first that is no larger than all later ones together.
 
-    So each that stays is larger than all after it, or large enough: their number is logarithmic.
+    Each segment before it is larger than all later ones together, or large enough, so the number
+    of segments stays logarithmic.
     """
     first = len(log.segments)
     size = 0
@@ -239,7 +241,7 @@ async def _write_segment(lane: DataLane, builder: SegmentBuilder) -> SegmentRef:
 
 
 def _check_tiles(partition: PartitionId, first: int, last: int, new: list[SegmentRef]) -> None:
-    """The new segments must hold exactly the offsets of what they replace."""
+    """Raise unless the new segments hold exactly the offsets that they replace."""
     expected = first
     for segment in new:
         if segment.base_offset != expected:
@@ -255,7 +257,7 @@ def _check_tiles(partition: PartitionId, first: int, last: int, new: list[Segmen
 
 
 async def collect(lane: DataLane) -> int:
-    """Delete the segments that nothing durable names any more."""
+    """Delete the segments that nothing durable names any more; return their number."""
     keys = lane.state.collectable
     lane.state.collectable = []
     if keys:
@@ -264,11 +266,12 @@ async def collect(lane: DataLane) -> int:
 
 
 async def sweep_segments(lane: DataLane) -> int:
-    """Delete segments of this lane's partitions that no fact names: left by a crash or a rival.
+    """Delete this lane's segments that no fact names, left by a crash or by another owner.
 
-    A fact that is decided and not durable may still be undone: what it drops counts as named.
-    Only segments of claims before this one: what such a claim did not name by its end can never be
-    named. What a newer claim wrote is not ours to judge, even if we have not heard of it yet.
+    A fact that is decided but not durable may still be undone, so segments that it drops count as
+    named. Only segments of earlier claims are deleted: those that such a claim did not name before
+    it ended can never be named. Segments of a newer claim, even of one that we have not heard of,
+    are never deleted.
     """
     swept = 0
     for log in list(lane.state.partitions.values()):
@@ -289,7 +292,7 @@ async def sweep_segments(lane: DataLane) -> int:
 
 
 async def purge_removed(lane: DataLane) -> int:
-    """Delete all segments of partitions whose topics are gone; partition ids are never reused."""
+    """Delete all segments of partitions of deleted topics. Partition ids are never reused."""
     purged = 0
     removed = list(lane.state.removed)
     if removed:
@@ -311,6 +314,6 @@ async def _listed(lane: DataLane, partition: PartitionId) -> list[str]:
 
 
 def claim_in(name: str) -> int | None:
-    """The claim under which a segment was written; None where the name is not one of ours."""
+    """Return the claim under which a segment was written; None if the name is not one of ours."""
     parts = name.split("-")
     return int(parts[2]) if len(parts) == 4 and parts[2].isdigit() else None

@@ -1,8 +1,8 @@
-"""A segment: one stretch of one partition's log as an object of its own, with an index in front.
+"""The format of a segment: an object with an index, and a stretch of one partition's log.
 
 Pure. Owns the format: header, index, then the record batches, byte for byte as they were. The
 index names the batch that starts each block of about INDEX_INTERVAL_BYTES, so that any offset or
-time is found by one read of the index and one of a block.
+time is found with one read of the index and one of a block.
 """
 
 import struct
@@ -38,18 +38,18 @@ INDEX_INTERVAL_BYTES = 1024 * 1024
 
 
 class Block(NamedTuple):
-    """A stretch of a segment that is read as one."""
+    """A stretch of a segment that is read at once."""
 
     base_offset: int
     last_offset: int
     position: int
-    """In the object."""
+    """The block's position in the object."""
     size_bytes: int
     max_timestamp: int
 
 
 class SegmentIndex:
-    """Where each block of a segment begins."""
+    """The index of a segment: the beginning of each block."""
 
     __slots__ = ("base", "max_timestamp", "position", "segment")
 
@@ -75,7 +75,7 @@ class SegmentIndex:
         )
 
     def find(self, offset: int) -> int:
-        """The block that holds the offset."""
+        """Return the number of the block that holds the offset."""
         return max(0, bisect_right(self.base, offset) - 1)
 
 
@@ -87,7 +87,7 @@ class BuiltSegment(NamedTuple):
 
 
 class SegmentBuilder:
-    """Takes whole record batches in offset order, and indexes them as they come."""
+    """Collects whole record batches in offset order, and indexes them as they are added."""
 
     def __init__(self, partition: PartitionId) -> None:
         self.partition = partition
@@ -99,13 +99,16 @@ class SegmentBuilder:
         self.size_bytes = 0
 
     def add(self, batches: Sequence[Buffer]) -> None:
-        """The buffers are kept, not copied, unless they are small."""
+        """Add batches. Their buffers are kept, not copied, unless they are small."""
         for buffer in batches:
             self._index(buffer)
             self._keep(buffer)
 
     def _index(self, buffer: Buffer) -> None:
-        """Plain, for a rewrite does this for each batch: it takes half of what `walk` takes."""
+        """Index the batches of a buffer, in plain code that takes half the time of `walk`.
+
+        A rewrite does this for each batch.
+        """
         position, end = 0, len(buffer)
         size_bytes, last_offset, block_bytes = self.size_bytes, self._last_offset, self._block_bytes
         while position < end:
@@ -149,7 +152,7 @@ class SegmentBuilder:
             self._joined += buffer
 
     def finish(self, attempt: str) -> BuiltSegment:
-        """The object; `attempt` makes its name unique."""
+        """Return the finished segment; `attempt` makes its name unique."""
         first, max_timestamp = self._bases[0], max(self._times)
         index = b"".join(column_bytes(c) for c in (self._bases, self._positions, self._times))
         fields = _FIELDS.pack(
@@ -172,7 +175,7 @@ class SegmentBuilder:
 def build_segment(
     partition: PartitionId, batches: Sequence[Buffer], *, attempt: str
 ) -> BuiltSegment:
-    """Lay out whole record batches, in offset order."""
+    """Build a segment from whole record batches in offset order."""
     builder = SegmentBuilder(partition)
     builder.add(batches)
     return builder.finish(attempt)
@@ -181,7 +184,7 @@ def build_segment(
 def parse_index(
     partition: PartitionId, segment: SegmentRef, data: bytes, *, key: str
 ) -> SegmentIndex:
-    """Check and open the first `segment.data_start` bytes of a segment."""
+    """Check and parse the first `segment.data_start` bytes of a segment."""
     if len(data) < max(HEADER_BYTES, segment.data_start) or data[:4] != MAGIC:
         raise CorruptObject(f"{key}: it is not a segment, or is cut short ({len(data)} bytes)")
     if _CRC.unpack_from(data, _FIELDS.size)[0] != crc32.iscsi(data[: _FIELDS.size]):

@@ -1,10 +1,10 @@
-"""What an earlier owner had acknowledged from this machine's disk, taken into the lane, or not.
+"""Replay of spools: records that an earlier owner acknowledged from this disk go into the lane.
 
 Owns which frames count: those of the claim that a partition's ceiling names, by the writer of that
-claim, from the end of the log in the store on, in order. A frame that follows a lane object which
-never came to the store was not acknowledged, nor was any after it: what is missing before those is
-missed by nobody. Must never take in what the lane has gone past, call a spool complete that is not
-on this disk, nor delete one that is not this lane's, or that holds what was given up.
+claim, from the end of the stored log on, in order. A frame that follows a lane object which never
+reached the store was not acknowledged, and neither was any later frame, so a gap before such frames
+is no loss. Must never replay offsets that the lane has gone past, nor call a spool complete that is
+not on this disk. Must never delete a spool of another lane, or one with records that were given up.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ from holdfast.records.record import encode_empty_batch
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Replayed:
-    """What came of a disk."""
+    """The result of replaying the spools of a disk."""
 
     partitions: int = 0
     record_batches: int = 0
@@ -34,11 +34,11 @@ class Replayed:
     torn_bytes: int = 0
     problems: list[str] = dataclasses.field(default_factory=list[str])
     kept: list[str] = dataclasses.field(default_factory=list[str])
-    """Files that are left on the disk, as they hold what is nowhere else."""
+    """Files left on the disk, because their records may be nowhere else."""
 
 
 async def replay_spools(lane: DataLane, disk: Disk) -> Replayed:
-    """Take in all that this disk has of the lane, make it durable there, then delete the spools."""
+    """Add the records that this disk has of the lane, make them durable, delete the spools."""
     replayed = Replayed()
     for spool, parts in sorted((await spools_on(disk)).items()):
         if not await _is_of(lane, spool):
@@ -61,8 +61,10 @@ async def replay_spools(lane: DataLane, disk: Disk) -> Replayed:
 
 
 async def _is_of(lane: DataLane, spool: SpoolId) -> bool:
-    """Whether it was written by the owner of an earlier claim of this very lane: another store has
-    the same numbers."""
+    """True if an earlier owner of this very lane wrote the spool.
+
+    Its writer is compared with the claim's, because another store has the same numbers.
+    """
     if spool.lane != lane.lane or spool.claim not in lane.state.claims:
         return False
     if spool.claim >= lane.claimed_lane.cursor.claim:
@@ -74,10 +76,10 @@ async def _is_of(lane: DataLane, spool: SpoolId) -> bool:
 async def _take_in(
     lane: DataLane, spool: SpoolId, found: Spooled, wanted: set[PartitionId], replayed: Replayed
 ) -> bool:
-    """Add what the log goes on with; whether that is all that was acknowledged."""
+    """Add the batches that continue the logs; True if no acknowledged batch is missing."""
     if not lane.appender.is_open:
         return False
-    wanted = wanted & lane.awaited.keys()  # or their topics were deleted meanwhile
+    wanted = wanted & lane.awaited.keys()  # without topics that were deleted meanwhile
     replayed.torn_bytes += found.torn_bytes
     replayed.problems += found.problems
     leader_epoch = bisect_left(lane.state.claims, spool.claim)
@@ -86,7 +88,7 @@ async def _take_in(
     ended: set[PartitionId] = set()
     gaps: set[PartitionId] = set()
     for frame in found.frames:
-        # Frames are published in their order, so what follows one that was not was not either.
+        # Frames are published in order: after one that was not acknowledged, none was.
         is_acknowledged &= frame.after is None or frame.after < next_claim
         for fact, record_batch in batches_in(frame):
             if fact.partition not in wanted or fact.partition in ended:
@@ -117,9 +119,9 @@ async def _take_in(
 
 
 async def continue_without(lane: DataLane, partition: PartitionId) -> RecordsMissing | None:
-    """Go on behind all that a disk may hold which is not here; what is then missing, by name.
+    """Continue a log after everything that a missing disk may hold; return the missing offsets.
 
-    An empty record batch takes the place of the offsets, as where compaction has taken records.
+    An empty record batch takes their place, as in Kafka after compaction by key.
     """
     log = lane.log_of(partition)
     claim = lane.awaited.get(partition)
@@ -148,7 +150,7 @@ async def continue_without(lane: DataLane, partition: PartitionId) -> RecordsMis
 
 
 def batches_in(frame: Frame) -> Iterator[tuple[Appended, memoryview]]:
-    """The batches of a frame with their bytes, which are laid out as in a lane object."""
+    """Yield the batches of a frame with their bytes, which are laid out as in a lane object."""
     if not frame.facts:
         return
     grouped: dict[PartitionId, list[Appended]] = {}

@@ -66,20 +66,20 @@ class LogState:
         """Partitions of deleted topics whose segments may still be in the store."""
         self.leader_epoch = -1
         self.claims = array("q")
-        """The numbers of all claims: those objects are never deleted."""
+        """The numbers of all claims. Those objects are never deleted."""
         self.rewritten_up_to = -1
         self.rewritten_before = -1
-        """What owners before the newest claim had rewritten: no plan of this owner names it."""
+        """Earlier owners had rewritten objects up to here: none is in a read plan of ours."""
         self.collectable: list[str] = []
         """Keys of segments that nothing durable names any more."""
         self._dropped: dict[int, list[str]] = {}
 
     def log_of(self, partition: PartitionId) -> PartitionLog:
-        """The log of a partition; one that nobody wrote to yet is empty, and not kept."""
+        """Return the log of a partition; before the first write it is empty and not kept."""
         return self.partitions.get(partition) or PartitionLog(partition)
 
     def _made(self, partition: PartitionId) -> PartitionLog:
-        """The log of a partition that a fact is about."""
+        """Return the log of a partition that a fact is about; create it if it is missing."""
         return self.partitions.setdefault(partition, PartitionLog(partition))
 
     def apply(self, fact: DataFact) -> None:
@@ -112,7 +112,7 @@ class LogState:
         self.rewritten_up_to = max(self.rewritten_up_to, fact.up_to)
         for part in fact.partitions:
             log = self.partitions.get(part.partition)
-            if log is not None:  # or it was removed while it was rewritten
+            if log is not None:  # None if it was removed while it was rewritten
                 gone = log.replace(fact.up_to, part.replaced, part.segments)
                 self._drop(fact, part.partition, gone)
 
@@ -122,7 +122,7 @@ class LogState:
             keys.extend(segment_key(partition, segment.name) for segment in gone)
 
     def keys_to_drop(self) -> Iterator[str]:
-        """Segments that nothing names once the facts under way are durable, and not before."""
+        """Yield the keys of segments that facts under way will drop, once those are durable."""
         for keys in self._dropped.values():
             yield from keys
 
@@ -143,7 +143,7 @@ class LogState:
                 removed[fact.partition] = len(grouped.get(fact.partition, ()))
         position = 0
         for partition, appended in grouped.items():
-            # What came before a removal is in the payload, and in no log.
+            # Batches from before a removal are in the payload, but in no log.
             gone = removed.get(partition, 0)
             position += sum(batch.size_bytes for batch in appended[:gone])
             batches = appended[gone:] if gone else appended
@@ -195,12 +195,12 @@ class LogState:
 
     @property
     def run_count(self) -> int:
-        """Of runs in lane objects; what is on a disk alone cannot be rewritten."""
+        """The number of runs in lane objects. Runs that are only on a disk cannot be rewritten."""
         return sum(bisect_left(log.runs.number, SPOOLED) for log in self.partitions.values())
 
 
 class LogStateKind:
-    """How a data lane makes its state."""
+    """The factory and fact codec of a data lane's state."""
 
     def empty(self) -> LogState:
         return LogState()
@@ -238,14 +238,14 @@ class _StoredPartition(msgspec.Struct, array_like=True):
     epochs: list[EpochStart]
     producers: list[_StoredProducer]
     transactions: list[_StoredTransaction] = []
-    """Open ones, oldest first."""
+    """Open transactions, oldest first."""
     aborted: list[AbortedTransaction] = []
     ceiling: Ceiling = Ceiling(0, -1)
     missing: list[RecordsMissing] = []
 
 
 class StoredState(msgspec.Struct, array_like=True):
-    """A data lane in its snapshot."""
+    """The state of a data lane, as stored in a snapshot."""
 
     leader_epoch: int
     claims: bytes
@@ -257,7 +257,7 @@ class StoredState(msgspec.Struct, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder(uuid_format="bytes", order="deterministic")
-"""Sorts sets and dicts: the same state is the same bytes, as `holdfast inspect` expects."""
+"""It sorts sets and dicts, so that equal states give equal bytes, as `holdfast inspect` expects."""
 _decoder = msgspec.msgpack.Decoder(StoredState)
 
 
@@ -266,7 +266,10 @@ def encode_stored(stored: StoredState) -> bytes:
 
 
 def _encode_state(state: LogState) -> bytes:
-    """As of the last indexed object: what is decided there is durable when the snapshot counts."""
+    """Encode the state as of the last indexed object.
+
+    Everything decided by then is durable before the snapshot is written.
+    """
     return encode_stored(
         StoredState(
             state.leader_epoch,

@@ -1,8 +1,8 @@
 """Find records by their time: the first at or after a timestamp, and the newest of all.
 
-Reads only what it must: the index says which stretch, the stretch's headers which batch, and only
-that batch is decoded. Nothing at or past the end offset is found: the last stable offset where only
-committed records count, else the high watermark.
+Reads as little as possible: the index says which stretch, the stretch's headers say which batch,
+and only that batch is decoded. Must never find a record at or past the end offset, which is the
+last stable offset for `read_committed`, otherwise the high watermark.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -17,7 +17,7 @@ from holdfast.records.record import first_at_or_after, max_timestamp_record
 
 LOOKS_MAX = 5
 UNCOMPRESSED_BYTES_MAX = 16 * 1024 * 1024
-"""Of one batch that is opened to find a time: the answer may be its start instead."""
+"""The largest uncompressed batch that is decoded. For a larger one the answer is its start."""
 
 
 class TimedOffset(NamedTuple):
@@ -36,21 +36,21 @@ class _Candidate(NamedTuple):
 async def offset_for_time(
     reader: LogReader, log: PartitionLog, timestamp: int, end_offset: int = NO_END
 ) -> TimedOffset | None:
-    """The first record whose timestamp is not older than the one given."""
+    """Return the first record with this timestamp or a later one; None if there is none."""
     return await _planned_anew(lambda: _first_since(reader, log, timestamp, end_offset))
 
 
 async def offset_of_max_timestamp(
     reader: LogReader, log: PartitionLog, end_offset: int = NO_END
 ) -> TimedOffset | None:
-    """The first record with the greatest timestamp of the partition."""
+    """Return the first record with the greatest timestamp of the partition."""
     return await _planned_anew(lambda: _newest(reader, log, end_offset))
 
 
 async def _planned_anew(
     look: Callable[[], Awaitable[TimedOffset | None]],
 ) -> TimedOffset | None:
-    """An index that is gone was merged into another meanwhile: look again."""
+    """Repeat `look` while segments are merged, because the index of a merged one is gone."""
     for _ in range(LOOKS_MAX - 1):
         try:
             return await look()
@@ -74,10 +74,10 @@ async def _first_since(
 
 
 def _first_in(batch: memoryview, timestamp: int, log_start_offset: int) -> TimedOffset | None:
-    """The record itself, or the start of its batch where the batch cannot be opened.
+    """Return the record, or the start of its batch if the batch cannot be decoded.
 
-    Its CRC is right, so a producer compressed garbage, or a bomb. A reader that starts a little
-    early misses nothing, and one bad batch must not end lookups by time for good.
+    The CRC of such a batch is right, so a producer sent garbage, or a decompression bomb. A reader
+    that starts a little early misses nothing, and one bad batch must not break every later lookup.
     """
     try:
         found = first_at_or_after(
@@ -116,7 +116,7 @@ async def _newest(reader: LogReader, log: PartitionLog, end_offset: int) -> Time
             continue
         batches = await _batches(reader, log, candidate, end_offset)
         newest = max(batches, key=lambda b: parse_header(b).max_timestamp, default=None)
-        # It may be below the log start, and the best that is left of this stretch below another's.
+        # The stretch's newest record may be below the log start, so another may be newer.
         if newest is not None:
             found = _newest_in(newest, log.log_start_offset)
             if found.timestamp >= 0 and (best is None or found.timestamp > best.timestamp):
@@ -127,7 +127,7 @@ async def _newest(reader: LogReader, log: PartitionLog, end_offset: int) -> Time
 async def _stretches(
     reader: LogReader, log: PartitionLog, end_offset: int
 ) -> AsyncIterator[_Candidate]:
-    """As of one moment: a rewriting moves runs into segments while this goes on."""
+    """Yield the stretches as of one moment: a rewrite may move runs into segments meanwhile."""
     segments = list(log.segments)
     runs = zip(log.runs.max_timestamp[:], log.runs.base[:], log.runs.last[:], strict=True)
     for segment in segments:

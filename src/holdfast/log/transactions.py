@@ -1,8 +1,8 @@
-"""The transactions of one partition: which are open, which were aborted, how far it is stable.
+"""The transactions of one partition: open ones, aborted ones, and the last stable offset.
 
-Pure. Owns the last stable offset and the aborted index. `open` is what was decided; what readers
-are told moves only when the object with the marker is durable: until then the transaction still
-holds the last stable offset back. Must never judge whether a transaction may begin or end.
+Pure. Owns the last stable offset and the index of aborted transactions. A transaction leaves `open`
+when its end is decided. It holds the last stable offset back until the object with its marker is
+durable. Must never judge whether a transaction may begin or end.
 """
 
 from bisect import bisect_left
@@ -16,7 +16,7 @@ NO_TRANSACTION = -1
 
 
 class OpenTransaction(NamedTuple):
-    """A producer has written here, and the end of its transaction is not decided."""
+    """A transaction with records on this partition, whose end is not decided."""
 
     producer_epoch: int
     first_offset: int
@@ -24,18 +24,18 @@ class OpenTransaction(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """The producer's transactional records between the two offsets count as never written."""
+    """An aborted transaction: the producer's transactional records in its offsets do not count."""
 
     producer_id: int
     first_offset: int
     last_offset: int
-    """Of the marker."""
+    """The offset of the marker."""
     last_stable_offset: int
-    """When the marker was decided: what was aborted later begins at or after it."""
+    """The value when the marker was decided. Transactions aborted later begin at or after it."""
 
 
 class Transactions:
-    """Mutable: changes with each transactional batch and each marker."""
+    """The transactions of one partition. Each transactional batch and each marker changes them."""
 
     __slots__ = ("_holding", "aborted", "open")
 
@@ -45,16 +45,16 @@ class Transactions:
         aborted: Iterable[AbortedTransaction] = (),
     ) -> None:
         self.open: dict[int, OpenTransaction] = dict(open_)
-        """By producer id, oldest first."""
+        """Open transactions by producer id, oldest first."""
         self.aborted: list[AbortedTransaction] = list(aborted)
-        """In the order of their markers."""
+        """Aborted transactions in the order of their markers."""
         self._holding: dict[int, int] = {
             found.first_offset: producer_id for producer_id, found in self.open.items()
         }
-        """First offset to producer id, oldest first: those whose end is not durable."""
+        """The producer id by first offset, oldest first, of transactions without a durable end."""
 
     def write(self, producer_id: int, producer_epoch: int, offset: int, now_ms: int) -> None:
-        """A transactional batch was decided: it opens a transaction, or goes on with one."""
+        """Apply a decided transactional batch: it opens a transaction, or continues one."""
         if producer_id not in self.open:
             self.open[producer_id] = OpenTransaction(producer_epoch, offset, now_ms)
             self._holding[offset] = producer_id
@@ -62,7 +62,7 @@ class Transactions:
     def end(
         self, producer_id: int, first_offset: int, marker_offset: int, *, committed: bool
     ) -> None:
-        """A marker was decided."""
+        """Apply a decided marker."""
         found = self.open.pop(producer_id, None)
         if first_offset != (found.first_offset if found is not None else NO_TRANSACTION):
             raise InvariantViolation(
@@ -78,23 +78,23 @@ class Transactions:
             )
 
     def publish_end(self, first_offset: int) -> None:
-        """The marker is durable: readers may go on."""
+        """Let readers continue past a transaction whose marker is durable."""
         self._holding.pop(first_offset, None)
 
     def drop_below(self, log_start_offset: int) -> None:
-        """Nobody can ask for records of transactions that ended below the log start."""
+        """Forget transactions that ended below the log start: their records cannot be fetched."""
         del self.aborted[: self._first_since(log_start_offset)]
 
     def aborted_since(self, log_start_offset: int) -> list[AbortedTransaction]:
         return self.aborted[self._first_since(log_start_offset) :]
 
     def last_stable_offset(self, log_start_offset: int, high_watermark: int) -> int:
-        """Where a reader of committed records must stop."""
+        """Return the offset where a `read_committed` reader must stop."""
         first = next(iter(self._holding), high_watermark)
         return min(high_watermark, max(log_start_offset, first))
 
     def aborted_within(self, start: int, end: int) -> list[AbortedTransaction]:
-        """Those with something in [start, end), where end is at most the last stable offset."""
+        """Return aborted transactions in [start, end); `end` <= the last stable offset."""
         found: list[AbortedTransaction] = []
         for i in range(self._first_since(start), len(self.aborted)):
             entry = self.aborted[i]
@@ -111,5 +111,5 @@ class Transactions:
 def intersecting(
     aborted: Sequence[AbortedTransaction], start: int, end: int
 ) -> list[AbortedTransaction]:
-    """Those of a list that have something in [start, end)."""
+    """Return the aborted transactions of a list that overlap [start, end)."""
     return [entry for entry in aborted if entry.last_offset >= start and entry.first_offset < end]

@@ -1,8 +1,7 @@
-"""One TCP connection: a transport on one side, the core and the dispatcher on the other.
+"""One TCP connection, between its transport and the dispatcher.
 
-Owns when this peer is read from and when it is left waiting. Must never dispatch a request before
-the one that arrived ahead of it, nor read on while a bound is reached, nor leave
-replies that it holds uncounted.
+Owns the decision when this peer is read from and when it must wait. Must never dispatch a request
+before an earlier one, nor read on while a limit is reached, nor hold replies that are not counted.
 """
 
 import asyncio
@@ -32,12 +31,12 @@ from holdfast.server.turns import LONG_SECONDS, SLICE_SECONDS_MAX, Turns
 from holdfast.server.writing import write
 
 FLUSH_BYTES = 1024 * 1024
-"""Replies that are ready are gathered to one write, up to this."""
+"""The most bytes of finished replies that are gathered into one write."""
 IMMEDIATE = (list, tuple, Close)
 
 
 class ConnectionHost:
-    """What the connections of one server have in common."""
+    """The state that the connections of one server share."""
 
     def __init__(
         self,
@@ -60,7 +59,7 @@ class ConnectionHost:
         self.gathers = type(loop).__module__.partition(".")[0] == "uvloop"
         self.connections: set[TcpConnection] = set()
         self.clock = SystemEnvironment().monotonic
-        """Unlike the loop's time it goes on while a callback runs."""
+        """A monotonic clock. Unlike the loop's time, it advances while a callback runs."""
         self.turns = Turns(loop, self.clock)
         self.events = LimitedEvents()
         self.is_stopping = False
@@ -88,7 +87,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._is_draining = False
         self._is_flush_due = False
         self._is_slow = False
-        """Whether its last requests took long, so that the next ones wait for a turn."""
+        """True if its last requests took long, so that the next ones wait for a turn."""
         self._is_queued = False
         self.active_at = host.loop.time()
         self._receiving = Progress(self.active_at)
@@ -97,7 +96,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0
         self._counted_reply_bytes = 0
 
-    # What the transport calls.
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -134,7 +133,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._advance()
 
     def eof_received(self) -> bool:
-        """The peer is gone: what is written goes out, replies under way are dropped (Kafka too)."""
+        """Close after sending what is written. Replies under way are dropped, as in Kafka."""
         return False
 
     def pause_writing(self) -> None:
@@ -167,16 +166,16 @@ class TcpConnection(asyncio.BufferedProtocol):
             host.dispatcher.disconnected(self._peer)
         self._on_lost()
 
-    # What the server calls.
+    # Called by the server.
 
     @property
     def is_idle(self) -> bool:
         return not self._core.unanswered
 
     def is_stalled(self, now: float, seconds_max: float) -> bool:
-        """Whether a frame is under way that has hardly grown for so long, and by no fault of ours.
+        """True if a frame has hardly grown for `seconds_max`, although there was memory for it.
 
-        Called once for each sweep: it remembers how far the frame was when it last had grown.
+        Call it once in each sweep: it remembers how far the frame was when it last grew.
         """
         have = self._receiver.received_bytes
         if not have or self._is_waiting_for_memory:
@@ -184,9 +183,9 @@ class TcpConnection(asyncio.BufferedProtocol):
         return self._receiving.still_seconds(now, have) > seconds_max
 
     def has_stopped_reading(self, now: float, seconds_max: float) -> bool:
-        """Whether replies are written that the peer has hardly read for so long.
+        """True if the peer has hardly read its written replies for `seconds_max`.
 
-        Called once for each sweep, like `is_stalled`.
+        Call it once in each sweep, like `is_stalled`.
         """
         if not self._unsent_bytes or self._transport is None:
             self._sending.restart(now, self._written_bytes)
@@ -195,19 +194,19 @@ class TcpConnection(asyncio.BufferedProtocol):
         return self._sending.still_seconds(now, sent) > seconds_max
 
     def drain(self) -> None:
-        """Read no more; close when the requests that were dispatched are answered."""
+        """Stop reading, and close when the dispatched requests are answered."""
         self._is_draining = True
         self._backlog.clear()
         self._advance()
 
     def close(self, reason: str) -> None:
-        """Close after what is written is out."""
+        """Close after everything written is sent."""
         if self._transport is not None:
             self._tell_end(reason)
             self._transport.close()
 
     def abort(self, reason: str | None = None) -> None:
-        """Close now: what is written and not sent is dropped."""
+        """Close now, and drop what is written but not sent."""
         if self._transport is not None:
             if reason is not None:
                 self._tell_end(reason)
@@ -217,7 +216,7 @@ class TcpConnection(asyncio.BufferedProtocol):
     # Requests and replies.
 
     def _advance(self) -> None:
-        """Dispatch what may be dispatched, write what is ready, and set whether to read on."""
+        """Dispatch what may be dispatched, write what is ready, and decide whether to read on."""
         if self._backlog and self._may_dispatch():
             if self._is_slow:
                 self._queue()
@@ -243,7 +242,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         )
 
     def take_turn(self) -> None:
-        """The queue has come to this connection."""
+        """Dispatch from the backlog: the queue has come to this connection."""
         self._is_queued = False
         self._dispatch_backlog()
         self._advance()
@@ -254,7 +253,7 @@ class TcpConnection(asyncio.BufferedProtocol):
             self._host.turns.wait(self)
 
     def _dispatch_backlog(self) -> None:
-        """Dispatch what may be dispatched, for one slice of time."""
+        """Dispatch what may be dispatched, for one time slice."""
         host = self._host
         begun = now = host.clock()
         until = begun + SLICE_SECONDS_MAX
@@ -383,7 +382,7 @@ class TcpConnection(asyncio.BufferedProtocol):
     # Memory.
 
     def _count_replies(self) -> None:
-        """Bring the shared count up to what this connection holds of replies."""
+        """Update the shared count with the reply bytes that this connection holds."""
         core = self._core
         held = core.waiting_bytes + core.outgoing_bytes + self._unsent_bytes
         if held != self._counted_reply_bytes and self._transport is not None:
@@ -396,7 +395,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._counted_reply_bytes = 0
 
     def _count_memory(self, whole: int) -> None:
-        """Count what has arrived, and before a frame's buffer grows, see that there is room."""
+        """Count the bytes that have arrived, and reserve room before a frame's buffer grows."""
         memory = self._host.memory
         arrived = self._held_bytes + self._receiver.allocated_bytes
         if arrived > self._counted_bytes:

@@ -1,6 +1,6 @@
-"""One way to log: a named event and its fields, in the text and as attributes of the record.
+"""Logging of named events with fields, in the text and as attributes of the log record.
 
-Owns how many lines strangers can cause. Must never drop an event without counting it.
+Owns the limit of the lines that peers can cause. Must never drop an event without counting it.
 """
 
 import logging
@@ -12,7 +12,7 @@ WINDOW_SECONDS = 10.0
 
 
 def event(level: int, name: str, **fields: object) -> None:
-    """Log `name key=value ...`; handlers find the same in record.event and record.fields."""
+    """Log `name key=value ...`. Log handlers find the same in record.event and record.fields."""
     if LOG.isEnabledFor(level):
         shown = " ".join(f"{key}={_short(value)}" for key, value in fields.items())
         LOG.log(level, "%s %s", name, shown, extra={"event": name, "fields": fields})
@@ -32,7 +32,7 @@ class _Window:
 
 
 class LimitedEvents:
-    """Events that a peer can cause at will: some lines of each name in a while, then a count."""
+    """Events that a peer can cause at will: a few lines of each name in a window, then a count."""
 
     def __init__(self, lines_max: int = LINES_MAX, window_seconds: float = WINDOW_SECONDS) -> None:
         self._lines_max = lines_max
@@ -40,7 +40,7 @@ class LimitedEvents:
         self._windows: dict[str, _Window] = {}
 
     def event(self, now: float, level: int, name: str, **fields: object) -> None:
-        """Log it, or count it where enough of its name were logged in this window."""
+        """Log the event, or only count it if enough of its name were logged in this window."""
         self.tell(now)
         window = self._windows.setdefault(name, _Window(level, now))
         if window.lines < self._lines_max:
@@ -50,7 +50,7 @@ class LimitedEvents:
             window.left_out += 1
 
     def tell(self, now: float) -> None:
-        """Log how many events were left out in the windows that are over."""
+        """Log how many events were left out in the windows that have ended."""
         for name, window in list(self._windows.items()):
             if now - window.began_at >= self._window_seconds:
                 del self._windows[name]

@@ -1,6 +1,6 @@
-"""The gate between a listening socket and a broker that still starts.
+"""The gate between a listening socket and a broker that is still starting.
 
-Owns the waiting. Must never drop a request, nor answer one by itself.
+Owns how long requests wait. Must never drop a request, nor answer one by itself.
 """
 
 import asyncio
@@ -14,16 +14,16 @@ from holdfast.protocol.connection import Reply, Request
 from holdfast.server.peer import Peer
 
 START_PATIENCE_S = 10.0
-"""How long requests wait for a broker that starts. Where it takes longer, a person has to act, as
-with a disk that is full: clients are told what is known, and to try again."""
+"""How long requests wait for a starting broker. If it takes longer, a person has to act, for
+example because a disk is full: then clients get what is known, or errors that they retry."""
 
 log = logging.getLogger("holdfast.serve")
 
 
 class Gate:
-    """Lets clients connect while the broker still starts: their requests wait, and none is lost.
+    """Lets clients connect while the broker starts: their requests wait, and none is lost.
 
-    Listening comes first, so that a port in use is found before any lane is claimed.
+    The broker listens first, so that it finds a port in use before it claims any lane.
     """
 
     def __init__(self) -> None:
@@ -31,15 +31,17 @@ class Gate:
         self._opened = asyncio.Event()
 
     def let_brokers_in(self, dispatch: Dispatch) -> None:
-        """Answer other brokers: two that start at once must hear each other."""
+        """Answer other brokers: two that start at the same time must hear each other."""
         self._dispatch.set_result(dispatch)
 
     def open(self) -> None:
         self._opened.set()
 
     async def open_late(self, broker: Broker) -> None:
-        """Open before the broker is ready, where that takes long: what it does not serve yet is
-        refused with errors that clients try again."""
+        """Open before the broker is ready, if that takes long.
+
+        Requests for partitions that it does not serve yet get errors that clients retry.
+        """
         await asyncio.sleep(START_PATIENCE_S)
         await broker.cluster_known.wait()
         if not self._opened.is_set():

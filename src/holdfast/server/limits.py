@@ -1,4 +1,4 @@
-"""The bounds of the network edge, with Kafka's defaults where Kafka has the setting.
+"""The limits of the network layer, with Kafka's defaults if Kafka has the setting.
 
 Owns the numbers only.
 """
@@ -15,22 +15,22 @@ class Limits:
     """How much a peer, and all peers together, may ask of this process."""
 
     frame_bytes_max: int = FRAME_BYTES_MAX
-    """socket.request.max.bytes"""
+    """Kafka's socket.request.max.bytes."""
     unanswered_requests_max: int = 32
-    """Requests of one connection that are dispatched and not answered."""
+    """Requests of one connection that are dispatched but not answered."""
     unanswered_bytes_max: int = 128 * MIB
-    """The same in bytes; one request is always taken."""
+    """Bytes of such requests of one connection. One request is always accepted."""
     queued_bytes_max: int = 512 * MIB
-    """queued.max.request.bytes: request bytes in memory over all connections."""
+    """Kafka's queued.max.request.bytes: request bytes in memory over all connections."""
     write_buffer_bytes_max: int = 64 * 1024
-    """Reply bytes that a peer has not read before its next request is left waiting. Up to these,
-    they are not counted."""
+    """Written reply bytes that a peer may leave unread before its next request must wait. Up to
+    this many are not counted in `reply_bytes_max`."""
     reply_bytes_max: int = 320 * MIB
-    """Reply bytes over all connections that are being read or not yet sent."""
+    """Reply bytes over all connections that are being read from the log or are not sent yet."""
     connections_max: int = 10_000
-    """max.connections"""
+    """Kafka's max.connections."""
     idle_seconds_max: float = 600.0
-    """connections.max.idle.ms"""
+    """Kafka's connections.max.idle.ms, in seconds."""
     stalled_seconds_max: float = 5.0
-    """How long a half-received frame may stand still while others wait for memory, and a reply
-    while memory for replies is scarce."""
+    """How long a half-received frame may make no progress while others wait for memory, and how
+    long a reply may make none while memory for replies is scarce."""

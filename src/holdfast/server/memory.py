@@ -1,32 +1,32 @@
-"""The bytes of requests in memory, over all connections, and who waits for some of them.
+"""The bytes of requests in memory over all connections, and the connections that wait for memory.
 
-Owns the count behind queued.max.request.bytes. Must never let frames wait for each other for ever:
-where all counted bytes belong to unfinished frames, one of them at a time may grow above the bound.
-Must never let large frames keep small requests waiting: a share is for small ones alone.
+Owns the count behind queued.max.request.bytes. Must never let frames wait for each other forever:
+if all counted bytes belong to unfinished frames, one of them at a time may grow above the bound.
+Must never let large frames keep small requests waiting: a share is only for small ones.
 """
 
 from collections import deque
 from typing import Protocol
 
 SMALL_FRAME_BYTES = 1024 * 1024
-"""A frame that declares more is a large one."""
+"""A frame that declares more bytes than this is large."""
 SMALL_SHARE = 4
-"""One part in four of the bound is kept for requests that are not large."""
+"""1/SMALL_SHARE of the bound is kept for requests that are not large."""
 
 
 class Receiver(Protocol):
-    """A connection, as far as memory is concerned."""
+    """A connection that receives frames and may wait for memory."""
 
     def memory_is_there(self) -> None:
-        """The bytes that it waited for are counted: it may go on. Called once for each wait."""
+        """Continue: the bytes of the wait are counted. Called once for each wait."""
         ...
 
 
 class RequestMemory:
-    """Counts bytes, and lets connections that wait go on as bytes are given back.
+    """Counts request bytes, and lets waiting connections continue as bytes are given back.
 
-    Small requests and large frames wait in two queues, each first come first served. What has
-    arrived is counted whether there is room or not, so the bound can be exceeded by one receive
+    Small requests and large frames wait in two queues, each first come, first served. Bytes that
+    have arrived are counted even if there is no room, so the bound can be exceeded by one receive
     buffer for each connection, by the share of small requests, and by one frame.
     """
 
@@ -37,14 +37,14 @@ class RequestMemory:
         self._whole_bytes = 0
         self._large: dict[Receiver, int] = {}
         self._large_bytes = 0
-        """Of large frames that are under way."""
+        """The bytes of large frames that are under way."""
         self._waiting_small: deque[tuple[int, Receiver]] = deque()
         self._waiting_large: deque[tuple[int, Receiver]] = deque()
         self._privileged: Receiver | None = None
 
     @property
     def is_full(self) -> bool:
-        """Whether no further request may be read: unfinished large frames alone never do that."""
+        """True if no further request may be read. Unfinished large frames alone never cause it."""
         return (
             self.used_bytes >= self.bytes_max
             and self.used_bytes - self._large_bytes >= self._small_bytes_max
@@ -59,29 +59,29 @@ class RequestMemory:
         self.used_bytes += count
 
     def take_whole(self, owner: Receiver, count: int) -> None:
-        """Frames of this many counted bytes are whole: an answer will give them back."""
+        """Note that counted bytes belong to whole frames, whose replies will give them back."""
         self._whole_bytes += count
         self._finish(owner)
 
     def try_reserve(self, owner: Receiver, count: int, *, is_large: bool = True) -> bool:
-        """Count bytes that a frame under way is about to need, if there is room."""
+        """Count bytes that a frame under way is about to need; False if there is no room."""
         if self._privileged is owner:
             self._count(owner, count, is_large=is_large)
             return True
         return not self._queue(is_large) and self._grant(owner, count, is_large=is_large)
 
     def wait_for(self, owner: Receiver, count: int, *, is_large: bool = True) -> None:
-        """Tell the owner once, with `count` bytes reserved for it, when there is room."""
+        """Call `memory_is_there` once there is room, with `count` bytes counted for the owner."""
         self._queue(is_large).append((count, owner))
 
     def give_back(self, count: int) -> None:
-        """Whole frames of this many bytes are answered."""
+        """Give back the bytes of whole frames that are answered."""
         self._whole_bytes -= count
         self.used_bytes -= count
         self._wake()
 
     def leave(self, owner: Receiver, *, whole: int, unfinished: int) -> None:
-        """The owner is gone, with all that was counted for it."""
+        """Give back everything that was counted for an owner that is gone."""
         self._waiting_small = deque(e for e in self._waiting_small if e[1] is not owner)
         self._waiting_large = deque(e for e in self._waiting_large if e[1] is not owner)
         self._finish(owner)
@@ -89,7 +89,7 @@ class RequestMemory:
         self.give_back(whole)
 
     def _finish(self, owner: Receiver) -> None:
-        """No frame of the owner is under way any more."""
+        """Note that no frame of the owner is under way any more."""
         self._large_bytes -= self._large.pop(owner, 0)
         if self._privileged is owner:
             self._privileged = None

@@ -1,4 +1,4 @@
-"""Who is at the other end, and who answers: the two names that broker and edge share."""
+"""The peer of a connection, and the dispatcher: the two types that broker and server share."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
@@ -16,24 +16,24 @@ class Peer:
     port: int
     listener: str
     replies: ReplyAccount = field(default_factory=ReplyAccount)
-    """Its bytes of replies that are being read or not yet sent."""
+    """The account of its reply bytes that are being read from the log or are not sent yet."""
     session: object | None = None
-    """For the dispatcher: what it must remember of this connection."""
+    """The dispatcher's own state of this connection."""
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
 
 class Dispatcher(Protocol):
-    """What the edge hands requests to."""
+    """The interface that takes requests from connections and answers them."""
 
     def dispatch(self, request: Request, peer: Peer) -> Reply | Awaitable[Reply]:
-        """Called in the order of arrival; what it returns may complete later, in any order.
+        """Begin to answer a request. Called in order of arrival; replies complete in any order.
 
-        An exception, raised or out of the awaitable, closes this connection.
+        An exception, raised here or by the awaitable, closes this connection.
         """
         ...
 
     def disconnected(self, peer: Peer) -> None:
-        """The connection is gone; replies that are still under way will be dropped."""
+        """Note that the connection is gone: replies still under way will be dropped."""
         ...

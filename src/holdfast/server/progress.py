@@ -1,14 +1,15 @@
-"""Whether a peer that has to send or to read does so.
+"""The progress of a peer that has to send a request or to read a reply.
 
-Owns how much counts as progress. Must never take drops for it: they would hold memory for ever.
+Owns how much counts as progress. Must never count a trickle of bytes as progress: such a peer would
+hold memory forever.
 """
 
 PROGRESS_BYTES = 64 * 1024
-"""Fewer bytes than this since the last progress are none."""
+"""Fewer bytes than this since the last progress do not count."""
 
 
 class Progress:
-    """How far a peer was when it last had made progress, and when that was."""
+    """How far a peer was when it last made progress, and when that was."""
 
     __slots__ = ("_done_bytes", "_moved_at")
 
@@ -16,12 +17,12 @@ class Progress:
         self.restart(now)
 
     def restart(self, now: float, done_bytes: int = 0) -> None:
-        """Begin again: there was nothing to do until now, or it was no fault of the peer."""
+        """Start again: there was nothing to do until now, or the delay was not the peer's fault."""
         self._done_bytes = done_bytes
         self._moved_at = now
 
     def still_seconds(self, now: float, done_bytes: int) -> float:
-        """For how long the peer has made no progress; fewer bytes than before are a new task."""
+        """Return how long the peer has made no progress. Fewer bytes than before: a new task."""
         if not 0 <= done_bytes - self._done_bytes < PROGRESS_BYTES:
             self.restart(now, done_bytes)
         return now - self._moved_at

@@ -1,6 +1,6 @@
-"""The listening side: accepts connections, ends idle ones, and stops without losing a reply.
+"""The TCP server: accepts connections, closes idle ones, and stops without losing a reply.
 
-Owns the life of connections as a set. Must never look into a request.
+Owns the set of connections and their lifetime. Must never look into a request.
 """
 
 import asyncio
@@ -49,9 +49,9 @@ class TcpServer:
         tls: ssl.SSLContext | None = None,
         backlog: int = 1024,
     ) -> int:
-        """Accept on this address from now on; the port that was bound, also where 0 was asked for.
+        """Accept connections on this address; return the bound port, also if 0 was requested.
 
-        Raises ConfigurationError where the address cannot be bound.
+        Raises ConfigurationError if the address cannot be bound.
         """
         loop = asyncio.get_running_loop()
         shared = self._shared(loop)
@@ -71,9 +71,9 @@ class TcpServer:
         return bound
 
     async def stop(self, *, wait_seconds: float = 10.0) -> None:
-        """Accept and read no more, wait for replies that are under way, flush, close.
+        """Stop accepting and reading, wait for replies under way, flush, close.
 
-        What is not out after wait_seconds is cut.
+        Connections that are not done after `wait_seconds` are aborted.
         """
         for listener in self._listeners:
             listener.close()

@@ -1,8 +1,8 @@
-"""Which connection has its requests dispatched next, of those whose requests take long.
+"""The queue of connections whose requests take long: it decides which one is served next.
 
-Owns their queue. Connections whose requests are short do not come here: they are served as soon as
-something arrives. Must never hold back a connection for ever, nor run two of the queue between two
-turns of the loop.
+Owns the queue. Connections with short requests are not in it: they are served as soon as something
+arrives. Must never hold back a connection forever, nor serve two connections of the queue in one
+turn of the event loop.
 """
 
 import asyncio
@@ -11,19 +11,19 @@ from collections.abc import Callable
 from typing import Protocol
 
 SLICE_SECONDS_MAX = 0.005
-"""How long the requests of one connection are dispatched before others have their turn."""
+"""How long requests of one connection are dispatched before other connections get their turn."""
 LONG_SECONDS = 0.002
 """A request that takes longer than this is followed by a rest of the same length."""
 REST_SECONDS_MAX = 0.1
 ALONE_SECONDS = 0.1
-"""Nobody rests where no other connection has sent a request for so long."""
+"""The queue does not rest if no other connection has sent a request for this long."""
 
 
 class TakesTurns(Protocol):
-    """A connection."""
+    """A connection that can wait in the queue."""
 
     def take_turn(self) -> None:
-        """Dispatch for at most SLICE_SECONDS_MAX, and the request under way then."""
+        """Dispatch for at most SLICE_SECONDS_MAX, and then finish the request under way."""
         ...
 
 
@@ -39,16 +39,16 @@ class Turns:
         self._short_at = -ALONE_SECONDS
 
     def had_short_turn(self, now: float) -> None:
-        """A connection that is not in the queue had its requests dispatched."""
+        """Note that requests of a connection outside of the queue were dispatched."""
         self._short_at = now
 
     def had_long_request(self, seconds: float, now: float) -> None:
-        """The queue rests for as long as a request took, so that others get half of the time."""
+        """Let the queue rest for as long as a request took, so that others get half of the time."""
         if now - self._short_at < ALONE_SECONDS:
             self._rest_until = max(self._rest_until, now + min(seconds, REST_SECONDS_MAX))
 
     def wait(self, connection: TakesTurns) -> None:
-        """Have `take_turn` called once, when it is the connection's turn."""
+        """Queue a connection: its `take_turn` is called once, when it is its turn."""
         self._waiting.append(connection)
         if not self._is_due:
             self._schedule()

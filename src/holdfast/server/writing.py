@@ -1,6 +1,6 @@
-"""Hands the buffers of replies to a transport without copying the large ones.
+"""Writing of reply buffers to a transport, without copying the large ones.
 
-Owns the grouping of small buffers. Must never keep or change a buffer that it was handed.
+Owns the grouping of small buffers. Must never keep or change a buffer that it was given.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ SMALL_BYTES = 16 * 1024
 
 
 def grouped(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """The same bytes in order, with neighbouring small buffers joined."""
+    """Return the same bytes in order, with neighbouring small buffers joined."""
     groups: list[Buffer] = []
     small: list[Buffer] = []
     for piece in buffers:
@@ -30,7 +30,7 @@ def grouped(buffers: Sequence[Buffer]) -> list[Buffer]:
 
 
 def write(transport: asyncio.Transport, buffers: Sequence[Buffer], *, gathers: bool) -> None:
-    """Write all; `gathers` says that the transport's writelines does not join what it is given."""
+    """Write all buffers. `gathers`: the transport's writelines does not join its buffers."""
     groups = grouped(buffers)
     if len(groups) == 1:
         transport.write(groups[0])

@@ -1,7 +1,7 @@
-"""From the address of a store, as a person writes it, to the store.
+"""Open the store at an address that a person wrote.
 
-Owns which schemes there are. Must never guess: an address that is not understood is refused with
-the nearest one that would be.
+Owns the list of schemes. Must never guess: an unknown address is refused, with the nearest known
+scheme as a hint.
 """
 
 import difflib
@@ -22,14 +22,14 @@ _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 
 
 def open_store(url: str, *, environment: Environment, keeps_trying: bool = True) -> Store:
-    """The store at a directory path, file://, s3://, gs://, az:// or memory://.
+    """Return the store at a directory path, file://, s3://, gs://, az:// or memory://.
 
-    A remote store that refuses our credentials may take them later, or others that are found by
-    then, so that is CredentialsRefused. Without `keeps_trying` it is a ConfigurationError where the
-    store has never answered anything else: somebody waits to be told.
+    Calls of a remote store raise CredentialsRefused if it refuses our credentials, because it may
+    accept them, or newer ones, later. Without `keeps_trying` they raise ConfigurationError if the
+    store has never given another answer, because a person is waiting for the result.
 
-    Raises ConfigurationError where there is no such kind of store, or it cannot be set up. A
-    remote one is not contacted yet.
+    Raises ConfigurationError if there is no such kind of store, or if it cannot be set up. A remote
+    store is not contacted yet.
     """
     if not url.strip():
         raise ConfigurationError(f"the store's address is empty: use {EXAMPLES}")
@@ -38,7 +38,7 @@ def open_store(url: str, *, environment: Environment, keeps_trying: bool = True)
         return DirectoryStore(url)
     scheme = found.group(1)
     if scheme in OBJECT_STORE_SCHEMES:
-        # obstore takes tens of milliseconds to import, and a local store does without it.
+        # obstore takes tens of milliseconds to import, and a local store does not need it.
         from holdfast.store.objects import open_object_store
 
         return open_object_store(url, environment=environment, keeps_trying=keeps_trying)
@@ -52,7 +52,7 @@ def open_store(url: str, *, environment: Environment, keeps_trying: bool = True)
 
 
 def file_path(url: str) -> str:
-    """The path of a file:// address. A refusal does not repeat it: it may hold a password."""
+    """Return the path of a file:// address. Errors do not repeat it: it may hold a password."""
     try:
         host, path = urlsplit(url)[1:3]
     except ValueError:

@@ -1,6 +1,6 @@
-"""Counts what is asked of a store: requests, bytes and failures by operation.
+"""Counters of a store: requests, bytes and failures by operation.
 
-Owns the counters only. Plain integers, read when somebody asks: nothing is paid on the way.
+Owns the counters only. They are plain integers, which cost next to nothing until they are read.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class CountingStore:
-    """A store with counters in front of it."""
+    """A store that counts its calls and passes them on."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -1,9 +1,9 @@
-"""Where the keys of a store come from, so that they can be looked for again while it is used.
+"""The places of a store's credentials, which are read again while the store is in use.
 
-Owns the order of the places, which is that of AWS's own tools: environment variables, a token of
-a web identity, the shared credentials file; what is left (containers, instances, and all of GCS and
-Azure) the client library finds by itself whenever a client is made. Must never show a secret, and
-never go on to the next place where a place was named that has no keys: they may come back.
+Owns the order of the places, which is that of AWS's own tools: environment variables, a web
+identity token, the shared credentials file. The rest (containers, instances, and all of GCS and
+Azure) is found by the client library whenever a client is made. Must never show a secret, and never
+skip a place that was named but has no keys, because the keys may come back.
 """
 
 import configparser
@@ -18,7 +18,7 @@ KEY_VARIABLES = {
     "AWS_SECRET_ACCESS_KEY": "secret_access_key",
     "AWS_SESSION_TOKEN": "session_token",
 }
-"""And what the client library calls them."""
+"""Environment variables, and the client library's names for them."""
 FILE_VARIABLE = "AWS_SHARED_CREDENTIALS_FILE"
 PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
 TOKEN_VARIABLES = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN")
@@ -26,21 +26,21 @@ TOKEN_VARIABLES = ("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What a client is made with."""
+    """The credentials that a client is made with."""
 
     source: str
-    """Where they are from, for people."""
+    """The place they are from, in words for a person."""
     config: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Empty where the client library looks for them by itself."""
+    """The keys; empty if the client library finds them by itself."""
 
     @property
     def are_fixed(self) -> bool:
-        """Whether a client that is made anew with the same has the same keys."""
+        """True if a new client made with these would have the same keys."""
         return bool(self.config)
 
 
 def find_credentials(scheme: str, variables: Mapping[str, str]) -> Credentials:
-    """The keys of now; ConfigurationError where a place is named that has none."""
+    """Return the current credentials. Raises ConfigurationError if a named place has none."""
     if scheme != "s3":
         return Credentials(source="the provider's usual places")
     given = {name: variables[name] for name in KEY_VARIABLES if variables.get(name)}
@@ -53,7 +53,7 @@ def find_credentials(scheme: str, variables: Mapping[str, str]) -> Credentials:
 
 
 def _in_file(variables: Mapping[str, str]) -> Credentials | None:
-    """Those of a profile; None where nobody named one, and there is none."""
+    """Return the credentials of a profile; None if none was named and the default has none."""
     named = next((variables[name] for name in PROFILE_VARIABLES if variables.get(name)), None)
     profile = named or "default"
     path = _path(variables)

@@ -1,7 +1,7 @@
-"""A local directory as a store: the calls of LocalFiles, in threads of their own.
+"""A local directory as a store: the calls of LocalFiles, run in separate threads.
 
 Owns the threads. A disk that stalls holds up this store's threads and nothing else. A cancelled
-create may still land, as with any store. Must never block the event loop.
+create may still take effect, as with any store. Must never block the event loop.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 
 class DirectoryStore:
-    """Objects as files, durable when create says so.
+    """A store of files, which are durable when `create` returns.
 
-    `sync=False` gives that up, to measure; `anonymous_files=False` does without O_TMPFILE, as some
-    file systems must.
+    `sync=False` gives up durability, for measurements. `anonymous_files=False` does without
+    O_TMPFILE, which some file systems lack.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class DirectoryStore:
         return False
 
     def keep_reserve(self, is_needed: IsNeeded) -> None:
-        """Let objects that are needed take room from the reserve, where there is no other."""
+        """Let needed objects take room from the reserve if the disk is full."""
         self._files.keep_reserve(is_needed)
 
     async def fill_reserve(self) -> None:
-        """Have the reserve whole, where there is room for it."""
+        """Fill the reserve if the disk has room for it."""
         await self._call(self._files.fill_reserve)
 
     async def create(self, key: str, body: Buffers) -> CreateAnswer:
@@ -81,7 +81,7 @@ class DirectoryStore:
         await self._call(self._files.delete, tuple(keys))
 
     async def close(self) -> None:
-        """Wait for the calls under way, then let go of the threads."""
+        """Wait for the calls under way, then stop the threads."""
         if self._is_closed:
             return
         self._is_closed = True

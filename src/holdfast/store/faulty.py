@@ -1,9 +1,9 @@
-"""A store that fails on purpose, from a seed, in every way in which real ones have been seen to.
+"""A store that fails on purpose, in every way that was seen in real stores, from a seed.
 
-Owns the faults and their counts; wraps any other store. It only uses asyncio and the chance that
-it is handed, so that on a virtual-time loop a run is the same each time. Must never do what a real
-store cannot: an object is never partly visible, a create never replaces, and once an object was
-seen it stays until a delete.
+Owns the faults and their counts; wraps any other store. It uses only asyncio and the given random
+numbers, so that a run on a virtual-time loop repeats exactly. Must never do what a real store
+cannot: an object is never partly visible, a create never replaces, and an object that was seen
+stays until a delete.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Chance(Protocol):
-    """What is asked of a random.Random; it comes from an Environment or from a seed."""
+    """The methods of random.Random that are used; it comes from an Environment or from a seed."""
 
     def random(self) -> float: ...
     def uniform(self, a: float, b: float) -> float: ...
@@ -30,7 +30,7 @@ class Chance(Protocol):
 
 
 class Operation(enum.Enum):
-    """The calls of a store."""
+    """The operations of a store."""
 
     CREATE = "create"
     READ = "read"
@@ -47,25 +47,25 @@ class Fault(enum.Enum):
     LOST_AFTER = "lost after"
     """The request takes effect; its answer is lost."""
     LATE = "late"
-    """The request is long under way, takes effect, and its answer arrives."""
+    """The request takes long to arrive, takes effect, and is answered."""
     LANDS_LATER = "lands later"
-    """The caller's time-out passes, and the request takes effect long after that."""
+    """The caller times out, and the request takes effect long after that."""
     REPEATED = "repeated"
     """Something on the way sends the request twice; the caller gets the second answer."""
     CONFLICT = "conflict"
-    """409 without an effect."""
+    """The answer is 409, and the request has no effect."""
     ERROR_AFTER = "error after"
-    """The request takes effect, and the answer is 500."""
+    """The request takes effect, but the answer is 500."""
     BURST = "burst"
-    """503 to this request and to all that follow it for some time."""
+    """This request and all that follow it for some time are answered with 503."""
     SLOW = "slow"
-    """The request takes effect at once; its answer is long under way."""
+    """The request takes effect at once, but its answer takes long to arrive."""
     STALLED = "stalled"
-    """No effect and no answer until the caller's time-out."""
+    """The request has no effect and no answer before the caller times out."""
     SHORT_READ = "short read"
     """The answer ends too early."""
     BIT_FLIP = "bit flip"
-    """One bit of the answer is another."""
+    """One bit of the answer is flipped."""
 
 
 _CALL_FAULTS = (Fault.LOST_BEFORE, Fault.LATE, Fault.BURST, Fault.SLOW, Fault.STALLED)
@@ -79,7 +79,7 @@ FAULTS_OF: Mapping[Operation, tuple[Fault, ...]] = MappingProxyType(
         Operation.DELETE: _WRITE_FAULTS,
     }
 )
-"""Which faults an operation can have, in the order in which chance is shared out."""
+"""The faults that each operation can have, in the order in which one is drawn."""
 
 WRITES = frozenset({Operation.CREATE, Operation.DELETE})
 Range = tuple[float, float]
@@ -87,7 +87,7 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultPlan:
-    """How often what goes wrong, and for how long."""
+    """The probability and the duration of each fault."""
 
     chances: Mapping[Fault, float] = field(default_factory=dict[Fault, float])
     """The probability of each fault in one call; at most one fault happens to a call."""
@@ -96,18 +96,18 @@ class FaultPlan:
     slow_seconds: Range = (0.1, 5.0)
     burst_seconds: Range = (0.5, 5.0)
     timeout_seconds: float = 5.0
-    """When a caller of a stalled request, or of one that lands later, is told so."""
+    """When the caller of a stalled request, or of one that lands later, gets an error."""
     latency_seconds: Range = (0.0, 0.0)
-    """What every call takes, half of it before its effect."""
+    """How long every call takes. Half of it passes before the effect."""
 
     @staticmethod
     def even(chance: float, **other: Any) -> "FaultPlan":
-        """Every fault, with the same probability each."""
+        """Return a plan in which every fault has the same probability."""
         return FaultPlan(chances=dict.fromkeys(Fault, chance), **other)
 
 
 class FaultyStore:
-    """Another store, seen through a bad network and a bad service."""
+    """Another store, behind a bad network and a bad service."""
 
     def __init__(self, store: Store, *, plan: FaultPlan, chance: Chance) -> None:
         self.injected: Counter[tuple[Operation, Fault]] = Counter()
@@ -130,13 +130,13 @@ class FaultyStore:
         return self._store.is_remote
 
     def heal(self) -> None:
-        """No more faults from now on; what is in flight still lands."""
+        """Stop all faults. Requests in flight still land."""
         self._is_healed = True
         self._is_cut = False
         self._burst_ends = float("-inf")
 
     def break_again(self, plan: FaultPlan | None = None) -> None:
-        """Undo heal, with another plan where one is given."""
+        """Undo `heal`, with another plan if one is given."""
         self._is_healed = False
         self._plan = plan or self._plan
 
@@ -148,11 +148,11 @@ class FaultyStore:
             self._disabled.add(fault)
 
     def cut(self) -> None:
-        """No request reaches the store any more, until heal."""
+        """Let no request reach the store until `heal`."""
         self._is_cut = True
 
     def faults_by_kind(self) -> Counter[Fault]:
-        """How often each fault happened, over all operations."""
+        """Return how often each fault happened, over all operations."""
         counts: Counter[Fault] = Counter()
         for (_, fault), count in self.injected.items():
             counts[fault] += count
@@ -164,7 +164,7 @@ class FaultyStore:
             await asyncio.wait(self._in_flight)
 
     async def create(self, key: str, body: Buffers) -> CreateAnswer:
-        # A copy: what lands later must be what was sent, whatever the caller does by then.
+        # A copy: the bytes that land later must be those sent now, even if the caller reuses them.
         sent = (b"".join(body),)
 
         def call() -> Awaitable[CreateAnswer]:
@@ -218,7 +218,7 @@ class FaultyStore:
         await self._store.close()
 
     async def _begin(self, operation: Operation) -> Fault | None:
-        """Draw this call's fault; raises where the store cannot be reached at all."""
+        """Draw this call's fault. Raises StoreUnavailable if the store cannot be reached at all."""
         self.calls[operation] += 1
         if self._is_cut:
             raise StoreUnavailable(f"injected: {operation.value} is cut off from the store")
@@ -288,9 +288,9 @@ class FaultyStore:
         before_seconds: float,
         after_seconds: float,
     ) -> T:
-        """Have the effect after one delay and the answer after the other.
+        """Take effect after the first delay, and answer after the second.
 
-        A write that is under way takes effect even if its sender is killed meanwhile.
+        A write under way takes effect even if its sender is killed meanwhile.
         """
         if before_seconds > 0.0 and operation in WRITES:
             answer = await asyncio.shield(self._send(call, before_seconds))
@@ -301,7 +301,7 @@ class FaultyStore:
         return answer
 
     def _send(self, call: Callable[[], Awaitable[T]], delay_seconds: float) -> asyncio.Task[T]:
-        """The request as a task of its own, in nobody's context: its sender may die meanwhile."""
+        """Start the request as a task in an empty context, because its sender may be killed."""
 
         async def land() -> T:
             await asyncio.sleep(delay_seconds)
@@ -316,7 +316,7 @@ class FaultyStore:
 
     def _landed(self, task: asyncio.Task[Any]) -> None:
         self._in_flight.discard(task)
-        # A refusal that nobody waits for any more is no unhandled error.
+        # A refusal that no caller waits for any more is not an unhandled error.
         if not task.cancelled() and not isinstance(task.exception(), HoldfastError | None):
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "a request in flight failed", "exception": task.exception()}
@@ -328,7 +328,7 @@ class FaultyStore:
 
 
 def _without_refusal(call: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
-    """The same request, whose answer nobody will see: not even that there is no such object."""
+    """Return the same request without ObjectNotFound, because its answer will be lost anyway."""
 
     async def perform() -> Any:
         try:

@@ -1,8 +1,8 @@
-"""The five operations that Holdfast asks of an object store, and what their answers mean.
+"""The five operations that Holdfast needs from an object store, and the meaning of their answers.
 
-Owns the vocabulary only. An adapter never retries a conditional create by itself: a library's
-retry would turn our own success into a conflict. What an adapter cannot tell, it must not guess:
-an outcome that is not certain is StoreUnavailable.
+Owns the vocabulary only. An adapter must never retry a conditional create by itself: a library's
+retry would turn our own success into a conflict. An adapter must never guess: an outcome that is
+not certain is StoreUnavailable.
 """
 
 import enum
@@ -11,20 +11,20 @@ from typing import NamedTuple, Protocol
 
 Buffer = bytes | bytearray | memoryview
 Buffers = Sequence[Buffer]
-"""A body as the buffers that it is made of, in order; an adapter joins them only if it must.
+"""The buffers of a body, in order. An adapter joins them only if it must.
 
-The caller must not change them until the call has ended, nor after a cancel.
+The caller must not change them before the call has ended. After a cancel it must never do so.
 """
 
 
 class CreateAnswer(enum.Enum):
-    """What the store said to a create. All but CREATED leave open who wrote what is there."""
+    """The store's answer to a create. Only CREATED proves that we wrote the object at the key."""
 
     CREATED = "created"
     EXISTS = "exists"
-    """Something has this key: perhaps our own earlier try."""
+    """The key is taken, perhaps by our own earlier try."""
     CONFLICT = "conflict"
-    """409: another conditional write is under way; says nothing about what is there. Try again."""
+    """409: another conditional write is under way. The key may be free or taken: try again."""
 
 
 class ObjectEntry(NamedTuple):
@@ -33,7 +33,7 @@ class ObjectEntry(NamedTuple):
     key: str
     size: int
     modified_ms: int
-    """Wall clock of the store, for people and for grace periods; never for safety."""
+    """The store's wall clock, for people and for grace periods. Safety must never depend on it."""
 
 
 class Store(Protocol):
@@ -46,41 +46,41 @@ class Store(Protocol):
 
     @property
     def is_remote(self) -> bool:
-        """Whether a round trip costs tens of milliseconds and a request costs money."""
+        """True if a round trip costs tens of milliseconds and a request costs money."""
         ...
 
     async def create(self, key: str, body: Buffers) -> CreateAnswer:
-        """Write the object only if the key is free; durable when it says CREATED, or EXISTS.
+        """Create the object if the key is free. After CREATED or EXISTS, the object is durable.
 
-        Raises StoreUnavailable where the outcome is unknown: the object may be there, or appear
-        later. So may one whose call was cancelled.
+        Raises StoreUnavailable if the outcome is unknown: the object may be there, or appear later.
+        The same holds for a call that was cancelled.
         """
         ...
 
     async def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
-        """The bytes from start: `length` of them, fewer where the object ends, all where None.
+        """Return `length` bytes from `start`: fewer if the object ends, all if `length` is None.
 
         Raises ObjectNotFound, or StoreUnavailable. A start at or past the end gives b"".
         """
         ...
 
     async def size(self, key: str) -> int | None:
-        """The object's size in bytes, or None where there is no such object."""
+        """Return the object's size in bytes; None if there is no such object."""
         ...
 
     async def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
     ) -> list[ObjectEntry]:
-        """At most `limit` entries with keys that start with prefix and are greater than `after`.
+        """Return at most `limit` entries with keys that start with `prefix` and are above `after`.
 
-        Sorted by the bytes of the whole key. The prefix may end in the middle of a part.
+        They are sorted by the bytes of the whole key. `prefix` may end in the middle of a part.
         """
         ...
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Remove the objects; one that is not there is no error."""
+        """Delete the objects. A missing one is not an error."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections and threads."""
+        """Close connections and threads."""
         ...

@@ -1,4 +1,4 @@
-"""What a key may be, so that every store treats it alike.
+"""The rules for keys, which make every store treat a key alike.
 
 Pure. A key that passes here names the same object on S3, GCS, Azure and in a local directory, and
 can never leave the store's root. Must never repair a key: a wrong one is refused.
@@ -13,16 +13,16 @@ KEY_BYTES_MAX = 900
 PART_BYTES_MAX = 255
 """The longest file name that Linux file systems take."""
 TEMPORARY_FOLDER = ".holdfast-tmp"
-"""Where a directory store without O_TMPFILE keeps what is not yet an object."""
+"""The folder in which a directory store without O_TMPFILE keeps files that are not objects yet."""
 RESERVE_FILE = ".holdfast-reserve"
-"""Room that a directory store keeps for what a broker must write before it can serve."""
+"""The file that reserves room for objects that a broker must write before it can serve."""
 
 # object_store percent-encodes these in a path, or a file system or shell gives them a meaning.
 FORBIDDEN_CHARACTER = re.compile(r'[\x00-\x1f\x7f\\{}^%`\[\]"<>~#|*?]')
 
 
 def key_problem(key: str) -> str | None:
-    """Say what is wrong with a key, or None where it is legal."""
+    """Return what is wrong with a key; None if it is legal."""
     if not key:
         return "it is empty"
     problem = _text_problem(key)
@@ -53,7 +53,7 @@ def check_prefix(prefix: str) -> None:
     if not prefix:
         return
     stem = prefix[:-1] if prefix.endswith("/") else prefix
-    # "a/." is no key, but ".x" below "a/" is one: only the last part of a prefix may be unfinished.
+    # "a/." is not a key, but "a/.x" is: only the last part of a prefix may be incomplete.
     problem = key_problem(stem) if prefix.endswith("/") else key_problem(stem + "-")
     if problem is not None:
         raise CallError(f"the prefix {prefix[:200]!r} cannot be listed: {problem}")

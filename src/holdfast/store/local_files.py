@@ -1,12 +1,12 @@
 """Objects as files below one root folder: the blocking calls of the directory store.
 
 Owns durability on a local file system. An object appears by link(2), whole or not at all, after its
-bytes were synced; a create answers only after its folder was synced too. So does "exists": it may
-be our own earlier try whose folder sync failed. Must never run on the event loop, and never
-replace a file.
+bytes were synced. A create answers only after its folder was synced too, also if the answer is
+"exists", because that may be our own earlier try whose folder sync failed. Must never run on the
+event loop, and never replace a file.
 
 Another process can see an object between the link and the sync of the folder. Only a power cut in
-those milliseconds could take it back, and that stops every process which uses this directory.
+those milliseconds could undo it, and that stops every process which uses this directory.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ WRONG_CALL = frozenset({errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.E
 
 
 class LocalFiles:
-    """The files below one root; safe to call from many threads, and beside other processes."""
+    """The files below one root. Many threads and processes may use them at the same time."""
 
     def __init__(self, root: str, *, sync: bool = True, anonymous_files: bool = True) -> None:
         self._root = Path(root).absolute()
@@ -58,16 +58,16 @@ class LocalFiles:
             ) from error
 
     def keep_reserve(self, is_needed: IsNeeded) -> None:
-        """Let the objects that are needed take room from the reserve, where there is no other."""
+        """Let needed objects take room from the reserve if the disk is full."""
         self._reserve = Reserve(self._root_fd, is_needed)
 
     def fill_reserve(self) -> None:
-        """Have the reserve whole, where there is room for it."""
+        """Fill the reserve if the disk has room for it."""
         if self._reserve is not None:
             self._reserve.fill()
 
     def create(self, key: str, body: Buffers) -> CreateAnswer:
-        """Write, sync, link, sync the folder; what is needed is tried again on a full disk."""
+        """Write, sync, link, sync the folder. On a full disk, retry a needed object."""
         if self._failed_sync is not None:
             # A kernel reports a failed sync once and then forgets the lost pages: a second sync
             # that succeeds would prove nothing.
@@ -80,14 +80,14 @@ class LocalFiles:
         except OSError as error:
             if not self._has_made_room(error, key, body):
                 raise _as_store_error(error, "create", key) from error
-        # Where there was no room there was no link, so the first try has left nothing.
+        # The first try found no room, so it made no link and left nothing behind.
         try:
             return self._create(key, body)
         except OSError as error:
             raise _as_store_error(error, "create", key) from error
 
     def read(self, key: str, start: int, length: int | None) -> bytes:
-        """The bytes of a range, fewer where the object ends."""
+        """Return the bytes of a range, fewer if the object ends."""
         try:
             fd = self._open_object(key)
             try:
@@ -99,7 +99,7 @@ class LocalFiles:
             raise _as_store_error(error, "read", key) from error
 
     def size(self, key: str) -> int | None:
-        """The object's size, or None where there is none."""
+        """Return the object's size; None if there is no such object."""
         try:
             status = os.stat(key, dir_fd=self._root_fd, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
@@ -109,7 +109,7 @@ class LocalFiles:
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def list(self, prefix: str, after: str, limit: int | None) -> list[ObjectEntry]:
-        """Objects in byte order of the whole key; only those that are returned cost a stat."""
+        """Return objects in byte order of the whole key. Only returned objects cost a stat."""
         entries: list[ObjectEntry] = []
         if limit is not None and limit <= 0:
             return entries
@@ -127,9 +127,9 @@ class LocalFiles:
         return entries
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Unlink the objects, without a sync: one that is back after a power cut is deleted again.
+        """Unlink objects without a sync: one that reappears after a power cut is deleted again.
 
-        Folders stay, also empty ones: another process may be about to create in them.
+        Folders stay, even empty ones, because another process may be about to create in them.
         """
         for key in keys:
             try:
@@ -157,7 +157,7 @@ class LocalFiles:
         try:
             return self._create_in(folder_fd, name, key, body)
         except FileNotFoundError:
-            # The folder was removed by someone else after we opened it.
+            # Another process removed the folder after we opened it.
             self._settled.pop(folder, None)
             raise
         finally:
@@ -165,7 +165,7 @@ class LocalFiles:
 
     def _create_in(self, folder_fd: int, name: str, key: str, body: Buffers) -> CreateAnswer:
         if _is_there(name, folder_fd):
-            # A repeat of a large create should not write it all again to learn this.
+            # A repeated large create should not write everything again just to find this out.
             self._sync_folder(folder_fd, key)
             return CreateAnswer.EXISTS
         fd, temporary = self._open_unnamed(folder_fd)
@@ -182,7 +182,7 @@ class LocalFiles:
         return answer
 
     def _open_unnamed(self, folder_fd: int) -> tuple[int, str | None]:
-        """A file that is not an object yet, and its temporary name where it has one."""
+        """Open a file that is not an object yet; return it and its temporary name, if any."""
         if self._anonymous_files:
             try:
                 flags = os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC
@@ -232,10 +232,10 @@ class LocalFiles:
             ) from error
 
     def _open_folder_durably(self, folder: str) -> int:
-        """Open the folder, made where it is missing, with every entry above it synced once.
+        """Open the folder, create it if it is missing, and sync every entry above it once.
 
-        Opening by path costs 4 us beside milliseconds of sync, so no descriptors are kept; what
-        is kept, bounded, is which folders need no sync of their parents any more.
+        Opening by path costs 4 us beside milliseconds of sync, so no descriptors are kept. Only a
+        bounded list of the folders is kept whose parents need no more sync.
         """
         if folder in self._settled:
             try:
@@ -260,7 +260,7 @@ class LocalFiles:
         with contextlib.suppress(FileExistsError):
             os.mkdir(part, dir_fd=parent_fd)
         if self._sync:
-            # Also where it was there: another process may have made it and not synced it yet.
+            # Also if it existed: another process may have made it and not synced it yet.
             os.fsync(parent_fd)
         return os.open(part, FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=parent_fd)
 
@@ -285,7 +285,7 @@ class LocalFiles:
         try:
             with os.scandir(folder_fd) as found:
                 for entry in found:
-                    # A folder sorts as its name with the slash, as it stands in its keys.
+                    # A folder sorts as its name with a slash, as in the keys below it.
                     if entry.is_dir(follow_symlinks=False):
                         name = f"{base}{entry.name}/"
                         is_wanted = name > after or after.startswith(name)
@@ -315,7 +315,7 @@ class LocalFiles:
                 os.close(parent_fd)
 
     def _remove_left_overs(self) -> None:
-        """Remove temporary files whose process is gone: nobody holds the lock on them."""
+        """Remove temporary files whose process is gone: those that no process has locked."""
         folder = self._root / TEMPORARY_FOLDER
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         for name in names:

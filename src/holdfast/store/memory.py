@@ -1,8 +1,8 @@
 """A store in memory: deterministic, without threads; for trials, tests and the simulation.
 
-Owns the objects for as long as the process lives. It is the model that the other stores are held
-to: one winner per key, a listing in byte order of the whole key, and an effect that is visible to
-everyone at once. Must never answer without giving way first, as no real store does.
+Owns the objects for as long as the process lives. It is the reference for the other stores: one
+winner per key, listings in byte order of the whole key, and effects that every caller sees at once.
+Must never answer without yielding to the event loop first, because no real store does.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from holdfast.store.keys import check_key, check_prefix
 
 
 class MemoryStore:
-    """All objects in one dict; closing it keeps them, so that a restarted broker finds them."""
+    """A store in a dict. Closing it keeps the objects, so that a restarted broker finds them."""
 
     def __init__(self, *, environment: Environment, url: str = "memory://") -> None:
         self._environment = environment
@@ -83,4 +83,4 @@ class MemoryStore:
                 del self._keys[bisect.bisect_left(self._keys, key)]
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: the objects stay."""

@@ -1,8 +1,8 @@
-"""From an s3://, gs:// or az:// address to the clients that reach it.
+"""Parse an s3://, gs:// or az:// address, and make the clients that reach it.
 
-Owns which options an address may carry and the retry rules of the client library. Credentials are
-found elsewhere; an address that holds one is refused without repeating it. Must never give a client
-that creates objects any retries.
+Owns the options that an address may carry, and the retry rules of the client library. Credentials
+come from elsewhere: an address that holds one is refused without repeating it. Must never give
+retries to a client that creates objects.
 """
 
 import difflib
@@ -37,34 +37,35 @@ CLIENT_OPTIONS: Mapping[str, Mapping[str, str]] = {
         "skip_signature": "skip_signature",
     },
 }
-"""What may stand after the '?', and what the client library calls it."""
+"""The options after the '?' of an address, and the client library's names for them."""
 VARIABLES = {
     "AWS_DEFAULT_REGION": "region",
     "AWS_REGION": "region",
     "AWS_ENDPOINT_URL": "endpoint",
     "AWS_ENDPOINT_URL_S3": "endpoint",
 }
-"""Of the same name later ones win; the library reads further variables by itself."""
+"""Environment variables, and the client library's names for them. If two set the same name, the
+later one wins. The library reads more variables by itself."""
 ENDPOINT_VARIABLES: Mapping[str, tuple[str, ...]] = {
     "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
     "gs": (),
     "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
-"""Where the client library finds an endpoint that the address does not name."""
+"""The variables in which the client library finds an endpoint that the address does not name."""
 _BUCKET = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._:-]*")
 _REGION = re.compile(r"[A-Za-z0-9_-]*")
 _ENDPOINT = re.compile(
     r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?(/[A-Za-z0-9._~%/-]*)?",
     re.IGNORECASE,
 )
-"""What else stands there is an error to the server at best; on some of it the library panics."""
+"""The endpoints that are accepted. Others at best fail later; some make the library panic."""
 SECRET_WORDS = ("key", "secret", "token", "password", "sas", "credential")
 READ_RETRIES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectAddress:
-    """An address, taken apart and checked."""
+    """An address, parsed and checked."""
 
     scheme: str
     bucket: str
@@ -77,7 +78,7 @@ class ObjectAddress:
 
 
 def parse_object_address(url: str) -> ObjectAddress:
-    """Take the address apart; raises ConfigurationError with the remedy."""
+    """Parse the address. Raises ConfigurationError with the remedy."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -131,7 +132,7 @@ def make_client(
     *,
     has_retries: bool,
 ) -> Client:
-    """A client of the library: one that creates has no retries, one that only reads has some."""
+    """Return a client of the library. A client that creates objects must have no retries."""
     if "endpoint" not in address.options:
         for name in ENDPOINT_VARIABLES[address.scheme]:
             if variables.get(name):
@@ -183,7 +184,7 @@ def _options(parts: SplitResult, shown: str) -> dict[str, str]:
 
 
 def _check_endpoint(endpoint: str, what: str) -> None:
-    """Refuse what is no address of a server; a password in it is not repeated."""
+    """Refuse an endpoint that is not the address of a server. A password in it is not repeated."""
     if "@" in endpoint:
         raise ConfigurationError(
             f"{what} carries credentials: take out the part before the '@', and set them as"

@@ -1,7 +1,7 @@
-"""The two clients of one store, made anew where its credentials have changed.
+"""The two clients of one store, which are replaced when its credentials change.
 
-Owns which clients are current. They are used by many threads: whoever has taken one may go on with
-it. Must never replace clients by the same, which would cost their connections for nothing.
+Owns which clients are current. Many threads use them, and a thread may go on with a client that was
+replaced. Must never replace clients by equal ones, which would close connections for nothing.
 """
 
 import logging
@@ -19,13 +19,13 @@ from holdfast.store.object_address import (
 )
 
 RENEW_S_MIN = 5.0
-"""Between two looks where each asks a token service."""
+"""The shortest time between two renewals that each ask a token service."""
 
 log = logging.getLogger("holdfast.store")
 
 
 class Clients:
-    """One that creates and has no retries, one that does all else."""
+    """The client that creates, without retries, and the client for everything else."""
 
     def __init__(
         self, address: ObjectAddress, variables: Mapping[str, str], *, environment: Environment
@@ -40,12 +40,12 @@ class Clients:
         self.creator, self.reader = self._made(self.credentials)
 
     def renew(self) -> None:
-        """Look for credentials again; called from any thread, after a refusal."""
+        """Look for credentials again, after a refusal. Any thread may call this."""
         with self._lock:
             try:
                 found = self._found()
             except ConfigurationError as error:
-                # A file may be half written, or away for a moment: what we have is still best.
+                # A file may be half written, or gone for a moment: keep what we have.
                 if str(error) != self._told:
                     self._told = str(error)
                     log.warning("credentials_not_found store=%s: %s", self.address.url, error)

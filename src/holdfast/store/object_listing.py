@@ -1,9 +1,9 @@
-"""A listing in byte order from servers that do not all keep it.
+"""Listings in byte order, also from servers that list in another order.
 
 Pure. S3 lists by the bytes of the whole key. Some servers that speak its protocol walk through
 folders instead (SeaweedFS: "b/1" comes before "b-c"), take an offset in that order, and skip a
 folder whose own name is the offset. Owns an offset and a rule to stop that are right in both
-orders, so that no key is missed. Must never stop where a smaller key could still come.
+orders, so that no key is missed. Must never stop while a smaller key could still come.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,25 +11,25 @@ from collections.abc import Iterable, Sequence
 from holdfast.store.interface import ObjectEntry
 
 _PLAIN = frozenset("/0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz:;=@")
-"""Legal in a key and not below '/', where the two orders part."""
+"""Legal characters of a key that are not below '/'. The orders differ only for those below it."""
 _BEFORE = {"=": ";", "@": "=", "_": "Z", "a": "_"}
-"""Where the character just before is none that a key may have."""
+"""The legal character before this one, if the one just before it is not legal."""
 
 
 def folder_of(prefix: str) -> str:
-    """The folder that holds every key with this prefix; servers match it by whole parts."""
+    """Return the folder that holds every key with this prefix. Servers match whole parts."""
     return prefix.rpartition("/")[0]
 
 
 def offset_of(prefix: str, after: str) -> str | None:
-    """A key that no wanted key precedes in either order, as near to the first as is safe."""
+    """Return a key before all wanted keys in both orders, as near to the first as is safe."""
     return max(_below(prefix), _below(after)) or None
 
 
 def select(
     pages: Iterable[Sequence[ObjectEntry]], *, prefix: str, after: str, limit: int | None
 ) -> list[ObjectEntry]:
-    """The wanted entries, read from as few pages as the order of both kinds of server allows."""
+    """Return the wanted entries, from as few pages as is safe in both orders."""
     base = len(prefix) - len(prefix.rpartition("/")[2])
     found: list[ObjectEntry] = []
     if limit is not None and limit <= 0:
@@ -50,13 +50,13 @@ def select(
 
 
 def _is_past_prefix(last: str, prefix: str) -> bool:
-    """Whether nothing after `last` can start with the prefix, which has no slash."""
+    """True if nothing after `last` can start with the prefix, which has no slash."""
     top = last.partition("/")[0]
     return top > prefix and not top.startswith(prefix)
 
 
 def _precedes_all_later(bound: str, last: str) -> bool:
-    """Whether all that comes after `last`, in either order, is greater than the bound."""
+    """True if everything after `last`, in either order, is greater than the bound."""
     top, slash, _ = last.partition("/")
     if not slash:
         return last >= bound
@@ -65,7 +65,7 @@ def _precedes_all_later(bound: str, last: str) -> bool:
 
 
 def _below(text: str) -> str:
-    """A legal key, smaller than the text by its last character; "" where none is safe."""
+    """Return a legal key that is smaller than the text by its last character; "" if none is."""
     stem, last = text[:-1], text[-1:]
     if not text or text.startswith("/") or "//" in text or not _PLAIN.issuperset(text):
         return ""

@@ -1,10 +1,10 @@
-"""S3, GCS and Azure as a store: the client library's blocking calls, in threads of their own.
+"""S3, GCS and Azure as a store: the client library's blocking calls, run in separate threads.
 
-Owns the meaning of the library's errors, and that refused credentials are looked for again: keys
-that were changed need no new process. Its create answers "already exists" for 412 and for 409,
-and for our own write whose answer was lost, so EXISTS means no more here than that the key must be
-read back. Whatever is not a certain answer is StoreUnavailable. Must never retry a create, and
-never use the library's asynchronous calls: they can abort the interpreter at its exit.
+Owns the meaning of the library's errors. Looks for credentials again after a refusal, so changed
+keys need no restart. The library's create says "already exists" for 412, for 409, and for our own
+write whose answer was lost, so EXISTS only means here that the key must be read back. Every answer
+that is not certain is StoreUnavailable. Must never retry a create, and never use the library's
+asynchronous calls: they can abort the interpreter at its exit.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _REFUSED = re.compile(
     r"|InvalidAccessKeyId|SignatureDoesNotMatch)\)"
 )
 _STATUS = re.compile(r"status code: (4\d\d [A-Za-z ]+\(\w+\)|4\d\d [A-Za-z ]+)")
-"""The rest of a refusal's text is the library's, and long: a person needs the code and the hint."""
+"""The status in a refusal. The library's text is long; a person needs the code and our hint."""
 _BAD_REQUEST = re.compile(r"status code: 400\b")
 _ERROR_CODE = re.compile(r"<Code>([A-Za-z0-9._-]{1,80})</Code>")
 
@@ -63,7 +63,7 @@ def open_object_store(
     environment: Environment | None = None,
     keeps_trying: bool = True,
 ) -> "ObjectStore":
-    """The store at an s3://, gs:// or az:// address; it is not contacted yet."""
+    """Return the store at an s3://, gs:// or az:// address, without contacting it yet."""
     given = process_variables() if variables is None else variables
     clients = Clients(
         parse_object_address(url), given, environment=environment or SystemEnvironment()
@@ -72,7 +72,7 @@ def open_object_store(
 
 
 class ObjectStore:
-    """One bucket, below one prefix."""
+    """The store in one bucket, below one prefix."""
 
     def __init__(self, clients: Clients, *, keeps_trying: bool = True) -> None:
         address = clients.address
@@ -118,10 +118,10 @@ class ObjectStore:
             await self._call(self._delete, tuple(keys))
 
     async def close(self) -> None:
-        """Let go of the threads, and wait a little for the calls under way.
+        """Stop the threads, and wait a little for the calls under way.
 
-        A call that the store does not answer keeps its thread until its own time-out, however often
-        the client library tries: that may be minutes.
+        A call that the store does not answer keeps its thread until its own time-out. With all
+        tries of the client library that may take minutes.
         """
         if self._is_closed:
             return
@@ -130,7 +130,7 @@ class ObjectStore:
 
         def end() -> None:
             self._threads.shutdown()
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so no task waits for us
                 loop.call_soon_threadsafe(ended.set)
 
         threading.Thread(target=end, daemon=True).start()
@@ -155,7 +155,7 @@ class ObjectStore:
 
     def _create(self, key: str, body: Buffers) -> CreateAnswer:
         try:
-            # One put, never multipart: a multipart upload has no condition on every provider.
+            # One put, never multipart: not every provider has conditional multipart uploads.
             whole = body[0] if len(body) == 1 else b"".join(body)
             obstore.put(self._clients.creator, key, whole, mode="create", use_multipart=False)
         except AlreadyExistsError:
@@ -183,7 +183,7 @@ class ObjectStore:
         except FileNotFoundError as error:
             raise self._not_found("read", key, error) from error
         except BaseError as error:
-            # A range past the end is an error to a provider, with no class of its own.
+            # For a range past the end, providers return an error that has no class of its own.
             if self._is_past_end(key, start):
                 return b""
             raise self._unavailable("read", key, error) from error
@@ -218,7 +218,7 @@ class ObjectStore:
         try:
             obstore.delete(self._clients.reader, keys)
         except FileNotFoundError:
-            # GCS and Azure stop at a key that is not there; the others may still be.
+            # GCS and Azure stop at a missing key; later keys may still exist.
             for key in keys:
                 self._delete_one(key)
         except BaseError as error:
@@ -254,7 +254,7 @@ class ObjectStore:
         # The library's listing wraps a refusal in its general error.
         is_refused = isinstance(error, PermissionDeniedError | UnauthenticatedError)
         is_refused = is_refused or _REFUSED.search(reason) is not None
-        # The answer to a HEAD has no body, so that an expired token is only a bad request.
+        # The answer to a HEAD has no body, so an expired token looks like any bad request.
         if is_refused or _BAD_REQUEST.search(reason):
             self._clients.renew()
         if is_refused:
@@ -280,7 +280,7 @@ def _pages(client: Client, folder: str, offset: str | None, page: int) -> Iterat
 
 
 def _short_reason(error: Exception) -> str:
-    """The library's first line, without the server's answer, and the code in that answer."""
+    """Return the library's first line without the server's answer, plus the code in that answer."""
     text = str(error)
     head = text.partition("\n")[0].partition("<?xml")[0].partition("<Error")[0]
     code = _ERROR_CODE.search(text)

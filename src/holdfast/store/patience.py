@@ -1,6 +1,6 @@
-"""Waiting for a store that does not answer now: the one place that says how long and how often.
+"""Waiting for a store that does not answer: the one place that says how long and how often.
 
-Owns back-off. Reads may be repeated freely; what must not be repeated freely is in put_if_absent.
+Owns the back-off. Only for calls that may be repeated freely; others are in put_if_absent.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ T = TypeVar("T")
 BACKOFF_FIRST_S = 0.05
 BACKOFF_LAST_S = 5.0
 CORRUPT_READS_MAX = 8
-"""A mangled answer is read again this often before the object itself is held to be corrupt."""
+"""How often a corrupt answer is read before the object itself counts as corrupt."""
 
 
 def backoff_s(tries: int, environment: Environment) -> float:
-    """The pause after `tries` failures: doubling, capped, with jitter so that a herd spreads."""
+    """Return the pause after `tries` failures: doubled, capped, with jitter to spread callers."""
     pause = min(BACKOFF_LAST_S, BACKOFF_FIRST_S * 2 ** min(tries, 16))
     return pause * (0.5 + environment.random().random() / 2)
 
@@ -30,7 +30,7 @@ async def patiently(
     environment: Environment,
     give_up_after_s: float | None = None,
 ) -> T:
-    """Repeat a read until the store answers; a mangled answer is read again a few times."""
+    """Repeat an idempotent call until the store answers. Repeat a corrupt read only a few times."""
     started = environment.monotonic()
     tries = corrupt = 0
     while True:

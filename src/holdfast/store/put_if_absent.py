@@ -1,14 +1,14 @@
-"""Put-if-absent, with a certain answer: the one primitive that decides every hand-off.
+"""Put-if-absent with a certain outcome: the one primitive that decides every hand-off.
 
-A create that timed out may still land, "exists" may be our own earlier try, and a conflict says
-nothing. So the same key and the same bytes are tried again until the store says created or exists,
-and then the object that is there is read back and asked whose it is. Repeating is harmless: a
-repeat that lands first is the same object, and one that lands after the answer finds the key taken
-and changes nothing, by us or by the winner.
+A create that timed out may still land, "exists" may mean our own earlier try, and a conflict says
+nothing. So the same bytes are created under the same key again, until the store says "created" or
+"exists". After "exists", the object is read back to see which writer it is from. Repeating is
+harmless: a repeat that lands first is the same object, and one that lands later finds the key taken
+and changes nothing.
 
-Must never try another key, never send other bytes, and never answer Won or Lost by inference: a
-read-back that finds nothing proves nothing. Whether a number that retention has deleted may be won
-again is not decided here; the caller checks its floor after Won.
+Must never try another key, never send other bytes, and never conclude Won or Lost without proof: a
+read-back that finds nothing proves nothing. A deleted number can be won again: the caller must
+check its floor after Won.
 """
 
 import asyncio
@@ -39,22 +39,22 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backoff:
-    """How long to wait before the next try: doubling from first to max, less some jitter."""
+    """The wait before the next try: doubled from first to max, less some jitter."""
 
     first_seconds: float = 0.02
     max_seconds: float = 2.0
     jitter: float = 0.5
-    """The share of each delay that is left to chance, so that rivals do not march in step."""
+    """The share of each delay that is random, so that rivals do not retry at the same time."""
 
     def delay_seconds(self, retries: int, environment: Environment) -> float:
-        """The delay before retry number `retries`, counted from 0."""
+        """Return the delay before retry number `retries`, counted from 0."""
         full = min(self.max_seconds, self.first_seconds * 2.0 ** min(retries, 32))
         return full * (1.0 - self.jitter * environment.random().random())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """What on_retry is told before each wait."""
+    """The argument of `on_retry`, which is called before each wait."""
 
     key: str
     retries: int
@@ -63,7 +63,7 @@ class Retry:
 
 
 def same_bytes(body: Buffers) -> Callable[[bytes], bool]:
-    """An is_ours for bodies without a writer's id: ours is what is equal. Read back all of it."""
+    """Return an `is_ours` for a body without a writer id: all of it must be read back and equal."""
     expected = b"".join(body)
     return lambda found: found == expected
 
@@ -82,11 +82,11 @@ async def put_if_absent(
 ) -> Won | Lost:
     """Create the object, or find out for certain that another writer has.
 
-    `is_ours` looks at the first `identify_bytes` of what is there (all of it where None) and says
-    whether this very attempt wrote it; it may raise CorruptObject where they fail their checksum,
-    and they are then read again. Without a deadline it goes on until it knows. Where the deadline
-    passes it raises StoreUnavailable and the outcome is unknown: the object may be there, or
-    appear later, so the caller must not use the next position. The same holds for a cancel.
+    `is_ours` gets the first `identify_bytes` of the existing object (all of it if None) and says
+    whether this very call wrote it. It may raise CorruptObject if their checksum is wrong, and then
+    they are read again. Without a deadline the call retries until the outcome is certain. If the
+    deadline passes, it raises StoreUnavailable and the outcome is unknown: the object may be there,
+    or appear later, so the caller must not use the next position. The same holds for a cancel.
     """
     attempt = _Attempt(
         store, key, is_ours, identify_bytes, environment, backoff or Backoff(), on_retry
@@ -146,7 +146,7 @@ class _Attempt:
                     await self._wait("read back: the store said that it exists, but has no object")
 
     async def _identify(self) -> Won | Lost | None:
-        """Whose object is there; None where there is none, and the create must be tried again."""
+        """Return whose object is there; None if there is none and the create must be repeated."""
         corrupt_reads = 0
         doubted: bytes | None = None
         while True:
@@ -168,15 +168,15 @@ class _Attempt:
                 return Won(attempts=self.creates)
             if found is None:
                 await self._wait("read back: the store returned too few bytes")
-            # One flipped bit in the writer's id would make our own object a stranger's, and a
-            # win would be given away: only two equal answers are believed.
+            # With one flipped bit in the writer id, our own object would look like another
+            # writer's, and a win would be given away: only two equal answers are trusted.
             elif found == doubted:
                 return Lost(body=found, attempts=self.creates)
             else:
                 doubted = found
 
     async def _read_back(self) -> bytes | None:
-        """The bytes that identify the writer, or None where the store sent too few of them."""
+        """Return the bytes that identify the writer; None if the store sent too few of them."""
         found = await self._store.read(self._key, length=self._identify_bytes)
         if self._identify_bytes is not None and len(found) >= self._identify_bytes:
             return found

@@ -1,7 +1,7 @@
-"""A store that can be looked at and not changed: for inspection, beside a broker or without one.
+"""A read-only view of a store, for inspection beside a broker or without one.
 
-Owns the refusal of every change, and the patience with a store that never answers. Must never
-make a directory, nor tidy one up.
+Owns the refusal of every change, and the limit of waiting for a store that never answers. Must
+never create a directory, nor remove anything from one.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from holdfast.store.local_files import LocalFiles
 T = TypeVar("T")
 
 SILENCE_S_MAX = 20.0
-"""Without one answer for so long, a person is told instead of kept waiting."""
+"""After this long without an answer, a person gets an error instead of waiting on."""
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 
 
 class _FilesAsTheyAre(LocalFiles):
-    """The files of a directory that somebody else made."""
+    """The files of a directory that another process created."""
 
     def _make_root(self) -> None:
         if not self._root.is_dir():
@@ -41,7 +41,7 @@ class _FilesAsTheyAre(LocalFiles):
             )
 
     def _remove_left_overs(self) -> None:
-        """They are their owner's to remove."""
+        """Do nothing: only the owner of the directory removes them."""
 
 
 class DirectoryAsItIs:
@@ -78,7 +78,7 @@ class DirectoryAsItIs:
 
 
 class ReadOnlyStore:
-    """Any store, without create and delete, and with an end to waiting for it."""
+    """Any store, without create and delete, and with a limit of waiting for it."""
 
     def __init__(
         self, store: Store, *, environment: Environment, silence_s_max: float = SILENCE_S_MAX
@@ -123,7 +123,7 @@ class ReadOnlyStore:
             self._silent_since = None
             raise
         except StoreUnavailable as error:
-            # From the first call that failed: one that nobody made for an hour is no silence.
+            # Counted from the first failed call: an hour without calls is not silence.
             now = self._environment.monotonic()
             self._silent_since = now if self._silent_since is None else self._silent_since
             silent_s = now - self._silent_since
@@ -140,7 +140,7 @@ class ReadOnlyStore:
 def open_read_only(
     url: str, *, environment: Environment, silence_s_max: float = SILENCE_S_MAX
 ) -> ReadOnlyStore:
-    """The store at an address, to be looked at; a directory must be there already."""
+    """Return a read-only view of the store at an address. A directory must exist already."""
     found = _SCHEME.match(url)
     scheme = found.group(1) if found else ""
     store: Store

@@ -1,10 +1,10 @@
-"""Room on the disk that is kept for the few small objects without which a broker cannot serve.
+"""Room on the disk that is reserved for the few small objects without which a broker cannot serve.
 
-Owns one file in the root of a directory store. Its content means nothing, its blocks are the point:
-where the disk is full, a few of them are given back for an object that is needed. Several brokers
-on one directory share the file, without a lock: one that is paused must not hold up the others, and
-a race costs a few blocks at most. A reserve that is missing, used up or cannot be made is no error.
-Must never give room for anything else, and never take the last room of a disk.
+Owns one file in the root of a directory store. Its content means nothing, only its blocks matter:
+when the disk is full, a few of them are freed for a needed object. Brokers on one directory share
+the file without a lock, because a paused broker must not hold up the others, and a race costs a few
+blocks at most. A reserve that is missing, used up or cannot be created is not an error. Must never
+free room for other objects, and never take the last room of a disk.
 """
 
 import logging
@@ -16,29 +16,29 @@ from holdfast.store.keys import RESERVE_FILE
 
 RESERVE_BYTES = 4 * 1024 * 1024
 FREE_BYTES_MIN = 2 * RESERVE_BYTES
-"""The reserve is filled only where so much is free."""
+"""The reserve is filled only if this much is free."""
 GIVEN_BYTES = 16 * 1024
-"""What is given for one object: blocks for it, and for a folder that grows. Where that is too
-little, the caller tries again and is given more."""
+"""How much is freed for one object: blocks for it, and for a folder that grows. If that is too
+little, the caller tries again and gets more."""
 RESERVE_MODE = 0o644
 
 IsNeeded = Callable[[str, Buffers], bool]
-"""Whether the object of this key and body must be written before a broker can serve."""
+"""A function: must the object of this key and body be written before a broker can serve?"""
 
 log = logging.getLogger("holdfast.store")
 
 
 class Reserve:
-    """The reserve of one directory; its calls block, and may come from several threads."""
+    """The reserve of one directory. Its calls block, and may come from several threads."""
 
     def __init__(self, root_fd: int, is_needed: IsNeeded) -> None:
         self.is_needed = is_needed
         self._root_fd = root_fd
         self._is_allocated = False
-        """A copy of a store may have the file without its blocks, so its size is not enough."""
+        """True if we allocated the blocks: in a copied store the file may have its size only."""
 
     def fill(self) -> None:
-        """Have the reserve whole, where there is room for it."""
+        """Fill the reserve if the disk has room for it."""
         if not hasattr(os, "posix_fallocate"):
             return
         try:
@@ -66,7 +66,7 @@ class Reserve:
         log.info("store_reserve_filled bytes=%d", RESERVE_BYTES)
 
     def give(self, key: str) -> bool:
-        """Free some of the reserve for an object that found no room; False where none is left."""
+        """Free some of the reserve for an object that found no room; False if none is left."""
         try:
             fd = self._open()
         except OSError:

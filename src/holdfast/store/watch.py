@@ -1,8 +1,8 @@
-"""A store that knows which of its calls get no good answer now, for how long, and why.
+"""A store that notes which of its calls fail or hang now, for how long, and why.
 
-Owns that note. Everything above it waits patiently for a store that does not answer; this is how a
-person learns that something waits, and for what. Reads and writes are told apart: a disk that is
-full still reads. Must never change a call or its answer.
+Owns that note. The code above waits patiently for a store that does not answer; the note tells a
+person what waits, and why. Reads and writes are noted separately, because a full disk can still be
+read. Must never change a call or its answer.
 """
 
 from collections.abc import Awaitable, Sequence
@@ -17,13 +17,13 @@ T = TypeVar("T")
 READS = "reads"
 WRITES = "writes"
 FRESH_S = 30.0
-"""A failure that nobody repeats for so long is over: a call that is waited for is tried sooner."""
+"""A failure is over if it does not repeat for this long: a caller that waits retries sooner."""
 SLOW_S = 3.0
-"""A call without an answer for so long counts as trouble."""
+"""A call without an answer for this long counts as trouble."""
 
 
 class Trouble(NamedTuple):
-    """Calls of one kind that get no good answer."""
+    """The failing or hanging calls of one kind."""
 
     calls: str
     seconds: float
@@ -31,19 +31,19 @@ class Trouble(NamedTuple):
 
 
 class _Kind:
-    """The calls of one kind."""
+    """The state of all reads, or of all writes."""
 
     def __init__(self) -> None:
         self.under_way: dict[int, float] = {}
-        """When each call that has no answer yet was begun."""
+        """The start time of each call that has no answer yet."""
         self.since: float | None = None
-        """The first failure after the last good answer."""
+        """The start of the first call that failed after the last good answer; None if none did."""
         self.failed_at = 0.0
         self.error = ""
 
 
 class StoreWatch:
-    """A store with an eye on it."""
+    """A store whose creates and reads are watched."""
 
     def __init__(self, store: Store, *, environment: Environment) -> None:
         self._store = store
@@ -60,7 +60,7 @@ class StoreWatch:
         return self._store.is_remote
 
     def trouble(self) -> Trouble | None:
-        """What fails now, or waits for long; the kind of calls for which it lasts longest."""
+        """Return the kind of calls that fails or hangs now; of two, the one in longer trouble."""
         now = self._environment.monotonic()
         found = [self._trouble_of(name, kind, now) for name, kind in self._kinds.items()]
         return max((each for each in found if each is not None), key=_seconds, default=None)
@@ -80,7 +80,7 @@ class StoreWatch:
         try:
             answer = await call
         except ObjectNotFound:
-            kind.since = None  # that is a good answer, too
+            kind.since = None  # this is a good answer, too
             raise
         except StoreUnavailable as error:
             kind.failed_at = self._environment.monotonic()

@@ -1,7 +1,7 @@
-"""A folder on a local disk, as a spool needs it: append durably, read back, cut, delete.
+"""A folder on a local disk, with what a spool needs: durable append, read, truncate, delete.
 
-Owns the threads in which the disk is waited for. Must never say that something is durable which a
-crash of the machine could undo: the file's name counts, too.
+Owns the threads that wait for the disk. Must never report as durable what a crash of the machine
+could undo. That includes the name of a new file.
 """
 
 import asyncio
@@ -19,19 +19,21 @@ FILE_MODE = 0o640
 VECTORS_MAX = 1_000
 """How many buffers one writev takes; the limit of Linux is 1,024."""
 THREADS = 4
-"""So many lanes wait for the disk at once; of one lane, one write is under way."""
+"""How many lanes can wait for the disk at once; each lane has one write under way."""
 
 
 class DiskFailed(RetryError):
-    """The disk is full, or does not work; what was written before is still there."""
+    """The disk is full or does not work. Earlier writes are still there."""
 
 
 class Disk(Protocol):
-    """The calls; each returns when its effect is durable."""
+    """The operations of a disk. Each returns when its effect is durable, except for `delete`."""
 
     async def append(self, name: str, buffers: Sequence[Buffer]) -> None:
-        """Add to the end of a file, which is made where it is not there. Raises DiskFailed: then
-        the file may have an incomplete end."""
+        """Append to a file, which is created if it is missing.
+
+        Raises DiskFailed, and then the file may end with a part of the buffers.
+        """
         ...
 
     async def read(self, name: str) -> bytes: ...
@@ -41,14 +43,14 @@ class Disk(Protocol):
     async def truncate(self, name: str, size: int) -> None: ...
 
     async def delete(self, names: Sequence[str]) -> None:
-        """Without a sync: a file that is back after a crash is deleted again."""
+        """Delete files without a sync: a file that reappears after a crash is deleted again."""
         ...
 
     async def close(self) -> None: ...
 
 
 class LocalDisk:
-    """A folder, and a few threads."""
+    """A folder of the local file system, and the threads that wait for it."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
@@ -80,7 +82,7 @@ class LocalDisk:
         await self._call(lambda: self._delete(names))
 
     async def close(self) -> None:
-        """Wait for what is under way, then let go of the files and the threads."""
+        """Close the files and stop the threads; no call may be under way."""
         await self._call(self._close)
         self._threads.shutdown(wait=False)
 

@@ -1,8 +1,8 @@
-"""The frames of a spool file: objects of the lane's own format, one after the other. Pure.
+"""The frames of a spool file, one after the other, each in the format of a lane entry.
 
-Owns how far a spool is believed: each frame must be whole, of the same lane, claim and writer, and
-continue the chain of the one before. What comes after the first that does not is not believed.
-A frame says which lane object it follows, if that was not in the store yet when it was written.
+Pure. Owns how far a file is trusted: each frame must be whole, belong to the file's lane, claim and
+writer, and continue the hash chain. The first frame that does not ends the trusted part.
+A frame names the lane object that it follows, if that was not in the store yet when it was written.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from holdfast.lane.entry import (
 
 
 class SpoolId(NamedTuple):
-    """Whose spool it is: a claim of a lane, by one writer."""
+    """The identity of a spool: one claim of a lane, by one writer."""
 
     lane: LaneId
     claim: LaneNumber
@@ -30,42 +30,43 @@ class SpoolId(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """What was made durable by one write to the disk."""
+    """The facts and record batches of one durable write to the disk."""
 
     header: EntryHeader
     after: LaneNumber | None
-    """The lane object without which nothing of it was ever acknowledged."""
+    """The lane object that the frame follows. Without it in the store, the frame was never
+    acknowledged."""
     facts: bytes
     payload: memoryview
 
 
 _AFTER = struct.Struct(">Q")
 _NOTHING = 0
-"""No put of a frame's owner has the number 0: its claim has a lower one than all of them."""
+"""The stored form of "follows no object". Number 0 is free for it, because it is a claim."""
 
 
 def frame_facts(facts: bytes, after: LaneNumber | None) -> bytes:
-    """The facts of a frame as they are on the disk: behind what it follows."""
+    """Return a frame's facts as stored on the disk: after the number of the object it follows."""
     return _AFTER.pack(after if after is not None else _NOTHING) + facts if facts else b""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReadFrames:
-    """The frames of one file, as far as they can be believed."""
+    """The frames of one file, as far as it can be trusted."""
 
     frames: list[Frame]
     valid_bytes: int
     torn_bytes: int
-    """What is behind the last frame that is believed: never acknowledged, or destroyed."""
+    """The bytes after the last trusted frame: never acknowledged, or damaged."""
     problem: str | None
-    """Why the file ends there; None where it ends with a whole frame."""
+    """Why the trusted part ends there; None if the file ends with a whole frame."""
     is_damaged: bool
-    """A later frame is behind what is not believed. A crash does not leave that: a frame is written
-    only when the one before it is durable."""
+    """True if a later frame exists after the trusted part. A crash does not cause that, because a
+    frame is written only when the previous one is durable."""
 
 
 def read_frames(data: bytes, spool: SpoolId, *, name: str) -> ReadFrames:
-    """Read one file; what its first frame continues is for the caller to look at."""
+    """Read one file. The caller checks which frame its first frame continues."""
     view = memoryview(data)
     frames: list[Frame] = []
     position = 0
@@ -91,7 +92,7 @@ def read_frames(data: bytes, spool: SpoolId, *, name: str) -> ReadFrames:
 
 
 def _has_later(data: bytes, position: int, spool: SpoolId, last: EntryHeader | None) -> bool:
-    """Whether the header of a frame after the next one is somewhere behind a position."""
+    """True if somewhere after `position` there is the header of a frame beyond the next one."""
     next_number = last.number + 1 if last is not None else 0
     while (position := data.find(MAGIC, position + 1)) >= 0:
         try:
@@ -105,7 +106,7 @@ def _has_later(data: bytes, position: int, spool: SpoolId, last: EntryHeader | N
 
 
 def parse_frame(data: memoryview, *, name: str) -> Frame:
-    """The frame at the beginning of some bytes, checked by itself."""
+    """Return the frame at the beginning of `data`. Its place in the chain is not checked."""
     header = parse_header(data[:HEADER_BYTES], key=name)
     facts = facts_of(header, data, key=name)
     payload = data[header.payload_start : header.payload_start + header.payload_bytes]

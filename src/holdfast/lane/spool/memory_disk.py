@@ -1,7 +1,8 @@
-"""A disk that is simulated: what a crash leaves of it, a disk that is full, and how long it takes.
+"""A simulated disk: crashes, a full disk, and the time that each call takes.
 
-It ships with Holdfast for simulations and tests. A write that is under way is half there: so a
-process that ends in the middle leaves a torn tail. Must never call something durable that is not.
+It ships with Holdfast for simulations and tests. Half of a write is in the file while the write is
+under way, so a process that ends meanwhile leaves a torn tail. Must never report a write as durable
+that is not.
 """
 
 import asyncio
@@ -13,14 +14,14 @@ from holdfast.lane.spool.disk import DiskFailed
 
 
 class MemoryDisk:
-    """One disk of one machine. A process that is killed leaves it as it is."""
+    """One disk of one machine. It keeps its files when a process is killed."""
 
     def __init__(
         self, *, environment: Environment, delay_seconds: tuple[float, float] = (0.0005, 0.003)
     ) -> None:
         self.files: dict[str, bytearray] = {}
         self.bytes_max: int | None = None
-        """How much fits; None is no bound."""
+        """The capacity in bytes; None if it is unlimited."""
         self._delay_seconds = delay_seconds
         self._chance = environment.random()
 
@@ -55,7 +56,7 @@ class MemoryDisk:
             self.files.pop(name, None)
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is held open."""
 
     async def _wait(self) -> None:
         low, high = self._delay_seconds

@@ -1,8 +1,8 @@
 """Facts that become durable on a local disk first, and in the store later.
 
-Owns the order: groups are published one after the other, each when it is durable on the disk or in
-the store, whichever comes first, and none before the one before it. Must never publish what came
-from the disk alone while the claim is not proved, nor forget a group before it is in the store.
+Owns the order: a group is published when it is durable on the disk or in the store, whichever comes
+first, and never before an earlier group. Must never publish a group that is only on the disk while
+the claim is not proved, nor forget a group before it is in the store.
 """
 
 import asyncio
@@ -20,26 +20,26 @@ from holdfast.lane.spool.spool import Spool
 from holdfast.lane.state import F
 
 RETRY_S = 1.0
-"""How long a disk that failed is left alone."""
+"""How long no new facts go to a disk that failed."""
 STALLED_S = 3.0
-"""After so long without an answer of the disk, the store is tried."""
+"""After this long without an answer from the disk, facts go to the store instead."""
 UNFLUSHED_GROUPS_MAX = 20_000
-"""So many frames go to the store whatever their size and age: each costs memory of its own."""
+"""This many frames are flushed whatever their size and age, because each one costs memory."""
 NEVER = float("inf")
 
 
 class FlushRules(NamedTuple):
-    """When facts that are on the disk alone go to the store."""
+    """When a fact that is only on the disk goes to the store: at the first of two limits."""
 
     bytes: int
-    """So much of the lane, this fact's with it."""
+    """The limit for the bytes of the lane that are only on the disk, this fact's included."""
     ms: int
-    """The age of this fact."""
+    """The limit for the age of this fact."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolSettings:
-    """How frames are written, and when facts go to the store that do not say it themselves."""
+    """The size of frames, and the flush rules of facts that bring none."""
 
     flush_bytes: int = 64 * 1024 * 1024
     flush_ms: int = 86_400_000
@@ -51,7 +51,7 @@ class SpoolSettings:
 
 
 class Put(NamedTuple):
-    """A lane object that is under way."""
+    """A lane object whose put is under way."""
 
     number: LaneNumber
     done: asyncio.Future[None]
@@ -80,18 +80,18 @@ class SpooledGroup(Generic[F]):
         self.bytes = 0
         self.added_at = added_at
         self.due_at = NEVER
-        """When it goes to the store at the latest."""
+        """When the group goes to the store at the latest."""
         self.after: Put | None = None
-        """The lane object that holds what was decided before it; not published earlier."""
+        """The lane object with the facts before this group, which is not published earlier."""
         self.frame: EntryHeader | None = None
-        """What it is on the disk, once it is there."""
+        """The header of its frame, once that is on the disk."""
         self.is_durable = False
         self.is_taken = False
-        """It is part of a lane object that is sealed."""
+        """True if the group is part of the next lane object."""
         loop = asyncio.get_running_loop()
         self.done: asyncio.Future[None] = loop.create_future()
         self.stored: asyncio.Future[None] = loop.create_future()
-        """Resolves when it is in the store."""
+        """Resolves when the group is in the store; `done` when it is published."""
         for future in (self.done, self.stored):
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
@@ -115,10 +115,10 @@ class SpoolQueue(Generic[F]):
         self.settings = settings
         self.unflushed_bytes = 0
         self.failure: DiskFailed | None = None
-        """Why the disk takes nothing now; None while it works."""
+        """Why the last write to the disk failed; None while the disk works."""
         self.failures = 0
         self.frames = 0
-        """How many were written."""
+        """The number of frames written."""
         self.spool = spool
         self._environment = environment
         self._layout = layout
@@ -138,13 +138,13 @@ class SpoolQueue(Generic[F]):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
         self._parts: dict[SpooledGroup[F], list[str]] = {}
-        """The files that may go when a group is in the store."""
+        """The files that may be deleted when a group is in the store."""
         self._dropping: set[asyncio.Task[None]] = set()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     @property
     def is_usable(self) -> bool:
-        """Whether more facts may come this way; else they go to the store at once."""
+        """True if the disk takes more facts; otherwise they go straight to the store."""
         rested = self._environment.monotonic() - self._failed_at >= RETRY_S
         works = (self.failure is None or rested) and not self._is_stalled
         return self._is_open and self._ended is None and works
@@ -155,7 +155,7 @@ class SpoolQueue(Generic[F]):
 
     @property
     def oldest_at(self) -> float | None:
-        """Since when something is not in the store, on the monotonic clock."""
+        """The monotonic time when the oldest group was added; None if there is none."""
         return self._unflushed[0].added_at if self._unflushed else None
 
     def add(
@@ -165,7 +165,7 @@ class SpoolQueue(Generic[F]):
         flush: FlushRules | None = None,
         after: Put | None = None,
     ) -> None:
-        """Let an applied fact join the next frame; `after` is what it may not be seen before."""
+        """Add an applied fact to the next frame. It is not published before `after`."""
         rules = flush or self.settings.flush
         now = self._environment.monotonic()
         group = self._open
@@ -188,17 +188,20 @@ class SpoolQueue(Generic[F]):
             self._flush_due()
 
     def barrier(self) -> asyncio.Future[None] | None:
-        """Resolves when all that was added so far is published; shared, so never awaited bare."""
+        """Return a future for when everything added so far is published; None if it is.
+
+        All waiters share it: shield it.
+        """
         return self._unpublished[-1].done if self._unpublished else None
 
     def stored_barrier(self) -> asyncio.Future[None] | None:
-        """Resolves when all that was added so far is in the store."""
+        """Return a future for when everything added so far is in the store; None if it is."""
         return self._unflushed[-1].stored if self._unflushed else None
 
     def take(self, bytes_max: int) -> list[SpooledGroup[F]]:
-        """The oldest groups, for a lane object: at least one, where there is any.
+        """Take the oldest groups for a lane object: at least one, if there is any.
 
-        They are written to the disk all the same, and are published when either is done.
+        They are still written to the disk, and published when the first of both writes is done.
         """
         taken: list[SpooledGroup[F]] = []
         size = 0
@@ -210,17 +213,17 @@ class SpoolQueue(Generic[F]):
             group.is_taken = True
             taken.append(group)
             size += group.bytes
-        self._open = None  # what is decided from here on is not in that object
+        self._open = None  # facts decided from here on are not in that object
         if taken:
             self._parts[taken[-1]] = self.spool.next_part()
         return taken
 
     def has_untaken(self) -> bool:
-        """Whether something is on its way to the disk alone."""
+        """True if a group is not part of a lane object yet."""
         return bool(self._unflushed) and not self._unflushed[-1].is_taken
 
     def flushed(self, taken: Sequence[SpooledGroup[F]]) -> None:
-        """These are in the store."""
+        """Forget groups that are in the store now, and delete the files that held only them."""
         for group in taken:
             group.is_durable = True
             self.unflushed_bytes -= group.bytes
@@ -242,7 +245,7 @@ class SpoolQueue(Generic[F]):
             group.done.set_result(None)
 
     def _set_timer(self, due_at: float) -> None:
-        """Have a flush when something is due."""
+        """Replace the flush timer; no timer if `due_at` is NEVER."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -256,7 +259,7 @@ class SpoolQueue(Generic[F]):
         self._flush_due()
 
     async def _run(self) -> None:
-        """Write one frame after the other."""
+        """Open the spool, then write one frame after the other."""
         while not self._is_open:
             try:
                 await self.spool.open()
@@ -305,7 +308,7 @@ class SpoolQueue(Generic[F]):
         try:
             await self._prove()
         except HoldfastError:
-            # Not proved is not lost: the group is in the store some day, or the lane has ended.
+            # The group is not lost: it will be in the store, or the lane ends.
             self._flush_due()
             await asyncio.wait({group.done})
             return
@@ -317,18 +320,18 @@ class SpoolQueue(Generic[F]):
         self.failure, self._failed_at = error, self._environment.monotonic()
 
     def _stalled(self) -> None:
-        """The disk does not answer: what waits for it goes to the store, and so does the rest."""
+        """Note that the disk does not answer: waiting and later facts go to the store."""
         self._is_stalled = True
         self._disk_failed(DiskFailed(f"the disk did not answer within {STALLED_S:g} s"))
         self._flush_due()
 
     async def close(self) -> None:
-        """Let go of the disk; the lane has ended."""
+        """End the queue, and wait a little for the disk."""
         self.end(Fenced(f"lane {self.spool.spool.lane}: this broker has closed it"))
         await asyncio.wait({self._task, *self._dropping}, timeout=STALLED_S)
 
     def end(self, error: HoldfastError) -> None:
-        """The lane is over: nothing more is published here."""
+        """Fail all waiters with `error`: the lane has ended, so no group is published any more."""
         if self._ended is not None:
             return
         self._ended = error

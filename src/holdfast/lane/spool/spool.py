@@ -1,9 +1,9 @@
-"""The spool of one claim: frames in files on a disk, in parts that go when they are flushed.
+"""The spool of one claim: frames on a disk, in files (parts) that are deleted when flushed.
 
-Owns the names of the files and the order of the frames. A part that a write failed in is never
-written to again: the next part goes on from the last frame that is durable. Must never delete a
-part with a frame that is not in the store, nor the last part: that a spool is empty must be told
-from a disk that is not the one it was.
+Owns the names of the files and the order of the frames. A part in which a write failed is never
+written to again: the next part continues from the last durable frame. Must never delete a part with
+a frame that is not in the store, nor the last part: without it, an empty spool would look like a
+disk that was replaced.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ NAME = re.compile(r"(\d+)-(\d{20})-([0-9a-f]{32})-(\d{8})\.spool")
 
 
 class Spool:
-    """What the owner of a lane writes."""
+    """The spool of a lane's owner, for writing."""
 
     def __init__(self, disk: Disk, spool: SpoolId) -> None:
         self.spool = spool
         self.bytes = 0
-        """In parts that were not dropped yet."""
+        """The bytes in parts that are not deleted yet."""
         self.writes = 0
-        """How many were made durable; each is one fsync."""
+        """The number of durable writes; each is one fsync."""
         self._disk = disk
         self._last: EntryHeader | None = None
         self._part = 0
@@ -36,7 +36,7 @@ class Spool:
         self._writing = asyncio.Lock()
 
     async def open(self) -> None:
-        """Put the spool on the disk, with nothing in it."""
+        """Write an empty frame, so that the spool exists on the disk."""
         await self.write(b"", (), written_ms=0)
 
     async def write(
@@ -47,9 +47,9 @@ class Spool:
         written_ms: int,
         after: LaneNumber | None = None,
     ) -> EntryHeader:
-        """Make a frame durable; raises DiskFailed, and then the frame counts as never written.
+        """Make a frame durable. Raises DiskFailed, and then the frame counts as never written.
 
-        `after`: what is in it follows a lane object that may not be in the store.
+        `after`: the number of the lane object that the frame follows, if it is not durable yet.
         """
         async with self._writing:
             return await self._write(frame_facts(facts, after), payload, written_ms)
@@ -74,8 +74,8 @@ class Spool:
         try:
             await self._disk.append(name, entry.body)
         except BaseException:
-            # Cancelled or failed, whatever got there may be half a frame, or a whole one that
-            # nobody was told of: nothing may follow it in this file.
+            # Cancelled or failed: the file may now end with half a frame, or with a whole one that
+            # was never reported. Nothing may follow it in this file.
             self._part += 1
             raise
         self._last = entry.header
@@ -83,37 +83,37 @@ class Spool:
         return entry.header
 
     def next_part(self) -> list[str]:
-        """Let later frames go into a file of their own; the parts that are complete now."""
+        """Start a new file for later frames, and return the names of the complete parts."""
         complete = list(self._parts)
         self._part += 1
         return complete
 
     async def drop(self, parts: Sequence[str]) -> None:
-        """All frames of these parts are in the store."""
+        """Delete parts whose frames are all in the store."""
         try:
             if part_name(self.spool, self._part) not in self._parts:
                 await self.open()
             await self._disk.delete(parts)
         except DiskFailed:
-            return  # they are told from later ones by their offsets, and go with the next drop
+            return  # a replay skips their offsets, and the next drop deletes them
         for part in parts:
             self.bytes -= self._parts.pop(part, 0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Spooled:
-    """What a disk has of one claim's spool."""
+    """The frames of one claim's spool, as read from a disk."""
 
     frames: list[Frame]
     torn_bytes: int
     problems: list[str]
-    """Why parts end early; each is to be reported."""
+    """Why parts end early. The caller must report each one."""
     is_complete: bool
-    """Whether no frame is missing between two that are there."""
+    """True if no frame is missing between two others."""
 
 
 async def spools_on(disk: Disk) -> dict[SpoolId, list[str]]:
-    """Whose spools a disk has, with their parts in order; other files are left alone."""
+    """Return the spools on a disk, with their parts in order. Other files are ignored."""
     found: dict[SpoolId, list[str]] = {}
     for name in sorted(await disk.names()):
         matched = NAME.fullmatch(name)
@@ -127,12 +127,12 @@ async def spools_on(disk: Disk) -> dict[SpoolId, list[str]]:
 
 
 async def read_spool(disk: Disk, spool: SpoolId, parts: Sequence[str]) -> Spooled:
-    """The frames of a spool, as far as they can be believed.
+    """Return the frames of a spool, as far as they can be trusted.
 
-    A part may end early where the machine went down, or with frames whose write was said to have
-    failed: the next part then goes on from the last frame that its writer counted, and what the
-    part before has after that was never acknowledged. Where the next part continues nothing that
-    is here, a frame in between is missing, and no later one counts.
+    A part may end early because the machine crashed. It may also end with frames whose write was
+    reported as failed: then the next part continues from the last frame that its writer counted,
+    and later frames of the earlier part were never acknowledged. If a part continues no frame that
+    is here, a frame before it is missing, and neither it nor any later part counts.
     """
     frames: list[Frame] = []
     problems: list[str] = []
@@ -165,7 +165,10 @@ async def read_spool(disk: Disk, spool: SpoolId, parts: Sequence[str]) -> Spoole
 
 
 def _continued(frames: Sequence[Frame], first: EntryHeader) -> int | None:
-    """How many of the frames a part goes on from; None where it goes on from something else."""
+    """Return how many of the frames come before a part's first frame; None if a frame is missing.
+
+    Frames after those are the ones that the part replaces.
+    """
     if not frames or (first.number == 0 and first.previous == CHAIN_START):
         return 0
     for count in range(len(frames), 0, -1):
