@@ -29,10 +29,6 @@ class CredentialsRefused(StoreUnavailable):
     """The store refuses our credentials, or they lack a permission: that may pass."""
 
 
-class Overloaded(RetryError):
-    """A bound on memory or on waiting work was reached."""
-
-
 class ReopenError(HoldfastError):
     """State that the caller holds is no longer valid: open it again, from the store."""
 
@@ -67,3 +63,11 @@ class NewerFormat(StopError):
 
 class InvariantViolation(StopError):
     """The program is in a state that must not exist: this is a bug, and the lane stops."""
+
+
+def family_of(error: HoldfastError) -> type[HoldfastError]:
+    """Return the family of an error, for another message about the same failure."""
+    for family in (RetryError, ReopenError, CallError, StopError):
+        if isinstance(error, family):
+            return family
+    return HoldfastError

@@ -26,13 +26,18 @@ _UNITS_BYTES = {
 }
 
 
+def is_number(text: str) -> bool:
+    """True if int() takes the text as a whole number without a sign. `isdigit` alone takes "²"."""
+    return text.isascii() and text.isdigit()
+
+
 def duration_ms(text: str, *, bare_is_ms: bool = False) -> int:
     """Parse "10 minutes", "10m", "24h" or "1 day 6 hours" into milliseconds.
 
     A number without a unit is milliseconds if `bare_is_ms` is set, as in the options of Kafka and
     Spark. Otherwise it is refused, since its unit is not clear.
     """
-    if bare_is_ms and text.strip().isascii() and text.strip().isdigit():
+    if bare_is_ms and is_number(text.strip()):
         return int(text)
     total = 0.0
     position = 0
@@ -66,7 +71,7 @@ def time_ms(text: str) -> int:
 
     It is 2026-11-01, 2026-11-01T12:00:00+01:00, or the milliseconds. Without a zone it is UTC.
     """
-    if text.isascii() and text.isdigit():
+    if is_number(text):
         return int(text)
     try:
         found = datetime.datetime.fromisoformat(text)

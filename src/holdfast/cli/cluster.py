@@ -25,6 +25,7 @@ from holdfast.client.lanes import (
 )
 from holdfast.client.refusals import BrokerUnavailable, RefusedForNow
 from holdfast.errors import RetryError
+from holdfast.quantities import is_number
 
 LOOK_S = 0.25
 NOTHING = "-"
@@ -153,7 +154,7 @@ def move(lane: int, to: str, timeout_s: int, as_json: bool, bootstrap: str) -> N
 
     The lane stays there for as long as that broker is up.
     """
-    if to != "any" and not to.isdigit():
+    if to != "any" and not is_number(to):
         raise click.BadParameter(
             f"{to!r} is neither the id of a broker nor `any`", param_hint="--to"
         )

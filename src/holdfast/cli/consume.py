@@ -35,7 +35,7 @@ from holdfast.client.reader import (
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError
 from holdfast.protocol.consumer_protocol import TopicPartition
-from holdfast.quantities import since_ms
+from holdfast.quantities import is_number, since_ms
 
 EXIT_UNREADABLE = 2
 EXIT_INTERRUPTED = 130
@@ -189,7 +189,7 @@ def _start(text: str) -> Start:
     if lower in ("earliest", "latest"):
         return FROM_THE_BEGINNING if lower == "earliest" else AtEnd()
     digits = lower.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit()):
+    if not is_number(digits):
         raise click.BadParameter(
             f"{text!r} is none of earliest, latest, an offset such as 1200, or -10 for the last"
             " 10; for a time use --since",

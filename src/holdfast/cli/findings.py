@@ -7,6 +7,7 @@ record batches that a client sent in a form that cannot be read.
 import dataclasses
 import enum
 from collections.abc import Callable
+from typing import NamedTuple
 
 FINDINGS_COMPARED = 100
 """How many of the latest findings a new one is compared with, to drop repetitions. All problems of
@@ -34,6 +35,14 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.key}: {self.problem}"
+
+
+class Mark(NamedTuple):
+    """How far a verification is."""
+
+    findings: int
+    objects: int
+    bytes: int
 
 
 class Findings:
@@ -68,9 +77,14 @@ class Findings:
         if self._on_progress is not None:
             self._on_progress(self)
 
-    def forget_since(self, count: int) -> None:
-        """Keep only the first `count` findings. The objects of the others are read again."""
-        del self.found[count:]
+    def mark(self) -> Mark:
+        """Return how far the verification is, for `return_to`."""
+        return Mark(len(self.found), self.objects, self.bytes)
+
+    def return_to(self, mark: Mark) -> None:
+        """Forget what was found and counted since a mark: those objects are read again."""
+        del self.found[mark.findings :]
+        self.objects, self.bytes = mark.objects, mark.bytes
 
     def of(self, weight: Weight) -> list[Finding]:
         return [finding for finding in self.found if finding.weight is weight]

@@ -28,6 +28,7 @@ from holdfast.client.groups import (
 from holdfast.client.refusals import Refused
 from holdfast.errors import CallError, ConfigurationError, RetryError
 from holdfast.protocol.consumer_protocol import TopicPartition
+from holdfast.quantities import is_number
 
 OFFSET_WAIT_MS = 3_000
 NOBODY = "-"
@@ -177,7 +178,7 @@ def _target(text: str) -> ResetTo | int | tuple[int]:
         if lowered == end.value:
             return end
     digits = lowered.removeprefix("+")
-    if not digits.isdigit():
+    if not is_number(digits):
         raise click.BadParameter(
             f"{text!r} is none of earliest, latest, an offset such as 1200, or a time such as"
             " +1700000000000",

@@ -20,7 +20,7 @@ from holdfast.client.produce import IdempotentProducer
 from holdfast.client.refusals import Refused
 from holdfast.client.transactions import Transaction, begin_transaction
 from holdfast.environment import Environment
-from holdfast.errors import CallError, ConfigurationError, HoldfastError, RetryError
+from holdfast.errors import CallError, ConfigurationError, HoldfastError, family_of
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.records.compression import Codec
@@ -200,15 +200,13 @@ async def produce_lines(cluster: Cluster, wanted: Wanted, descriptor: int) -> Se
         await _send_all(source, wanted, placement, _Sender(writer, sent), cluster.environment)
     except HoldfastError as error:
         await writer.give_up()
-        raise _family(error)(f"{error}{_before(sent, wanted)}") from error
+        raise family_of(error)(f"{error}{_before(sent, wanted)}") from error
+    except OSError as error:
+        await writer.give_up()
+        problem = f"the input cannot be read: {error}"
+        raise CallError(f"{problem}{_before(sent, wanted)}") from error
     await writer.finish(is_interrupted=sent.is_interrupted)
     return sent
-
-
-def _family(error: HoldfastError) -> type[HoldfastError]:
-    """Return the type for a longer message of this error: RetryError remains one, others become
-    CallError."""
-    return RetryError if isinstance(error, RetryError) else CallError
 
 
 def _before(sent: Sent, wanted: Wanted) -> str:
@@ -275,7 +273,7 @@ class _Sender:
             except HoldfastError as error:
                 first, last = batch[0][0], batch[-1][0]
                 lines = f"line {first}" if first == last else f"lines {first} to {last}"
-                raise _family(error)(f"{lines}: {error}{_remedy(error)}") from error
+                raise family_of(error)(f"{lines}: {error}{_remedy(error)}") from error
             self._sent.add(partition, len(batch), offset)
 
 

@@ -73,13 +73,13 @@ class Verification:
 
     async def _walk(self, lane: LaneId) -> LaneWalk:
         """Walk one lane. Start again if a broker deleted objects that were still to be read."""
-        before = len(self._findings.found)
+        before = self._findings.mark()
         for _ in range(WALKS_MAX):
             walk = LaneWalk(self._store, self._environment, lane, self._findings)
             try:
                 await walk.run()
             except StoreMoved:
-                self._findings.forget_since(before)
+                self._findings.return_to(before)
             else:
                 await self._check_logs(walk)
                 return walk

@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.environment import Environment
 from holdfast.errors import CallError
+from holdfast.quantities import is_number
 from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
 
@@ -35,7 +36,7 @@ async def marks(store: Store, sink_id: str, *, environment: Environment) -> dict
     found: dict[str, int] = {}
     for row in rows:
         name, _, digits = row.key.removeprefix(prefix).rpartition("/")
-        if name and len(digits) == 20 and digits.isdigit():
+        if name and len(digits) == 20 and is_number(digits):
             found[name] = max(found.get(name, 0), int(digits))
     return found
 

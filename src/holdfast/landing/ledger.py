@@ -40,6 +40,7 @@ from holdfast.landing.ledger_summary import BLOCK, write_summary
 from holdfast.landing.newest import greatest
 from holdfast.landing.parallel import each
 from holdfast.landing.sealed import hash_in
+from holdfast.quantities import is_number
 from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
 from holdfast.store.put_if_absent import Backoff, Lost, put_if_absent
@@ -298,7 +299,7 @@ async def newest_number(store: Store, sink_id: str, *, environment: Environment)
             lambda: store.list(prefix, after=last_key, limit=limit), environment=environment
         )
         names = (row.key.removeprefix(prefix) for row in rows)
-        return [int(name) for name in names if len(name) == 20 and name.isdigit()]
+        return [int(name) for name in names if len(name) == 20 and is_number(name)]
 
     return await greatest(page)
 

@@ -174,12 +174,12 @@ class _Survey:
 
     async def chain(self, origin_key: str, topic: str | None) -> None:
         """Check the chain that an origin begins, and report every problem in it."""
+        del self.left[origin_key]
         try:
             origin = await read_origin(self._store, origin_key, environment=self._environment)
         except CorruptObject as error:
             self._problem("corrupt", origin_key, str(error))
             return
-        self.left.pop(origin_key)
         if origin is None or topic not in (None, origin.topic):
             return
         template = KeyTemplate(origin.template)

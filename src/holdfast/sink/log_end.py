@@ -13,6 +13,7 @@ from typing import Final
 from holdfast.client.admin import LATEST, list_offset
 from holdfast.client.cluster import Cluster
 from holdfast.client.groups import committed_positions
+from holdfast.client.membership.topics import seen
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.sink.settings import SinkSettings
 
@@ -47,12 +48,11 @@ class LogEnd:
         member = self._settings.member
         response = await self._cluster.refresh(None if member.pattern else member.topics)
         pattern = re.compile(member.pattern) if member.pattern else None
+        topics = seen(response, member.topics, pattern, None)
         partitions = [
-            TopicPartition(topic.name, partition.partition_index)
-            for topic in response.topics
-            for partition in topic.partitions
-            if topic.name
-            and (topic.name in member.topics or (pattern and pattern.fullmatch(topic.name)))
+            TopicPartition(name, index)
+            for name in topics.subscribed
+            for index in range(topics.counts.get(name, 0))
         ]
         limit = asyncio.Semaphore(AT_ONCE)
 

@@ -15,7 +15,8 @@ from holdfast.sink.status import PartitionStatus, SinkStatus
 
 COUNTERS = (
     *("records_landed", "bytes_fetched", "bytes_landed", "objects_landed", "objects_found"),
-    *("bad_records", "batches_abandoned", "commits", "commits_withheld", "rebalances"),
+    *("bad_records", "unreadable_batches", "batches_abandoned", "rebalances"),
+    *("commits", "commits_withheld"),
 )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
 from holdfast.environment import Environment
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import ObjectNotFound, StoreUnavailable
 from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry, Store
 
 T = TypeVar("T")
@@ -40,6 +40,9 @@ class WatchedStore:
     async def _watched(self, call: Awaitable[T]) -> T:
         try:
             answer = await call
+        except ObjectNotFound:
+            self.problem = self._since = None  # the store has answered
+            raise
         except StoreUnavailable as error:
             self.problem = str(error)
             if self._since is None:

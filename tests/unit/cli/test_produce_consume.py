@@ -226,6 +226,17 @@ def test_lines_before_a_wrong_one_are_in_the_topic_and_counted(own: Cli):
     assert own.lines() == ["1", "2"]
 
 
+def test_an_input_that_cannot_be_read_is_one_line_and_ends_the_transaction(
+    own: Cli, tmp_path: Path
+):
+    words = own.arguments("topic", "produce", own.create(), "--transactional-id", own.name)
+    with (tmp_path / "for-writing-only").open("wb") as given:
+        done = subprocess.run(words, stdin=given, capture_output=True, timeout=120, check=False)
+    said = done.stderr.decode().strip()
+    assert (done.returncode, len(said.splitlines())) == (1, 1), said
+    assert "the input cannot be read" in said and "the transaction is aborted" in said
+
+
 def test_a_record_that_the_broker_refuses_is_named_by_its_line(own: Cli):
     own.ok("topic", "create", own.name, "--config", "max.message.bytes=1000")
     done = own.run("topic", "produce", own.name, given=b"x" * 5_000)

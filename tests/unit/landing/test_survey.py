@@ -128,6 +128,19 @@ def test_a_chain_without_its_origin_is_not_whole():
     run(main())
 
 
+def test_a_damaged_origin_is_named_once():
+    async def main() -> None:
+        store = new_store()
+        await land_chain(store)
+        await store.delete(["_orders+3+origin"])
+        await store.create("_orders+3+origin", (b'{"\xff',))
+        report = await looked_at(store)
+        assert ("corrupt", "_orders+3+origin") in kinds(report)
+        assert report.others == ()
+
+    run(main())
+
+
 def test_a_changed_byte_is_found_where_everything_is_read():
     async def main() -> None:
         store = new_store()

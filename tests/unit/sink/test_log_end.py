@@ -3,9 +3,11 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.peers.holdfast import HoldfastBroker
+from tests.peers.kafka import KafkaBroker
 
 from holdfast.client.cluster import Cluster
 from holdfast.client.groups import commit_offsets
@@ -45,5 +47,33 @@ def test_the_end_is_reached_when_the_group_has_committed_it_in_each_partition(
             producer.flush(30)
             await commit_offsets(cluster, "log-end", {third: 1})
             assert await end.is_committed([first, third])
+
+    asyncio.run(main())
+
+
+@pytest.mark.peer
+def test_a_pattern_waits_for_no_internal_topic(kafka_broker: KafkaBroker, tmp_path: Path):
+    """With ".*" on Apache Kafka `--once` waited for the end of __consumer_offsets, for ever."""
+    bootstrap = kafka_broker.bootstrap
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("log-end-of-all", 1, 1)])["log-end-of-all"].result(30)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce("log-end-of-all", value=b"{}")
+    assert producer.flush(30) == 0
+    settings = SinkSettings(
+        bootstrap=bootstrap,
+        member=MemberSettings(group_id="log-end-of-all", pattern=".*"),
+        output=OutputSettings(store=str(tmp_path)),
+    )
+    where = TopicPartition("log-end-of-all", 0)
+
+    async def main() -> None:
+        async with Cluster(bootstrap, environment=SystemEnvironment()) as cluster:
+            await commit_offsets(cluster, "log-end-of-all", {where: 1})
+            topics = {topic.name for topic in (await cluster.refresh(None)).topics}
+            assert "__consumer_offsets" in topics
+            goals = await LogEnd(cluster, settings).goals()
+            assert goals[where] == 1
+            assert not [found for found in goals if found.topic.startswith("__")]
 
     asyncio.run(main())
