@@ -1,1 +1,1 @@
-"""A small Kafka client, for planning, fetching and administration."""
+"""A small Kafka client: administration, fetch, produce, transactions and group membership."""

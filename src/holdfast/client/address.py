@@ -1,4 +1,4 @@
-"""Where a broker listens, as people write it: host:port, a list of them, IPv6 in brackets.
+"""Broker addresses as users write them: host:port, lists of them, IPv6 in brackets.
 
 Pure. Owns the parsing of bootstrap lists and of listeners, and nothing else.
 """
@@ -21,7 +21,7 @@ class Address(NamedTuple):
 
 
 def parse_bootstrap(bootstrap: str) -> list[Address]:
-    """The addresses of a list with commas; ConfigurationError says which part is wrong, and why."""
+    """Parse a comma-separated list; ConfigurationError says which part is wrong, and why."""
     parts = [part.strip() for part in bootstrap.split(",")]
     addresses = [_parse(part) for part in parts if part]
     if not addresses:
@@ -30,7 +30,7 @@ def parse_bootstrap(bootstrap: str) -> list[Address]:
 
 
 def parse_listen(text: str) -> Address:
-    """HOST:PORT to listen on, also [::1]:9092; port 0 lets the system pick one."""
+    """Parse HOST:PORT to listen on, also [::1]:9092; port 0 lets the system pick one."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > PORT_MAX:
         raise ConfigurationError(f"{text!r} is not HOST:PORT, as in 127.0.0.1:9092")

@@ -1,7 +1,7 @@
-"""Topics and offsets: create, delete, describe, list.
+"""Administration of topics and offsets: create, delete, describe and list.
 
-Owns the requests and the reading of their answers. What may pass is retried; a retried create that
-finds its own topic (or a delete that finds it gone) is a success.
+Owns these requests, and how their responses are read. Retries errors that may pass. A retried
+create that finds its topic, or a retried delete that finds it gone, is a success.
 """
 
 import difflib
@@ -42,16 +42,16 @@ MAX_TIMESTAMP = -3
 NO_REPLICA = -1
 TOPICS_SHOWN_MAX = 20
 STATES_SINCE = 6
-"""The version of DeleteTopics that has an array of states in place of an array of names."""
+"""The first version of DeleteTopics with an array of states instead of an array of names."""
 
 
 Answered = list[tuple[int, str | None]]
 Ask = Callable[[Connection], Awaitable[Answered]]
-"""One request about one topic, to the codes and details that came back."""
+"""A function that sends one request about one topic, and returns the error codes and messages."""
 
 
 class ListedOffset(NamedTuple):
-    """What ListOffsets says of one partition; an offset of -1: no record is that new."""
+    """The ListOffsets result of one partition. Offset -1 means that no record is that new."""
 
     offset: int
     timestamp: int
@@ -59,7 +59,7 @@ class ListedOffset(NamedTuple):
 
 
 class NewTopic(NamedTuple):
-    """A topic to create; -1 leaves a number to the broker."""
+    """A topic to create. Where a number is -1, the broker chooses it."""
 
     name: str
     partitions: int = -1
@@ -68,7 +68,7 @@ class NewTopic(NamedTuple):
 
 
 async def create_topics(cluster: Cluster, topics: Sequence[NewTopic]) -> None:
-    """Create one after the other; Refused names the first that cannot be, and why."""
+    """Create topics one after the other; Refused names the first one that fails, and why."""
     for topic in topics:
         await _once(
             cluster,
@@ -79,7 +79,7 @@ async def create_topics(cluster: Cluster, topics: Sequence[NewTopic]) -> None:
 
 
 async def delete_topics(cluster: Cluster, names: Sequence[str]) -> None:
-    """Delete one after the other; Refused names the first that cannot be, and why."""
+    """Delete topics one after the other; Refused names the first one that fails, and why."""
     for name in names:
         await _once(
             cluster,
@@ -123,7 +123,7 @@ def _delete(name: str, *, timeout_ms: int) -> Ask:
 
 
 async def _once(cluster: Cluster, what: str, ask: Ask, *, already: ErrorCode) -> None:
-    """Retry until it is done. `already` is a success where an earlier try may have done it."""
+    """Retry until it is done. `already` is a success if an earlier try may have done it."""
     may_be_done = False
 
     async def attempt() -> None:
@@ -144,7 +144,7 @@ async def _once(cluster: Cluster, what: str, ask: Ask, *, already: ErrorCode) ->
 
 
 async def describe_topics(cluster: Cluster) -> list[TopicDescription]:
-    """Every topic of the cluster, by name."""
+    """Return every topic of the cluster, sorted by name."""
 
     async def attempt() -> list[TopicDescription]:
         response = await cluster.refresh(None)
@@ -154,7 +154,7 @@ async def describe_topics(cluster: Cluster) -> list[TopicDescription]:
 
 
 def no_topic(name: str, topics: Iterable[str]) -> str:
-    """What is said of a topic that is not there: perhaps another was meant."""
+    """Return the error message for a missing topic, with a similar name if there is one."""
     names = sorted(topics)
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
@@ -163,7 +163,7 @@ def no_topic(name: str, topics: Iterable[str]) -> str:
 
 
 async def describe_topic(cluster: Cluster, name: str) -> TopicDescription:
-    """One topic, once it is there and each of its partitions has a leader."""
+    """Wait until the topic exists and each partition has a leader, then return the topic."""
 
     async def attempt() -> TopicDescription:
         topic = await cluster.describe(name)
@@ -183,7 +183,7 @@ async def list_offset(
     read_committed: bool = False,
     deadline_ms: int | None = None,
 ) -> ListedOffset:
-    """The offset at a timestamp, or LATEST, EARLIEST, MAX_TIMESTAMP, as the leader has it."""
+    """Ask the leader for the offset at a timestamp, or at LATEST, EARLIEST or MAX_TIMESTAMP."""
 
     async def ask(connection: Connection, leader: PartitionLeader) -> ListedOffset:
         wanted = ListOffsetsPartition(

@@ -1,8 +1,8 @@
-"""A cluster as a client sees it: bootstrap, metadata, connections, and patience.
+"""A cluster as a client sees it: bootstrap, metadata, connections and retries.
 
-Owns the connections and the newest metadata. Retries what may pass (RetryError) until a deadline,
-with new metadata before each try. Must never retry what is refused for good, and what it retries
-must be safe to do twice: that is for the caller to know.
+Owns the connections and the newest metadata. Retries errors that may pass (RetryError) until a
+deadline, with new metadata before each try. Must never retry what is refused for good. The caller
+must know that a request is safe to send twice.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ NOBODY = -1
 
 
 class PartitionLeader(NamedTuple):
-    """Who leads a partition, and what a request to it must carry."""
+    """The leader of a partition, and what a request to it must carry."""
 
     node_id: int
     leader_epoch: int
@@ -40,7 +40,7 @@ class PartitionLeader(NamedTuple):
 
 
 class TopicDescription(NamedTuple):
-    """What metadata says of one topic."""
+    """The metadata of one topic."""
 
     name: str
     topic_id: UUID
@@ -49,7 +49,7 @@ class TopicDescription(NamedTuple):
 
 
 class Cluster:
-    """Made from a bootstrap list; connects when it is first asked something."""
+    """A cluster that is found by a bootstrap list. It connects at the first request."""
 
     def __init__(
         self,
@@ -75,10 +75,10 @@ class Cluster:
         self._opening: dict[Address, asyncio.Lock] = {}
 
     def sibling(self) -> "Cluster":
-        """The same cluster over connections of its own.
+        """Return a client of the same cluster with separate connections.
 
-        A broker answers the requests of a connection in order, so whatever must not wait behind a
-        long poll needs another connection.
+        A broker answers the requests of a connection in order, so a request that must not wait
+        behind a long poll needs another connection.
         """
         return Cluster(
             self._bootstrap_list,
@@ -107,7 +107,7 @@ class Cluster:
         return dict(self._brokers)
 
     async def any_connection(self) -> Connection:
-        """A connection to whichever broker answers, known ones before the bootstrap list."""
+        """Return a connection to any broker that answers; open connections are used first."""
         candidates = list(dict.fromkeys([*self._brokers.values(), *self._bootstrap]))
         self.environment.random().shuffle(candidates)
         candidates.sort(key=lambda address: not self._is_connected(address))
@@ -120,14 +120,14 @@ class Cluster:
         raise BrokerUnavailable(f"no broker of {len(candidates)} answers: {'; '.join(problems)}")
 
     async def controller(self) -> Connection:
-        """A connection to the broker that takes administrative requests."""
+        """Return a connection to the controller, or to any broker if no controller is known."""
         if self._controller_id not in self._brokers:
             await self.refresh([])
         address = self._brokers.get(self._controller_id)
         return await (self._connection_to(address) if address else self.any_connection())
 
     async def broker(self, node_id: int) -> Connection:
-        """A connection to one broker."""
+        """Return a connection to one broker; RefusedForNow if the metadata does not have it."""
         address = self._brokers.get(node_id)
         if address is None:
             raise RefusedForNow(
@@ -137,7 +137,7 @@ class Cluster:
         return await self._connection_to(address)
 
     async def refresh(self, topics: Iterable[str] | None) -> MetadataResponse:
-        """Ask for metadata anew, of some topics or (None) of all; never creates a topic."""
+        """Fetch new metadata of these topics, or of all (None). Never creates a topic."""
         connection = await self.any_connection()
         version = connection.version_for(MetadataRequest)
         names = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
@@ -154,7 +154,7 @@ class Cluster:
         return response
 
     async def describe(self, topic: str) -> TopicDescription:
-        """One topic as the cluster knows it now; RefusedForNow where there is none (yet)."""
+        """Fetch new metadata of one topic; RefusedForNow if it does not exist (yet)."""
         response = await self.refresh([topic])
         for row in response.topics:
             if row.name == topic:
@@ -163,11 +163,11 @@ class Cluster:
         raise BrokerUnavailable(f"the metadata that was asked for topic {topic!r} does not name it")
 
     async def topic(self, topic: str) -> TopicDescription:
-        """One topic by the newest metadata that is at hand."""
+        """Return the topic from the cached metadata, which is fetched if the topic is not in it."""
         return self._topics.get(topic) or await self.describe(topic)
 
     async def leader(self, topic: str, partition: int) -> PartitionLeader:
-        """Who leads the partition, by the newest metadata that is at hand."""
+        """Return the leader of the partition from the cached metadata; RefusedForNow if none."""
         known = await self.topic(topic)
         leader = known.leaders.get(partition)
         if leader is None:
@@ -182,13 +182,14 @@ class Cluster:
         return leader
 
     def learn(self, brokers: Mapping[int, Address]) -> None:
-        """Take in brokers that an answer named, beside those of the newest metadata."""
+        """Add brokers that a response named to those of the newest metadata."""
         self._brokers.update(brokers)
 
     def learn_leader(self, topic: str, partition: int, leader: PartitionLeader | None) -> None:
-        """Take in who leads in place of the known one; None where that was not said.
+        """Take in a leader that a response named; None if it named none.
 
-        Where it does not tell more than is known, the topic is asked for anew.
+        If there is none, or another broker in the same leader epoch, the topic's metadata is
+        dropped, and fetched again when it is needed. An older leader epoch is ignored.
         """
         known = self._topics.get(topic)
         if known is None:
@@ -209,7 +210,7 @@ class Cluster:
         *,
         deadline_ms: int | None = None,
     ) -> T:
-        """Ask the partition's leader, and whoever leads next, until it answers."""
+        """Ask the partition's leader, and after a change the next leader, until one answers."""
 
         async def attempt() -> T:
             leader = await self.leader(topic, partition)
@@ -227,7 +228,7 @@ class Cluster:
         topic: str | None = None,
         deadline_ms: int | None = None,
     ) -> T:
-        """Try until it works, the error is not one to retry, or the deadline has passed."""
+        """Try until it works, the error is not retriable, or the deadline has passed."""
         limit_ms = self._deadline_ms if deadline_ms is None else deadline_ms
         begun = self.environment.monotonic()
         backoff_ms = float(BACKOFF_MS_MIN)
@@ -248,7 +249,7 @@ class Cluster:
             backoff_ms = min(BACKOFF_MS_MAX, backoff_ms * 2)
 
     def _forget(self, topic: str | None) -> None:
-        """What led to an error is asked for anew before the next try."""
+        """Drop metadata that may have led to an error: it is fetched again before the next try."""
         self._controller_id = NOBODY
         if topic is not None:
             self._topics.pop(topic, None)
@@ -276,7 +277,7 @@ class Cluster:
 
 
 def described(row: MetadataResponseTopic) -> TopicDescription:
-    """A row of metadata in our words."""
+    """Return a row of a metadata response as a TopicDescription."""
     leaders = {
         partition.partition_index: PartitionLeader(
             partition.leader_id, partition.leader_epoch, row.topic_id

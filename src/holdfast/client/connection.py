@@ -1,8 +1,8 @@
-"""One connection to one broker: versions agreed on, requests matched with their responses.
+"""One connection to one broker: agreed API versions, requests matched with their responses.
 
-Owns the socket, the correlation ids and the time a request may take. A request that times out
-closes the connection, as Kafka answers in order and all later answers would wait behind it. Must
-never retry, and never hides whether a request may have reached the broker.
+Owns the socket, the correlation ids and the request timeouts. A request that times out closes the
+connection, because Kafka answers in order and all later responses would wait behind it. Must never
+retry, and never hide that a request may have reached the broker.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ SOFTWARE_NAME: Final = "holdfast"
 
 
 class Connection:
-    """Made by `open`; usable by many tasks at once until it closes."""
+    """A connection, made by `open`. Many tasks may use it at once until it closes."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Connection:
         timeout_ms: int = 30_000,
         tls: ssl.SSLContext | None = None,
     ) -> "Connection":
-        """Connect and agree on versions; BrokerUnavailable where nobody answers."""
+        """Connect and agree on API versions; BrokerUnavailable if no broker answers."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 reader, writer = await asyncio.open_connection(
@@ -99,7 +99,7 @@ class Connection:
         return self._closed_by is None
 
     def version_for(self, message: type[Message]) -> int:
-        """The newest version of this API that both sides know."""
+        """Return the newest version of this API that both sides know."""
         theirs = self._versions.get(message.API_KEY, range(0))
         ours = message.VERSIONS
         newest = min(theirs.stop, ours.stop) - 1
@@ -126,7 +126,7 @@ class Connection:
         return self._decode(frame, answer, version)
 
     async def close(self) -> None:
-        """Close; requests under way end with BrokerUnavailable."""
+        """Close the connection; requests in flight end with BrokerUnavailable."""
         self._fail("this client closed the connection")
         self._receiver.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -180,7 +180,7 @@ class Connection:
             self._fail(f"sending failed: {error}")
             raise BrokerUnavailable(f"{self.address}: sending failed: {error}") from None
         finally:
-            # A cancelled request leaves its id behind, for the answer that still comes.
+            # A cancelled request keeps its id registered, because its response still arrives.
             if answered.done() and not answered.cancelled():
                 self._waiting.pop(correlation_id, None)
 
@@ -218,7 +218,7 @@ class Connection:
             self._fail(f"receiving failed: {error}")
 
     def _fail(self, reason: str) -> None:
-        """Close now, and tell every request under way why."""
+        """Close now, and fail every request in flight with the reason."""
         if self._closed_by is not None:
             return
         self._closed_by = reason
@@ -228,6 +228,6 @@ class Connection:
                 answered.set_exception(
                     BrokerUnavailable(f"{self.address}: the connection closed: {reason}")
                 )
-                # A caller that was cancelled does not come for it: that is no lost error.
+                # A cancelled caller never reads the exception; asyncio must not report it as lost.
                 _ = answered.exception()
         self._writer.close()

@@ -1,7 +1,7 @@
-"""Which broker coordinates a group or a transactional id, and asking it.
+"""Finding the coordinator of a group or a transactional id, and sending requests to it.
 
-Owns the question and nothing that is asked then. What is asked goes to the coordinator, and to
-whoever coordinates next, until it is answered.
+Owns FindCoordinator, but not the requests that follow. A request goes to the coordinator, and
+after a change to the next coordinator, until it is answered.
 """
 
 from collections.abc import Awaitable, Callable
@@ -31,7 +31,7 @@ async def ask_coordinator(
     key_type: int = GROUP_KEY,
     deadline_ms: int | None = None,
 ) -> T:
-    """Ask whoever coordinates this group, or this transactional id."""
+    """Ask the coordinator of this group or transactional id; retry errors that may pass."""
 
     async def attempt() -> T:
         return await ask(await coordinator(cluster, key, key_type=key_type))
@@ -40,7 +40,7 @@ async def ask_coordinator(
 
 
 async def coordinator(cluster: Cluster, key: str, *, key_type: int = GROUP_KEY) -> Connection:
-    """A connection to the coordinator as any broker names it now."""
+    """Ask any broker for the coordinator, and return a connection to it."""
     connection = await cluster.any_connection()
     version = connection.version_for(FindCoordinatorRequest)
     if version >= BATCHED_SINCE:

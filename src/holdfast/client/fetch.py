@@ -1,8 +1,8 @@
-"""Record batches of one partition from one offset, as bytes; and the records a consumer would see.
+"""Fetch of one partition from one offset: the record batches, and the records a consumer sees.
 
-Owns the Fetch request (without a session) and the rules of what of its answer counts: no cut batch
-at the end, nothing before the offset, no control records, no aborted records. Must never move an
-offset by itself.
+Owns the Fetch request (without a session) and the rules for what counts in its response: no
+truncated batch at the end, nothing before the offset, no control records, and no aborted records
+for read_committed. Must never move an offset by itself.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ CONTROL_TYPE_ABORT = 0
 
 
 class Fetched(NamedTuple):
-    """One answer. `batches` are whole batches back to back, with the bytes that the log has."""
+    """The response for one partition. `batches` are complete, back to back, as in the log."""
 
     fetch_offset: int
     batches: memoryview
@@ -39,7 +39,7 @@ class Fetched(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Where to go on; the same offset where nothing came."""
+        """The offset to fetch next; the same offset if nothing came."""
         offset = self.fetch_offset
         for _, header in walk(self.batches):
             offset = max(offset, header.last_offset + 1)
@@ -58,7 +58,7 @@ async def fetch(
     read_committed: bool = False,
     deadline_ms: int | None = None,
 ) -> Fetched:
-    """One fetch from the leader; Refused (OFFSET_OUT_OF_RANGE) where the log has no such offset."""
+    """Fetch from the leader; Refused (OFFSET_OUT_OF_RANGE) if the log has no such offset."""
 
     async def ask(connection: Connection, leader: PartitionLeader) -> Fetched:
         wanted = FetchPartition(
@@ -90,7 +90,7 @@ async def fetch(
 
 
 def fetched_row(row: PartitionData, offset: int) -> Fetched:
-    """What an answer says of one partition, that was asked for from an offset."""
+    """Return a response's row of one partition as Fetched; `offset` is the one asked for."""
     buffers = list(row.records or ())
     whole = memoryview(buffers[0] if len(buffers) == 1 else b"".join(buffers))
     return Fetched(
@@ -104,12 +104,12 @@ def fetched_row(row: PartitionData, offset: int) -> Fetched:
 
 
 def without_cut_batch(buffer: memoryview) -> memoryview:
-    """The whole batches: a broker may end its answer inside a batch, where its byte bound fell."""
+    """Return the complete batches: the byte limit of a response may cut the last batch short."""
     position = 0
     while len(buffer) - position >= HEADER_BYTES:
         size_bytes = parse_header(buffer, position).size_bytes
         if not HEADER_BYTES <= size_bytes <= len(buffer) - position:
-            # A length that cannot be is left in place, for the walk to call it corrupt.
+            # An impossible length is left in place, so that `walk` reports it as corrupt.
             return buffer if size_bytes < HEADER_BYTES else buffer[:position]
         position += size_bytes
     return buffer[:position]
@@ -122,9 +122,10 @@ def records_of(
     uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX,
     on_unreadable: Callable[[BatchHeader, CorruptObject], None] | None = None,
 ) -> Iterator[Record]:
-    """The records from the fetch offset on, as a consumer of that isolation level sees them.
+    """Yield the records from the fetch offset on, as a consumer of that isolation level sees them.
 
-    A batch that cannot be read is told to `on_unreadable` and left out; without that it raises.
+    A batch that cannot be read is passed to `on_unreadable` and left out. Without `on_unreadable`
+    it raises CorruptObject.
     """
     for start, header in _visible(fetched, read_committed=read_committed):
         batch = fetched.batches[start : start + header.size_bytes]
@@ -141,7 +142,7 @@ def records_of(
 
 
 def _visible(fetched: Fetched, *, read_committed: bool) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches that are neither control batches nor, if asked, of an aborted transaction."""
+    """Yield position and header of each batch, without control and (if asked) aborted batches."""
     pending = sorted(fetched.aborted, key=lambda row: row.first_offset) if read_committed else []
     aborted: set[int] = set()
     for start, header in walk(fetched.batches):
@@ -156,7 +157,7 @@ def _visible(fetched: Fetched, *, read_committed: bool) -> Iterator[tuple[int, B
 
 
 def _is_abort_marker(batch: memoryview) -> bool:
-    """The key of a control record: a version and a type, of two bytes each."""
+    """True if the key of the control record, a version and a type of two bytes each, is ABORT."""
     for record in decode_batch(batch):
         if record.key is not None and len(record.key) >= 4:
             return int.from_bytes(record.key[2:4], "big") == CONTROL_TYPE_ABORT

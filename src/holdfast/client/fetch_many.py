@@ -1,7 +1,7 @@
-"""Record batches of many partitions from one broker, by one Fetch without a session.
+"""Fetch of many partitions from one broker, in one request without a session.
 
-Owns the request and the reading of its answer. What the answer says of leaders is told to the
-cluster, so that its next `leader()` knows. Must never move an offset, or ask twice.
+Owns the request, and how its response is read. What the response says about leaders goes to the
+`Cluster`, for its next `leader()`. Must never move an offset, or send the request twice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,14 +24,14 @@ from holdfast.protocol.messages.fetch import (
 )
 
 NAMES_UNTIL = 12
-"""The last version in which topics go by name."""
+"""The last version of Fetch that names topics; later ones use topic ids."""
 NO_TOPIC_ID = UUID(int=0)
 ABOUT_THE_LEADER = RETRIABLE | {ErrorCode.UNKNOWN_SERVER_ERROR}
-"""After these the leader, or the topic, may be another: the cluster is to look again."""
+"""Errors after which the leader or the topic may have changed, so metadata is fetched again."""
 
 
 class Wanted(NamedTuple):
-    """From where one partition is to be fetched, and how much at most."""
+    """A partition to fetch: from which offset, and how many bytes at most."""
 
     topic: str
     partition: int
@@ -40,14 +40,14 @@ class Wanted(NamedTuple):
 
 
 class LeaderHint(NamedTuple):
-    """Who leads now, as the broker that does not said (KIP-951)."""
+    """The current leader, as named by a broker that is not the leader (KIP-951)."""
 
     node_id: int
     leader_epoch: int
 
 
 class Unfetched(NamedTuple):
-    """Why there are no batches. NONE: only because another replica is to be asked."""
+    """The reason why there are no batches. NONE means only that another replica is to be asked."""
 
     code: ErrorCode
     leader: LeaderHint | None = None
@@ -65,9 +65,9 @@ async def fetch_many(
     read_committed: bool = False,
     rack: str | None = None,
 ) -> dict[TopicPartition, Fetched | Unfetched]:
-    """One answer for each partition; RetryError where the broker as a whole gives none.
+    """Return one result for each partition; RetryError if the broker as a whole gives none.
 
-    After either the cluster asks anew for what may be another's now: `leader()` tells.
+    In both cases the cluster drops or replaces leaders that may have changed: ask `leader()`.
     """
     known: dict[str, TopicDescription] = {}
     found: dict[TopicPartition, Fetched | Unfetched] = {}
@@ -127,7 +127,7 @@ async def _ask(
 
 
 def read_row(row: PartitionData, offset: int) -> Fetched | Unfetched:
-    """What an answer says of one partition."""
+    """Return the result of one partition from its row in the response."""
     leader, code = row.current_leader, error_code(row.error_code)
     hint = None
     if leader is not None and leader.leader_id >= 0:
@@ -158,7 +158,7 @@ def _topics(wanted: Sequence[Wanted], known: Mapping[str, TopicDescription]) -> 
 def _tell(
     cluster: Cluster, where: TopicPartition, answer: Unfetched, known: TopicDescription
 ) -> None:
-    """Let the cluster know what the answer says of leaders."""
+    """Pass on to the cluster what the result says about the leader."""
     if answer.code in ABOUT_THE_LEADER:
         hint = answer.leader
         leader = PartitionLeader(*hint, known.topic_id) if hint is not None else None

@@ -1,7 +1,7 @@
-"""Consumer groups as an administrator sees them: list, describe, committed offsets, reset.
+"""Administration of consumer groups: list, describe, read and reset committed offsets.
 
-Owns the requests and the reading of their answers, for groups of both protocols. A question goes
-to the group's coordinator, and to whoever coordinates it next, until it is answered.
+Owns these requests, and how their responses are read, for groups of both protocols. A request goes
+to the group's coordinator, and after a change to the next coordinator, until it is answered.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,14 +40,14 @@ from holdfast.protocol.messages.offset_fetch import (
 GROUPS_SINCE = 8
 STABLE_SINCE = 7
 NAMES_UNTIL = 9
-"""The last versions of OffsetFetch and OffsetCommit in which topics go by name."""
+"""The last version of OffsetFetch and OffsetCommit that names topics; later ones use topic ids."""
 DEAD = "Dead"
 CLASSIC = "classic"
 CONSUMER = "consumer"
 
 
 class ListedGroup(NamedTuple):
-    """A group, in one line."""
+    """One group as ListGroups shows it."""
 
     group_id: str
     kind: str
@@ -56,7 +56,7 @@ class ListedGroup(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """Who is in a group, and what it owns."""
+    """A member of a group, and the partitions it owns."""
 
     member_id: str
     instance_id: str | None
@@ -74,18 +74,18 @@ class GroupDescription(NamedTuple):
     assignor: str
     members: list[GroupMember]
     refused_commits: int
-    """Of partitions that another member owned: only Holdfast refuses and counts them."""
+    """Commits of partitions that another member owned. Only Holdfast refuses and counts them."""
 
 
 class CommittedOffset(NamedTuple):
-    """An offset, and the text that is kept with it."""
+    """A committed offset, and the text that is stored with it."""
 
     offset: int
     metadata: str
 
 
 async def list_groups(cluster: Cluster) -> list[ListedGroup]:
-    """Every group of every broker, by name."""
+    """Return every group of every broker, sorted by name."""
 
     async def attempt() -> list[ListedGroup]:
         await cluster.refresh([])
@@ -105,7 +105,7 @@ async def list_groups(cluster: Cluster) -> list[ListedGroup]:
 
 
 async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription | None:
-    """One group; None where there is none of this name."""
+    """Return the group; None if there is none of this name."""
 
     async def ask(connection: Connection) -> GroupDescription | None:
         try:
@@ -176,7 +176,7 @@ async def _describe_classic(connection: Connection, group_id: str) -> GroupDescr
 
 
 async def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, int]:
-    """All that the group has committed."""
+    """Return all committed offsets of the group."""
     found = await committed_positions(cluster, group_id)
     return {where: committed.offset for where, committed in found.items()}
 
@@ -188,10 +188,10 @@ async def committed_positions(
     *,
     stable: bool = False,
 ) -> dict[TopicPartition, CommittedOffset]:
-    """What the group has committed, with the text that was kept beside each offset.
+    """Return the group's committed offsets, each with the text that is stored with it.
 
-    With `stable`, the end of a transaction that would change them is waited for. Name the
-    partitions then: asked for all, Kafka leaves those out that only an open transaction has.
+    With `stable`, wait for the end of any transaction that would change them. Name the partitions
+    then: if asked for all, Kafka leaves out those that only an open transaction has.
     """
     by_topic: dict[str, list[int]] | None = None if partitions is None else {}
     if by_topic is not None:
@@ -256,7 +256,7 @@ async def commit_offsets(
     *,
     deadline_ms: int | None = None,
 ) -> None:
-    """Set committed offsets of a group that nobody is in: Refused where somebody is."""
+    """Set committed offsets of a group without members; Refused if it has members."""
 
     async def ask(connection: Connection) -> None:
         by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}

@@ -1,7 +1,7 @@
-"""How well a Holdfast cluster is: what has no owner or leader, who is silent, who is behind.
+"""The health of a Holdfast cluster: missing owners and leaders, silent and lagging brokers.
 
-Owns the judgement; `judge` is pure. Must never call a cluster healthy of which a part was not
-heard.
+Owns the judgement; `judge` is pure. Must never call a cluster healthy if a part of it did not
+answer.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from holdfast.client.cluster import Cluster
 from holdfast.client.lanes import NOBODY, BrokerStatus, ClusterStatus, cluster_status
 
 CONTROL_LAG_MAX = 10
-"""How many objects of the control lane a broker may be behind: it looks every few seconds."""
+"""How many objects a broker may lag in the control lane: it reads the lane every few seconds."""
 SHOWN_MAX = 5
 
 
@@ -22,23 +22,23 @@ class Verdict(enum.IntEnum):
 
     HEALTHY = 0
     DEGRADED = 1
-    """All is served, and something should be looked at."""
+    """Everything is served, but something needs attention."""
     UNHEALTHY = 2
     """Something is not served."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What was found."""
+    """The result of a health check."""
 
     status: ClusterStatus
     lanes: int
-    """Data lanes of the store."""
+    """Number of data lanes in the store."""
     lanes_without_owner: Sequence[int]
     partitions: int
     partitions_without_leader: Sequence[tuple[str, int]]
     control_lag: dict[int, int]
-    """Of each broker that answers: how many objects of the control lane it has not read yet."""
+    """Objects of the control lane that each broker has not read yet; only brokers that answer."""
     problems: Sequence[str]
     warnings: Sequence[str]
 
@@ -50,7 +50,7 @@ class Health:
 
 
 async def cluster_health(cluster: Cluster) -> Health:
-    """Ask every broker, and one of them for all topics."""
+    """Ask every broker for its report, and one of them for all topics."""
     status = await cluster_status(cluster)
     leaders = {
         (topic.name, partition): leader.node_id
@@ -61,7 +61,7 @@ async def cluster_health(cluster: Cluster) -> Health:
 
 
 def judge(status: ClusterStatus, leaders: dict[tuple[str, int], int]) -> Health:
-    """What is wrong, by what the brokers say; the leader of a partition without one is below 0."""
+    """Judge the brokers' reports. A leader below 0 means that the partition has no leader."""
     owned = {lane for each in status.brokers for lane in each.lanes}
     ownerless = [lane for lane in range(status.lanes + 1) if lane not in owned]
     leaderless = sorted(where for where, leader in leaders.items() if leader < 0)

@@ -1,7 +1,7 @@
-"""Brokers and lanes of a Holdfast cluster: who has what, and who should.
+"""Brokers and lanes of a Holdfast cluster: which broker owns which lane, and which should.
 
-Owns the requests of Holdfast's own that an administrator makes. An Apache Kafka cluster does not
-know them.
+Owns the administrator's requests that only Holdfast has. An Apache Kafka cluster does not know
+them.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ WITH_FENCED_SINCE = 2
 
 
 class BrokerStatus(NamedTuple):
-    """One broker; without a report where it does not answer."""
+    """One broker. Its report is None if it does not answer."""
 
     broker_id: int
     host: str
@@ -38,23 +38,23 @@ class BrokerStatus(NamedTuple):
 
     @property
     def lanes(self) -> dict[int, int]:
-        """What it serves, with the leader epochs; not what it is taking, nor what it just gave."""
+        """Leader epochs of the lanes it serves, without lanes it is taking or has just given."""
         told = self.report.lanes if self.report is not None else []
         return {each.lane: each.leader_epoch for each in told if each.leader_epoch >= 0}
 
 
 class ClusterStatus(NamedTuple):
-    """All brokers that are registered."""
+    """All registered brokers of a cluster."""
 
     cluster_id: str
     controller_id: int
     brokers: list[BrokerStatus]
     lanes: int = 0
-    """Data lanes of the store; 0 where no broker tells."""
+    """Number of data lanes in the store; 0 if no broker answers."""
 
 
 async def cluster_status(cluster: Cluster) -> ClusterStatus:
-    """What each broker says of itself."""
+    """Ask each broker for its report."""
     await cluster.refresh([])
     connection = await cluster.any_connection()
     version = connection.version_for(DescribeClusterRequest)
@@ -85,7 +85,7 @@ async def _ask(cluster: Cluster, broker_id: int) -> PeerPingResponse | None:
 
 
 async def place_lane(cluster: Cluster, lane: int, broker_id: int) -> None:
-    """Say where a lane should be; -1: anywhere."""
+    """Set the broker that should own a lane; -1 means any broker."""
 
     async def attempt() -> None:
         answer = await (await cluster.controller()).request(
@@ -97,7 +97,7 @@ async def place_lane(cluster: Cluster, lane: int, broker_id: int) -> None:
 
 
 async def drain_broker(cluster: Cluster, broker_id: int, *, is_draining: bool) -> None:
-    """Have a broker hand its lanes over and take none; or take some again."""
+    """Make a broker hand its lanes over and take none, or let it take lanes again."""
     await cluster.refresh([])
     if broker_id not in cluster.brokers:
         known = ", ".join(map(str, sorted(cluster.brokers)))

@@ -1,8 +1,8 @@
-"""Which partition a record goes to: Kafka's default partitioner, for one key at a time.
+"""Kafka's default partitioner, for one key at a time.
 
-Pure. The numbers must be those of Kafka's Java client, so that a key goes to the partition where
-its earlier records are. Plain Python, for command lines and tests: columns of keys are hashed by
-`columnar/murmur2.py`, which needs numpy.
+Pure. The results must equal those of Kafka's Java client, so that a key goes to the partition
+where its earlier records are. This is plain Python, for command lines and tests. Columns of keys
+are hashed by `columnar/murmur2.py`, which needs numpy.
 """
 
 _SEED = 0x9747B28C
@@ -12,7 +12,7 @@ _POSITIVE = 0x7FFFFFFF
 
 
 def murmur2(key: bytes) -> int:
-    """The hash that Kafka's clients use, as 32 bits without a sign."""
+    """Return the hash that Kafka's clients use, as an unsigned 32-bit number."""
     found = (_SEED ^ len(key)) & _WORD
     whole = len(key) & ~3
     for start in range(0, whole, 4):
@@ -29,5 +29,5 @@ def murmur2(key: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partitions: int) -> int:
-    """The partition of a key, of as many as the topic has."""
+    """Return the partition of a key in a topic with this many partitions."""
     return (murmur2(key) & _POSITIVE) % partitions

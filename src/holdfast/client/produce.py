@@ -1,9 +1,9 @@
-"""An idempotent producer for workloads that must know what became of each write.
+"""An idempotent producer for workloads that must know the outcome of each write.
 
-Owns one producer id and a sequence for each partition, one batch in flight per partition. An answer
-is one of three: an offset (it is in the log, once), Refused (it is not), OutcomeUnknown (nobody can
-tell). After an unknown outcome the sequences are of no more use, so the next batch gets a new
-producer id. Must never call a write refused that an earlier try may have landed.
+Owns one producer id and a sequence for each partition, with one batch in flight per partition. A
+write has one of three outcomes: an offset (it is in the log, once), Refused (it is not in the log),
+OutcomeUnknown (it may be). After an unknown outcome the sequences are useless, so the next batch
+gets a new producer id. Must never report a write as refused if an earlier try may have appended it.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ PRODUCER_IS_LOST = frozenset(
 
 
 class Produced(NamedTuple):
-    """Where a batch landed; -1 where the broker knew the batch, but no longer its offset."""
+    """Where a batch was appended; -1 if the broker knew the batch, but no longer its offset."""
 
     base_offset: int
     log_append_time_ms: int
@@ -69,7 +69,7 @@ class _Identity:
 
 
 class IdempotentProducer:
-    """Usable by many tasks at once; batches of one partition go one after the other."""
+    """A producer for many tasks at once. It sends the batches of one partition one by one."""
 
     def __init__(
         self,
@@ -89,11 +89,11 @@ class IdempotentProducer:
 
     @property
     def producer_id(self) -> int:
-        """The id that the next batch carries; -1 where it has to ask for one first."""
+        """The producer id of the next batch; -1 if the producer must request one first."""
         return -1 if self._identity is None else self._identity.producer_id
 
     async def send(self, topic: str, partition: int, records: Sequence[Record]) -> Produced:
-        """One batch of these records, tried with the same sequence until its fate is known."""
+        """Send the records as one batch, with the same sequence until its outcome is known."""
         where = (topic, partition)
         async with self._turns.setdefault(where, asyncio.Lock()):
             identity = await self._identified()
@@ -134,12 +134,12 @@ class IdempotentProducer:
 
 
 def _leaves_the_sequence(error: BaseException) -> bool:
-    """Whether the broker surely still waits for the same sequence of the same producer id."""
+    """True if the broker surely still expects the same sequence of the same producer id."""
     return isinstance(error, Refused) and error.code not in PRODUCER_IS_LOST
 
 
 class _Write:
-    """One batch on its way: how often it was tried, and whether a try may have landed."""
+    """One batch being sent: how often it was tried, and whether a try may have appended it."""
 
     def __init__(
         self, cluster: Cluster, topic: str, partition: int, batch: bytes, acks: int

@@ -1,8 +1,8 @@
-"""Reads some partitions of one topic from positions on, one round of fetches after the other.
+"""A reader of some partitions of one topic, in one round of fetches after the other.
 
-Owns the positions, and when a partition is done. One request goes to each leader in a round. What
-may pass is tried again for a bounded time. Must never pass over records in silence: what is gone
-from the log, and what cannot be read, is told.
+Owns the positions, and decides when a partition is done. One request goes to each leader in a
+round. Errors that may pass are retried for a bounded time. Must never skip records silently: it
+reports records that are gone from the log and batches that cannot be read.
 """
 
 import asyncio
@@ -29,28 +29,28 @@ PAUSE_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class AtOffset:
-    """Begin at an offset; where the log does not have it, at the nearest that it has."""
+    """A start at an offset, or at the nearest one if the log does not have it."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class BeforeEnd:
-    """Begin this many offsets before the end."""
+    """A start this many offsets before the end."""
 
     records: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """Begin at the first record that is not older."""
+    """A start at the first record that is not older than a timestamp."""
 
     timestamp_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtEnd:
-    """Begin at the end: only what comes later is read."""
+    """A start at the end: only later records are read."""
 
 
 Start = AtOffset | BeforeEnd | AtTime | AtEnd
@@ -58,7 +58,7 @@ FROM_THE_BEGINNING = AtOffset(0)
 
 
 class Found(NamedTuple):
-    """The records that one fetch of one partition brought, and where it goes on."""
+    """The records of one fetch of one partition, and the offset to fetch next."""
 
     where: TopicPartition
     records: Iterator[Record]
@@ -66,10 +66,10 @@ class Found(NamedTuple):
 
 
 class TopicReader:
-    """For one task. Partitions may be added and removed at any time.
+    """A reader for one task. Partitions may be added and removed at any time.
 
-    The cluster is the reader's own, and is closed with it: fetches wait for records, and nothing
-    else must wait behind them.
+    The reader owns the cluster and closes it: fetches wait for records, and no other request must
+    wait behind them.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class TopicReader:
         self.positions: dict[int, int] = {}
         """The next offset of each partition that is read."""
         self.ends: dict[int, int] = {}
-        """Where a partition is done; without one it is read for ever."""
+        """The offset at which a partition is done; a partition without one is read for ever."""
         self.batches_unreadable = 0
         self._cluster = cluster
         self._topic = topic
@@ -97,12 +97,12 @@ class TopicReader:
             self.ends[partition] = end
 
     def move(self, partition: int, position: int) -> None:
-        """Go on there, if the partition is still read."""
+        """Continue at this position, if the partition is still read."""
         if partition in self.positions:
             self.positions[partition] = position
 
     async def close(self) -> None:
-        """Close the connections, which are the reader's own."""
+        """Close the connections, which the reader owns."""
         await self._cluster.close()
 
     def remove(self, partition: int) -> None:
@@ -111,11 +111,11 @@ class TopicReader:
 
     @property
     def unfinished(self) -> list[int]:
-        """The partitions that have not come to their end."""
+        """The partitions that have not reached their end."""
         return [n for n, at in self.positions.items() if n not in self.ends or at < self.ends[n]]
 
     async def fetch_round(self) -> list[Found]:
-        """What one request to each leader brings; nothing where no record comes within a while."""
+        """Send one Fetch to each leader; return [] if no record came, or if an error may pass."""
         try:
             found = await self._fetch_round()
         except RetryError as error:
@@ -178,7 +178,7 @@ class TopicReader:
         return Found(where, records, fetched.next_offset)
 
     async def _go_on_after_a_gap(self, where: TopicPartition) -> None:
-        """Retention has taken what was to be read next."""
+        """Continue at the log start if retention has deleted what was to be read next."""
         position = self.positions[where.partition]
         earliest = (await list_offset(self._cluster, *where, at=EARLIEST)).offset
         if position >= earliest:
@@ -204,7 +204,7 @@ class TopicReader:
 async def start_offsets(
     cluster: Cluster, starts: Mapping[TopicPartition, Start], *, read_committed: bool
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Where each partition begins, and its end as it is now."""
+    """Return the start offset and the current end of each partition."""
 
     async def ask(where: TopicPartition, start: Start) -> tuple[int, int]:
         latest = await list_offset(cluster, *where, at=LATEST, read_committed=read_committed)

@@ -1,6 +1,6 @@
-"""What can go wrong with a call to a cluster, by what the caller must do next.
+"""Errors of calls to a cluster, by what the caller must do next.
 
-Pure. Owns which error codes are worth another try, and which leave open whether a write happened.
+Pure. Owns which error codes are worth a retry, and which leave open whether a write happened.
 """
 
 from holdfast.errors import CallError, RetryError
@@ -46,7 +46,8 @@ LEAVES_A_WRITE_OPEN = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
     }
 )
-"""A primary that lost its place while it appended says NOT_LEADER_OR_FOLLOWER too: not definite."""
+"""Errors after which a write may have happened. A leader that is replaced while it appends answers
+with NOT_LEADER_OR_FOLLOWER, so that one is here, too."""
 
 
 class BrokerUnavailable(RetryError):
@@ -54,7 +55,7 @@ class BrokerUnavailable(RetryError):
 
 
 class NobodyListens(BrokerUnavailable):
-    """The connection was refused: whatever was there is gone."""
+    """The connection was refused: no process listens at the address."""
 
 
 class RefusedForNow(RetryError):
@@ -74,7 +75,7 @@ class Refused(CallError):
 
 
 class OutcomeUnknown(RetryError):
-    """The write may or may not have happened, and asking again will not tell."""
+    """The write may or may not have happened, and another try cannot find out."""
 
 
 class UnsupportedByBroker(CallError):
@@ -82,7 +83,7 @@ class UnsupportedByBroker(CallError):
 
 
 def error_code(code: int) -> ErrorCode:
-    """A code that a newer broker made up is as good as UNKNOWN_SERVER_ERROR."""
+    """Return the code as an ErrorCode; UNKNOWN_SERVER_ERROR if this client does not know it."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -90,7 +91,7 @@ def error_code(code: int) -> ErrorCode:
 
 
 def raise_for(code: int, what: str, detail: str | None = None) -> None:
-    """Raise what the code means, unless it is NONE."""
+    """Raise RefusedForNow or Refused, depending on the code, unless it is NONE."""
     if code == ErrorCode.NONE:
         return
     known = error_code(code)

@@ -1,10 +1,10 @@
-"""One transaction of one transactional id: batches into partitions, offsets into a group, the end.
+"""One transaction of a transactional id: produce batches, commit a group's offsets, end it.
 
-Owns the producer id and epoch that InitProducerId gave, and the sequences of each partition. Speaks
-the versions before KIP-890's second part, which every broker since Kafka 2.5 serves: partitions and
-groups join the transaction by requests of their own. Whoever initialises the same id later fences
-this one. Must never say that a transaction came to nothing when its end may have been decided: that
-is OutcomeUnknown, and the next one to initialise the id finds what was decided.
+Owns the producer id and epoch that InitProducerId gave, and the sequence of each partition. Uses
+the versions before KIP-890's second part, which every broker since Kafka 2.5 serves: separate
+requests add partitions and groups to the transaction. A later InitProducerId of the same id fences
+this transaction. Must never report a transaction as failed if its end may have been decided: that
+is OutcomeUnknown, and the next InitProducerId of the id finds what was decided.
 """
 
 import asyncio
@@ -62,16 +62,16 @@ NEWEST: Mapping[type[Message], int] = {
     EndTxnRequest: 4,
     ProduceRequest: 11,
 }
-"""The last versions in which what joins a transaction is said by a request of its own."""
+"""The last versions in which separate requests add partitions and groups to a transaction."""
 IN_FLIGHT_MAX = 5
-"""So many batches of a producer brokers remember, and recognise when they come again."""
+"""The number of a producer's batches that brokers remember, and recognise if sent again."""
 FOLLOWS_A_FAILURE = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
-"""What the next batch is told where the one before did not land."""
+"""Errors that a batch gets if the batch before it was not appended."""
 FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
 class Transaction:
-    """Made by `begin_transaction`; ended by `commit` or `abort`, once."""
+    """A transaction, made by `begin_transaction` and ended once, by `commit` or `abort`."""
 
     def __init__(
         self, cluster: Cluster, transactional_id: str, producer_id: int, producer_epoch: int
@@ -83,7 +83,7 @@ class Transaction:
         self._sequences: dict[TopicPartition, int] = {}
 
     async def add_partitions(self, partitions: Sequence[TopicPartition]) -> None:
-        """Say what will be written to; before anything is."""
+        """Add partitions to the transaction, before anything is written to them."""
         by_topic: dict[str, list[int]] = {}
         for where in partitions:
             by_topic.setdefault(where.topic, []).append(where.partition)
@@ -104,7 +104,7 @@ class Transaction:
                 for topic in response.results_by_topic_v3_and_below
                 for row in topic.results_by_partition
             ]
-            # One that is refused keeps the others from being tried: it is the one to name.
+            # If one partition is refused, the others are not attempted: name the refused one.
             rows.sort(key=lambda row: row[1] == ErrorCode.OPERATION_NOT_ATTEMPTED)
             for where, code in rows:
                 raise_for(code, f"add {where} to the transaction of {self.transactional_id!r}")
@@ -113,12 +113,12 @@ class Transaction:
             await self._ask_coordinator(ask)
 
     async def produce(self, where: TopicPartition, batches: Sequence[bytearray]) -> None:
-        """Append batches, in order, each stamped in place; tried until their fate is known.
+        """Append batches in order, each stamped in place; retry until their outcome is known.
 
-        A few are under way at once, once the first has landed: Kafka takes any sequence from a
-        producer that a partition does not know. Where one of them fails, all of these are sent
-        again one after the other: brokers recognise as many by their sequences. For one task at a
-        time.
+        The first batch goes alone, because Kafka accepts any sequence from a producer that a
+        partition does not know. After it, up to IN_FLIGHT_MAX are in flight at once. If one of
+        these fails, all of them are sent again, one after the other: brokers recognise them by
+        their sequences. Only one task may call this at a time.
         """
         done = 0
         while done < len(batches):
@@ -145,7 +145,7 @@ class Transaction:
         self._sequences[where] = sequence
 
     async def _sent_at_once(self, where: TopicPartition, window: Sequence[bytearray]) -> bool:
-        """One try, in order on one connection; False where it is not known that all landed."""
+        """Send two or more at once, in order on one connection; True if all were appended."""
         if len(window) == 1:
             return False
         try:
@@ -192,7 +192,7 @@ class Transaction:
     async def commit_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> None:
-        """Offsets of a group, as a part of the transaction."""
+        """Commit offsets of a group as part of the transaction."""
         joining = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
@@ -237,7 +237,7 @@ class Transaction:
         await ask_coordinator(self._cluster, group_id, ask)
 
     async def commit(self) -> None:
-        """All of it becomes visible; Refused where it surely does not, else OutcomeUnknown."""
+        """Commit; Refused if it was surely not committed, OutcomeUnknown if it may have been."""
         tries = 0
 
         async def ask(connection: Connection) -> None:
@@ -257,7 +257,7 @@ class Transaction:
             raise OutcomeUnknown(f"the transaction may have been committed: {error}") from error
 
     async def abort(self) -> None:
-        """None of it becomes visible."""
+        """Abort: nothing of the transaction becomes visible."""
         await self._ask_coordinator(lambda connection: self._end(connection, committed=False))
 
     async def _end(self, connection: Connection, *, committed: bool) -> None:
@@ -278,7 +278,7 @@ class Transaction:
 async def begin_transaction(
     cluster: Cluster, transactional_id: str, *, timeout_ms: int
 ) -> Transaction:
-    """Take the id over: whoever had it before is fenced, and what it left open is aborted."""
+    """Take the id over: fence its previous user, and abort the transaction it left open."""
 
     async def ask(connection: Connection) -> Transaction:
         request = InitProducerIdRequest(

@@ -1,4 +1,4 @@
-"""Requests to frames and frames to responses: sizes, headers, correlation ids.
+"""Frames of requests and responses: sizes, headers, correlation ids.
 
 Pure. Owns the client's side of a frame. Must never read from or write to a socket.
 """
@@ -22,7 +22,7 @@ SIZE_BYTES = 4
 def request_frame(
     request: Message, *, version: int, correlation_id: int, client_id: str
 ) -> list[Buffer]:
-    """The buffers of one request, its size first."""
+    """Return the buffers of one request, its size first."""
     body = request.encode(version)
     header = encode_request_header(
         request.API_KEY, version, correlation_id, client_id, flexible=request.is_flexible(version)
@@ -32,14 +32,14 @@ def request_frame(
 
 
 def correlation_id_of(frame: Buffer) -> int:
-    """Which request a response frame (without its size) answers."""
+    """Return the correlation id in a response frame (without its size)."""
     if len(frame) < CORRELATION.size:
         raise MalformedMessage(f"a response of {len(frame)} bytes has no correlation id")
     return CORRELATION.unpack_from(frame)[0]
 
 
 def decode_response(frame: Buffer, answer: type[R], version: int) -> R:
-    """The message in a response frame."""
+    """Return the message in a response frame."""
     flexible = answer.is_flexible(version)
     _, position = decode_response_header(memoryview(frame), answer.API_KEY, flexible=flexible)
     return answer.decode(frame, version, position)

@@ -1,1 +1,1 @@
-"""What the control lane says: brokers, topics, configurations."""
+"""The state of the cluster: brokers, topics, configurations, and which broker leads which lane."""

@@ -1,7 +1,8 @@
 """The topic configurations: Kafka's names, types, defaults and bounds, and what has an effect here.
 
-Pure. A configuration that Kafka knows is accepted and shown even where an object store gives it
-nothing to do, so that existing tools and scripts work unchanged; each such one says so in its text.
+Pure. Every configuration that Kafka knows is accepted and shown, even if it has no effect on an
+object store, so that existing tools and scripts work unchanged. One without effect says so in its
+text.
 """
 
 import dataclasses
@@ -19,7 +20,7 @@ from holdfast.log.retention import RetentionRules
 INT_MAX = (1 << 31) - 1
 LONG_MAX = (1 << 63) - 1
 WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")
-"""As Java reads one: Python's int() would also take underscores and other scripts' digits."""
+"""A whole number as Java reads it: Python's int() also takes underscores and non-ASCII digits."""
 FRACTION = re.compile(r"[+-]?[0-9]*\.?[0-9]+([eE][+-]?[0-9]{1,3})?")
 
 
@@ -32,7 +33,7 @@ class ConfigSource(enum.IntEnum):
 
 
 class ConfigType(enum.IntEnum):
-    """Kafka's codes, as DescribeConfigs sends them."""
+    """The type of a value; Kafka's codes, as DescribeConfigs sends them."""
 
     BOOLEAN = 1
     STRING = 2
@@ -54,10 +55,10 @@ class ConfigDefinition:
     high: int = LONG_MAX
     choices: tuple[str, ...] = ()
     item_pattern: str = ""
-    """What each item of a LIST looks like, where they cannot be named one by one."""
+    """The pattern of each item of a LIST, if the items cannot be listed in `choices`."""
 
     def problem(self, value: str) -> str | None:
-        """What is wrong with a value; None where it is legal."""
+        """Return what is wrong with a value; None if it is legal."""
         match self.type:
             case ConfigType.BOOLEAN:
                 legal = value.strip().lower() in (self.choices or ("true", "false"))
@@ -96,7 +97,7 @@ class ConfigDefinition:
 
 
 def list_items(value: str) -> list[str]:
-    """The items of a LIST value; an empty one has none."""
+    """Return the items of a LIST value; an empty one has none."""
     return [item.strip() for item in value.split(",")] if value.strip() else []
 
 
@@ -260,12 +261,13 @@ BROKER_NAMES: Mapping[str, str] = {
     "segment.index.bytes": "log.index.size.max.bytes",
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
-"""The setting of a Kafka broker that gives a topic configuration its default. Those that Kafka
-derives from others (retention.ms from log.retention.hours) have none, as in Kafka's answers."""
+"""The setting of a Kafka broker that gives a topic configuration its default. Configurations that
+Kafka derives from others (retention.ms from log.retention.hours) have none, as in Kafka's
+responses."""
 
 
 def config_problem(name: str, value: str | None) -> str | None:
-    """What is wrong with setting a topic configuration; None where it is legal."""
+    """Return what is wrong with setting a topic configuration; None if it is legal."""
     definition = TOPIC_CONFIGS.get(name)
     if definition is None:
         near = difflib.get_close_matches(name, TOPIC_CONFIGS, n=1)
@@ -277,7 +279,7 @@ def config_problem(name: str, value: str | None) -> str | None:
 
 
 def configs_problem(configs: Mapping[str, str]) -> str | None:
-    """What is wrong with configurations together that are right one by one."""
+    """Return what is wrong with the combination of configurations that are legal one by one."""
     shortest = int(effective(configs, "min.compaction.lag.ms"))
     longest = int(effective(configs, "max.compaction.lag.ms"))
     if shortest > longest:
@@ -291,19 +293,19 @@ class TopicSettings:
 
     batch_bytes_max: int
     keys_required: bool
-    """cleanup.policy has compact: a record without a key could never be compacted."""
+    """True if cleanup.policy has compact: a record without a key could never be compacted."""
     validate_records: bool
-    """Whether records are looked at one by one before they are taken."""
+    """True if records are checked one by one before they are accepted."""
     append: AppendRules
     retention: RetentionRules
     flush: FlushRules | None
-    """When records go to the store that are acknowledged from the disk; None where none are."""
+    """When records acknowledged from the disk go to the store; None if none are."""
     unclean: bool
-    """Whether a partition goes on without a disk that may hold the end of its log."""
+    """True if a partition continues without a disk that may hold the end of its log."""
 
 
 def effective(configs: Mapping[str, str], name: str) -> str:
-    """The value that counts: the topic's own, or the default."""
+    """Return the value that counts: the topic's own, or the default."""
     return configs.get(name, TOPIC_CONFIGS[name].default)
 
 
@@ -316,7 +318,7 @@ class ShownConfig(NamedTuple):
 
 
 def shown_configs(configs: Mapping[str, str]) -> list[ShownConfig]:
-    """All configurations of a topic: its own values, and the defaults of the others."""
+    """Return all configurations of a topic: its own values, and the defaults of the others."""
     return [
         ShownConfig(
             definition,
@@ -352,6 +354,6 @@ def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
 
 
 def may_be_followed(configs: Mapping[str, str]) -> bool:
-    """Whether a broker that does not lead a topic's partitions may serve readers of it: not where
+    """True if a broker that does not lead a topic's partitions may serve its readers. False if
     records are acknowledged before they are in the store."""
     return configs.get("holdfast.ack", "store") == "store"

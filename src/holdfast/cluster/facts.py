@@ -9,14 +9,14 @@ from uuid import UUID
 import msgspec
 
 FORMAT_VERSION_FIRST = 1
-"""Of stores whose first fact names none: they were made before it did."""
+"""The format of stores whose first fact names none, because they are older than that field."""
 FORMAT_VERSION = 1
-"""What this release writes, and the newest that it reads."""
+"""The format that this release writes, and the newest that it reads."""
 
 
 class ClusterCreated(msgspec.Struct, frozen=True, array_like=True, tag="C"):
-    """The first fact of all: the cluster's id, how many data lanes it has for ever, and the format
-    of the store."""
+    """The first fact of all: the cluster's id, its number of data lanes, which never changes, and
+    the format of the store."""
 
     cluster_id: str
     lanes: int
@@ -24,18 +24,18 @@ class ClusterCreated(msgspec.Struct, frozen=True, array_like=True, tag="C"):
 
 
 class BrokerRegistered(msgspec.Struct, frozen=True, array_like=True, tag="B"):
-    """A broker says where clients reach it."""
+    """The address at which clients reach a broker."""
 
     broker_id: int
     host: str
     port: int
     rack: str | None = None
     incarnation: int = 0
-    """Of two processes with one id, the one with the higher number is meant."""
+    """The number of the process: of two with one broker id, the one with the higher counts."""
 
 
 class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag="T"):
-    """A topic, and the lane of each of its partitions."""
+    """A topic was created; `lanes` has the lane of each partition."""
 
     topic_id: UUID
     name: str
@@ -44,7 +44,7 @@ class TopicCreated(msgspec.Struct, frozen=True, array_like=True, tag="T"):
 
 
 class PartitionsAdded(msgspec.Struct, frozen=True, array_like=True, tag="P"):
-    """More partitions; the lanes of the new ones."""
+    """Partitions were added to a topic; `lanes` has the lane of each new one."""
 
     topic_id: UUID
     lanes: list[int]
@@ -63,7 +63,7 @@ class TopicPurged(msgspec.Struct, frozen=True, array_like=True, tag="U"):
 
 
 class TopicConfigured(msgspec.Struct, frozen=True, array_like=True, tag="F"):
-    """The configurations that differ from the defaults, all of them."""
+    """The topic's configurations have changed; `configs` has all that differ from the defaults."""
 
     topic_id: UUID
     configs: dict[str, str]
@@ -76,15 +76,15 @@ class ProducerIdsReserved(msgspec.Struct, frozen=True, array_like=True, tag="I")
 
 
 class LanePlaced(msgspec.Struct, frozen=True, array_like=True, tag="L"):
-    """An administrator wants a lane at a broker; -1: at any."""
+    """An administrator wants a broker to own a lane; -1 means any broker."""
 
     lane: int
     broker_id: int
 
 
 class FormatRaised(msgspec.Struct, frozen=True, array_like=True, tag="V"):
-    """From here on the store has a newer format. It is the last fact of its lane object, so that a
-    release which does not know the format stops before it meets facts that it cannot read."""
+    """The store has a newer format from here on. This is the last fact of its lane object, so that
+    a release which does not know the format stops before it meets facts that it cannot read."""
 
     format_version: int
 

@@ -1,8 +1,8 @@
-"""Who should try to own which lane. Pure.
+"""Which broker should try to own which lane.
 
-Decides only who tries: who owns a lane is decided by put-if-absent alone, so two brokers that see
-different peers, and place differently, cost a hand-off at most. What it aims at: no broker has more
-than one lane more than another, and no lane moves without need.
+Pure. Decides only which broker tries: put-if-absent alone decides which broker owns a lane. So two
+brokers that see different peers, and place lanes differently, cost a hand-off at most. The aim: no
+broker has more than one lane more than another, and no lane moves without need.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ def desired_owners(
     owners: Mapping[LaneId, BrokerId],
     preferred: Mapping[LaneId, BrokerId],
 ) -> dict[LaneId, BrokerId]:
-    """One of the brokers for each lane; none for any where there are no brokers.
+    """Return one of the brokers for each lane; nothing if there are no brokers.
 
-    `owners` is who has the lanes now, as far as that is known; `preferred` is what an administrator
-    has asked for, and holds while that broker is among the brokers.
+    `owners` has the current owners, as far as they are known. `preferred` is what an administrator
+    has asked for; it counts while that broker is among the brokers.
     """
     if not brokers:
         return {}
@@ -49,8 +49,8 @@ def _room(
     held: Mapping[BrokerId, Sequence[LaneId]],
     chosen: Mapping[LaneId, BrokerId],
 ) -> dict[BrokerId, int]:
-    """How many lanes each may have beside those that are asked for: all have equally many, and what
-    does not divide goes to those that have most already."""
+    """Return how many lanes each broker may have besides those that were asked for. All have
+    equally many, and the remainder goes to brokers that have most already."""
     asked = dict.fromkeys(held, 0)
     for broker in chosen.values():
         asked[broker] += 1
@@ -65,5 +65,5 @@ def _room(
 
 
 def _score(lane: LaneId, broker: BrokerId) -> bytes:
-    """Rendezvous hashing: every broker computes the same order of brokers for a lane."""
+    """Return a rendezvous hash: every broker computes the same order of brokers for a lane."""
     return hashlib.blake2b(f"{lane} {broker}".encode(), digest_size=8).digest()

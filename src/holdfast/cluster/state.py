@@ -1,7 +1,7 @@
-"""What the control lane says of the cluster: its brokers, its topics, their configurations.
+"""The state of the cluster in the control lane: brokers, topics and configurations.
 
 Pure. Owns visibility: a topic, or a partition of one, can be used only when the object that
-created it is durable; else records could be acknowledged in a topic that a crash undoes.
+created it is durable. Otherwise records could be acknowledged in a topic that a crash undoes.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ from holdfast.lane.entry import Buffer, EntryHeader
 
 
 def known_format(version: int) -> int:
-    """The version, where this release reads it; nothing of a newer one may be believed."""
+    """Return the version; NewerFormat if this release cannot read it and so must not trust it."""
     if version > FORMAT_VERSION:
         raise NewerFormat(
             f"the store has format {version}, and holdfast {__version__} reads formats up to"
@@ -48,12 +48,12 @@ class Topic(msgspec.Struct, kw_only=True):
     topic_id: UUID
     name: str
     lanes: list[int]
-    """The lane of each partition, decided; only the first `partitions` are usable yet."""
+    """The lane of each decided partition; only the first `partitions` are usable yet."""
     configs: dict[str, str]
     partitions: int = 0
 
     def lane_of(self, partition: int) -> LaneId | None:
-        """The lane of a usable partition."""
+        """Return the lane of a usable partition; None for any other."""
         return LaneId(self.lanes[partition]) if 0 <= partition < self.partitions else None
 
     def partition_ids(self) -> list[PartitionId]:
@@ -61,7 +61,7 @@ class Topic(msgspec.Struct, kw_only=True):
 
 
 class ControlState(msgspec.Struct, kw_only=True):
-    """The cluster."""
+    """The state of the cluster."""
 
     cluster_id: str = ""
     lanes: int = 0
@@ -73,20 +73,20 @@ class ControlState(msgspec.Struct, kw_only=True):
     next_producer_id: int = 0
     names: dict[str, UUID] = {}
     placed: dict[int, int] = {}
-    """Where an administrator wants a lane."""
+    """The broker at which an administrator wants a lane, by lane."""
     controller_epoch: int = -1
     load: dict[int, int] = {}
     """How many partitions each lane has; derived from the topics."""
     topics_revision: int = 0
-    """Moves whenever the topics that clients may use, or their partitions, have changed."""
+    """A number that moves whenever the topics that clients may use, or their partitions, change."""
 
     def topic_named(self, name: str) -> Topic | None:
-        """The topic of that name, if clients may use it."""
+        """Return the topic of that name, if clients may use it."""
         topic_id = self.names.get(name)
         return self.usable(topic_id) if topic_id is not None else None
 
     def usable(self, topic_id: UUID) -> Topic | None:
-        """The topic with that id, if clients may use it."""
+        """Return the topic with that id, if clients may use it."""
         topic = self.topics.get(topic_id)
         return topic if topic is not None and topic.partitions > 0 else None
 
@@ -149,13 +149,13 @@ class ControlState(msgspec.Struct, kw_only=True):
         return []
 
     def index(self, header: EntryHeader, facts: Sequence[ControlFact]) -> None:
-        """Nothing is stored beside the facts."""
+        """Do nothing: a control lane stores nothing besides facts."""
 
     def claimed(self, header: EntryHeader, leader_epoch: int) -> None:
         self.controller_epoch = leader_epoch
 
     def encode(self) -> bytes:
-        """The same state is the same bytes, in whatever order its topics came."""
+        """Return the same bytes for the same state, in whatever order its topics came."""
         return _encoder.encode(
             msgspec.structs.replace(
                 self,
@@ -169,7 +169,7 @@ class ControlState(msgspec.Struct, kw_only=True):
         )
 
     def spread(self, partitions: int) -> list[int]:
-        """A lane for each new partition: always one that has the fewest."""
+        """Return a lane for each new partition, always one that has the fewest partitions."""
         load = {lane: self.load.get(lane, 0) for lane in range(1, self.lanes + 1)}
         chosen: list[int] = []
         for _ in range(partitions):
@@ -193,7 +193,7 @@ _decoder = msgspec.msgpack.Decoder(ControlState)
 
 
 class ControlStateKind:
-    """How the control lane makes its state."""
+    """The part of the control lane that makes, encodes and decodes its state."""
 
     def empty(self) -> ControlState:
         return ControlState()

@@ -1,4 +1,4 @@
-"""Decide on topics: create, extend, configure, delete.
+"""Decide on topics: create them, add partitions, change configurations.
 
 Pure. Refusals are values with Kafka's own error names.
 """
@@ -22,12 +22,13 @@ from holdfast.cluster.state import ControlState, Topic
 from holdfast.identifiers import topic_name_problem
 
 PARTITIONS_MAX = 10_000
-"""Of one topic, and of all in one request, as Kafka: a bound on what a request makes us hold."""
+"""The most partitions of one topic, and of all in one request, as in Kafka. It bounds what a
+request makes the broker hold."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicRefused:
-    """Why nothing was done."""
+    """The reason why nothing was done."""
 
     error: str
     """The name of a Kafka error code."""
@@ -35,7 +36,7 @@ class TopicRefused:
 
 
 class ConfigOperation(enum.IntEnum):
-    """What IncrementalAlterConfigs can do to one configuration; Kafka's codes."""
+    """An operation of IncrementalAlterConfigs on one configuration; Kafka's codes."""
 
     SET = 0
     DELETE = 1
@@ -60,7 +61,7 @@ def decide_create(
     replication_factor: int,
     configs: Mapping[str, str | None],
 ) -> TopicCreated | TopicRefused:
-    """A new topic. Replication is the store's, so it meets any factor; -1 is the default."""
+    """Create a topic. The store replicates, so any replication factor is met; -1 is the default."""
     problem = topic_name_problem(name)
     if problem is not None:
         return TopicRefused("INVALID_TOPIC_EXCEPTION", problem)
@@ -89,7 +90,7 @@ def decide_create(
 
 
 def _colliding_name(state: ControlState, name: str) -> str | None:
-    """A topic whose name differs in '.' and '_' only: one metric name would stand for both."""
+    """Return a topic whose name differs in '.' and '_' only: both would have one metric name."""
     if "." not in name and "_" not in name:
         return None
     metric_name = name.replace(".", "_")
@@ -159,7 +160,7 @@ def decide_config_changes(
 
 
 def check_configs(name: str, configs: Mapping[str, str | None]) -> dict[str, str] | TopicRefused:
-    """The configurations as they will be stored, or what is wrong with one."""
+    """Return the configurations as they will be stored, or what is wrong with one."""
     checked: dict[str, str] = {}
     for key, value in configs.items():
         problem = config_problem(key, value)

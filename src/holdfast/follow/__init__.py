@@ -1,1 +1,1 @@
-"""Read a store's log without a broker: what topics there are, how far they go, where bytes are."""
+"""Reading a store's log without a broker: its topics, their offsets, and where the bytes are."""

@@ -1,8 +1,8 @@
-"""Topics, offsets and the places of records, read from a store with no broker asked.
+"""Topics, offsets and the places of records, read from a store without a broker.
 
 Owns one view of the whole store: the control lane and all data lanes, as of the last refresh. A
-latest offset that was served once never goes back: where the store says less, refresh raises.
-Must never write. A broker may write, rewrite and delete at the same time.
+latest offset that was served once never goes back: if the store says less, `refresh` raises. Must
+never write. A broker may write, rewrite and delete at the same time.
 """
 
 import asyncio
@@ -47,16 +47,16 @@ class Bounds(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Where records are, and the partition's bounds at the moment of the plan.
+    """The places of records, and the partition's bounds when they were looked up.
 
-    The stretches hold all of the asked offsets that are within the bounds, but for stretches
-    whose newest record is older than was asked for.
+    The stretches hold all requested offsets that are within the bounds, except stretches whose
+    newest record is older than requested.
     """
 
     bounds: Bounds
     stretches: list[Stretch]
     aborted: Sequence[AbortedTransaction] = ()
-    """Those with something in the asked offsets; only where committed records were asked for."""
+    """Aborted transactions with records in the requested offsets; only with `read_committed`."""
 
 
 class _View(NamedTuple):
@@ -88,7 +88,7 @@ class Follower:
         self._refreshing = asyncio.Lock()
 
     async def refresh(self) -> None:
-        """See all that is durable now; reads only objects that are new since the last time."""
+        """Take in all that is durable now; read only objects that are new since the last time."""
         async with self._refreshing:
             if not self._lanes:
                 await self._open_lanes()
@@ -102,7 +102,7 @@ class Follower:
             self._check_served()
 
     async def _refresh_lanes(self) -> None:
-        # All of them end before one that failed is told: the next refresh must find none at work.
+        # All of them end before a failure is raised: the next refresh must find none running.
         outcomes = await asyncio.gather(
             *(lane.refresh() for lane in self._lanes.values()), return_exceptions=True
         )
@@ -151,7 +151,7 @@ class Follower:
 
     @property
     def entries_followed(self) -> int:
-        """How many objects were read one by one, past those that a recovery read."""
+        """How many objects were read one by one, besides those that a recovery read."""
         lanes = [self._control, *self._lanes.values()]
         return sum(lane.entries_followed for lane in lanes)
 
@@ -161,7 +161,7 @@ class Follower:
         return sum(lane.recoveries for lane in [self._control, *self._lanes.values()])
 
     def topics(self) -> dict[str, FollowedTopic]:
-        """All topics that clients may use, by name."""
+        """Return all topics that clients may use, by name."""
         return {
             topic.name: FollowedTopic(topic.name, topic.topic_id, topic.partitions)
             for name in sorted(self._cluster.names)
@@ -169,9 +169,9 @@ class Follower:
         }
 
     def bounds(self, partition: PartitionId, *, read_committed: bool = False) -> Bounds | None:
-        """Earliest and latest; None where there is no such partition, or no longer.
+        """Return earliest and latest; None if there is no such partition, or no longer.
 
-        The latest of a reader of committed records is the last stable offset.
+        With `read_committed`, latest is the last stable offset.
         """
         found = self._find(partition)
         if found is None:
@@ -186,7 +186,7 @@ class Follower:
     async def offset_for_time(
         self, partition: PartitionId, timestamp: int, *, read_committed: bool = False
     ) -> TimedOffset | None:
-        """The first record that is not older than the timestamp; None where all are."""
+        """Return the first record that is not older than the timestamp; None if all are older."""
 
         def look(found: _Found) -> Awaitable[TimedOffset | None]:
             end = found.bounds(read_committed=read_committed).latest
@@ -197,7 +197,7 @@ class Follower:
     async def offset_of_max_timestamp(
         self, partition: PartitionId, *, read_committed: bool = False
     ) -> TimedOffset | None:
-        """The first record with the greatest timestamp."""
+        """Return the first record with the greatest timestamp."""
 
         def look(found: _Found) -> Awaitable[TimedOffset | None]:
             end = found.bounds(read_committed=read_committed).latest
@@ -214,11 +214,11 @@ class Follower:
         since_ms: int | None = None,
         read_committed: bool = False,
     ) -> Placed | None:
-        """Where the records from start up to end are; None where there is no such partition.
+        """Return where the records from start up to end are; None if there is no such partition.
 
         With `since_ms`, stretches in which every batch says that its records are older are left
-        out. What is left in may still hold older records. With `read_committed`, the records of
-        aborted transactions are there too, and the transactions are named.
+        out. The others may still hold older records. With `read_committed`, the records of aborted
+        transactions are there too, and the transactions are named.
         """
 
         def look(found: _Found) -> Awaitable[Placed]:
@@ -235,7 +235,7 @@ class Follower:
     ) -> Placed:
         log = found.log
         start, end = wanted
-        # Copied before the first wait: a refresh may change the log under us.
+        # Copied before the first await: a refresh may change the log from then on.
         runs = stretches_of_runs(log, found.lane.lane, found.lane.payload_starts, start, end)
         segments = [s for s in log.segments if s.last_offset >= start and s.base_offset < end]
         stretches: list[Stretch] = []
@@ -262,7 +262,7 @@ class Follower:
     async def _looked_anew(
         self, partition: PartitionId, look: Callable[[_Found], Awaitable[T]]
     ) -> T | None:
-        """An object that is gone was rewritten, or dropped: see where its records are now."""
+        """Look, and after a refresh again if an object is gone: it was rewritten or dropped."""
         missing = ""
         for _ in range(LOOKS_MAX):
             found = self._find(partition)

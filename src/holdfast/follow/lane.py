@@ -1,7 +1,7 @@
-"""One lane, followed with reads alone while its owner writes, rewrites and deletes.
+"""One lane, followed by reads alone while its owner writes, rewrites and deletes.
 
-Owns the order of looks that makes each step safe: objects first, the floor after them, and only
-then are they believed. Must never write, and never go back to an older state of the lane.
+Owns the order of reads that makes each step safe: objects first, the floor after them, and only
+then are the objects trusted. Must never write, and never go back to an older state of the lane.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from holdfast.store.interface import Store
 
 READS_AT_ONCE_MAX = 16
 FOLLOWED_AT_ONCE_MAX = 1_000
-"""Further behind, the newest snapshot is a shorter way than one object after the other."""
+"""If a reader is further behind, the newest snapshot is faster than one object after the other."""
 
 
 class FollowedLane(Generic[StateT]):
@@ -30,7 +30,7 @@ class FollowedLane(Generic[StateT]):
     ) -> None:
         self.lane = lane
         self.payload_starts: dict[int, int] = {}
-        """Where the payload begins in objects that came by since the lane was recovered."""
+        """Where the payload begins in objects that were read since the lane was recovered."""
         self.recoveries = 0
         self.entries_followed = 0
         self._store = store
@@ -76,7 +76,7 @@ class FollowedLane(Generic[StateT]):
             at_once = min(READS_AT_ONCE_MAX, 2 * at_once)
 
     async def _heads(self, first: int, count: int) -> list[EntryHead]:
-        """The objects from a number on, up to the first that is not there."""
+        """Read the objects from a number on, up to the first that is not there."""
         found = await asyncio.gather(
             *(read_head(self._store, self._environment, self.lane, first + i) for i in range(count))
         )
@@ -106,6 +106,6 @@ class FollowedLane(Generic[StateT]):
         self.recoveries += 1
 
     def forget_starts_up_to(self, number: int) -> None:
-        """Objects up to a number were rewritten: nothing points into them any more."""
+        """Forget payload starts up to a number: nothing points into rewritten objects any more."""
         for known in [known for known in self.payload_starts if known <= number]:
             del self.payload_starts[known]

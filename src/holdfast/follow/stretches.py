@@ -25,15 +25,15 @@ class Stretch(NamedTuple):
     base_offset: int
     last_offset: int
     max_timestamp: int
-    """As the batches' headers say it."""
+    """The newest timestamp, as the batches' headers say it."""
     is_in_payload: bool = False
-    """The position counts from where a lane object's payload begins, which its header says."""
+    """True if the position counts from where a lane object's payload begins; its header says."""
 
 
 def stretches_of_runs(
     log: PartitionLog, lane: LaneId, payload_starts: Mapping[int, int], start: int, end: int
 ) -> list[Stretch]:
-    """The stretches inside lane objects that have something of [start, end)."""
+    """Return the stretches inside lane objects that have something of [start, end)."""
     found: list[Stretch] = []
     runs = log.runs
     for i in range(runs.find(start), len(runs)):
@@ -58,11 +58,11 @@ def stretches_of_runs(
 async def stretches_of_segment(
     reader: LogReader, partition: PartitionId, segment: SegmentRef, start: int, end: int
 ) -> list[Stretch]:
-    """The blocks of a segment that have something of [start, end)."""
+    """Return the blocks of a segment that have something of [start, end)."""
     key = segment_key(partition, segment.name)
     is_whole = start <= segment.base_offset and segment.last_offset < end
     if is_whole and segment.size_bytes <= INDEX_INTERVAL_BYTES:
-        # One block or so: its index would say nothing that the lane does not say.
+        # About one block: its index would say nothing that the lane does not say.
         return [
             Stretch(
                 key,
@@ -93,7 +93,7 @@ async def stretches_of_segment(
 
 
 def check_tiles(partition: PartitionId, stretches: Sequence[Stretch], start: int, end: int) -> None:
-    """Raise where an offset of [start, end) is in no stretch, or in two."""
+    """Raise InvariantViolation if an offset of [start, end) is in no stretch, or in two."""
     expected = start
     for i, stretch in enumerate(stretches):
         starts_right = (

@@ -1,1 +1,1 @@
-"""Consumer groups: who is in a group, who owns which partition, how far the group has come."""
+"""Consumer groups: their members, the owner of each partition, and committed offsets."""

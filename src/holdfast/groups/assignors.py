@@ -1,7 +1,8 @@
-"""Server-side assignors of consumer groups: who is to own which partition.
+"""Server-side assignors of consumer groups: which member is to own which partition.
 
-Pure functions of members, topics and the target before. Owns `uniform` (balanced and sticky over
-all topics) and `range` (the same numbers of co-partitioned topics at the same member).
+Pure functions of members, topics and the previous target assignment. Owns `uniform` (balanced and
+sticky over all topics) and `range` (the same partition numbers of co-partitioned topics go to the
+same member).
 """
 
 import heapq
@@ -22,7 +23,7 @@ class Subscriber(NamedTuple):
     instance_id: str | None
     topics: frozenset[UUID]
     target: frozenset[PartitionId]
-    """What it was to own so far."""
+    """The member's partitions in the previous target assignment."""
 
 
 Targets = dict[str, frozenset[PartitionId]]
@@ -30,7 +31,7 @@ Assignor = Callable[[list[Subscriber], Mapping[UUID, int]], Targets]
 
 
 def assign_range(members: list[Subscriber], partitions: Mapping[UUID, int]) -> Targets:
-    """Each topic in contiguous ranges over its subscribers, in one order for all topics."""
+    """Assign each topic to its subscribers in contiguous ranges, in one order for all topics."""
     ordered = sorted(members, key=lambda m: (m.instance_id is None, m.instance_id or m.member_id))
     targets: dict[str, set[PartitionId]] = {m.member_id: set() for m in members}
     for topic_id, count in partitions.items():
@@ -47,7 +48,7 @@ def assign_range(members: list[Subscriber], partitions: Mapping[UUID, int]) -> T
 
 
 def assign_uniform(members: list[Subscriber], partitions: Mapping[UUID, int]) -> Targets:
-    """As even as the subscriptions allow, and as much as possible stays where it was."""
+    """Assign as evenly as the subscriptions allow, and keep as much as possible where it was."""
     draft = _Draft(members, partitions)
     draft.keep()
     draft.fill()
@@ -60,7 +61,7 @@ def assign_uniform(members: list[Subscriber], partitions: Mapping[UUID, int]) ->
 
 
 class _Draft:
-    """An assignment in the making."""
+    """An assignment that is being made."""
 
     def __init__(self, members: list[Subscriber], partitions: Mapping[UUID, int]) -> None:
         self._members = sorted(members, key=lambda m: m.member_id)
@@ -79,7 +80,7 @@ class _Draft:
         self._taken[topic_id].add(number)
 
     def keep(self) -> None:
-        """Everybody keeps what they were to own and still want, up to their share of it all."""
+        """Let each member keep what it was to own and still wants, up to its share of the whole."""
         share, extra = self._share()
         for member in self._members:
             for topic_id, number in sorted(member.target):
@@ -91,9 +92,9 @@ class _Draft:
             extra -= self._load[member.member_id] > share
 
     def _share(self) -> tuple[int, int]:
-        """What everybody gets, and how many get one more, where all want the same; else no limit.
+        """Return a member's share, and how many get one more, if all members want the same topics.
 
-        Without it the result is the same, made by single moves.
+        Otherwise there is no limit. Then the result is the same, but made by single moves.
         """
         if len({member.topics for member in self._members}) != 1:
             return sum(self._partitions.values()), 0
@@ -101,7 +102,7 @@ class _Draft:
         return divmod(total, len(self._members))
 
     def fill(self) -> None:
-        """What nobody has goes to the subscriber with the least; rarely wanted topics first."""
+        """Give free partitions to the least loaded subscribers, topics of few subscribers first."""
         rarest = sorted(self._partitions, key=lambda t: (len(self._subscribers[t]), t))
         for topic_id in rarest:
             heap = [(self._load[i], i) for i in self._subscribers[topic_id]]
@@ -114,8 +115,8 @@ class _Draft:
 
     def even_out(self) -> bool:
         """Move one partition from the fullest member that can give one to the emptiest that may
-        have it, where that helps. Each move brings two loads closer together, so moves end; from
-        fullest to emptiest they are as few as can be where all want the same.
+        have it. False if no move helps. Each move brings two loads closer together, so the moves
+        end. From fullest to emptiest, they are the fewest possible if all want the same topics.
         """
         load = self._load
         emptiest = {

@@ -1,10 +1,10 @@
-"""Who asks something of a coordinator."""
+"""The client that sends a request to a coordinator."""
 
 from typing import NamedTuple
 
 
 class Caller(NamedTuple):
-    """Who asks, in which version."""
+    """A client, and the version of its request."""
 
     client_id: str
     client_host: str

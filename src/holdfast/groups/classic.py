@@ -1,8 +1,8 @@
-"""One classic group: join, sync, heartbeat and leave, and what time does to them.
+"""One classic group: join, sync, heartbeat, leave and timeouts.
 
-Pure: time is handed in, seconds on a clock that never goes back. Owns what is not durable: who
-waits to join or to sync, when sessions end, who has left since the generation was formed. A new
-coordinator starts from the durable generation, with sessions that begin anew.
+Pure: time is passed in, as seconds on a clock that never goes back. Owns what is not durable: which
+members wait to join or to sync, when sessions end, which members have left since the generation was
+formed. A new coordinator starts from the durable generation, and all sessions start again.
 """
 
 import enum
@@ -27,7 +27,7 @@ from holdfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRes
 
 
 class Phase(enum.Enum):
-    """Where a group is; the names are Kafka's."""
+    """The state of a classic group; the names are Kafka's."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -36,16 +36,16 @@ class Phase(enum.Enum):
 
 
 class _Window(NamedTuple):
-    """How long the next generation gathers."""
+    """The time in which the next generation gathers its members."""
 
     opened_at: float
     ends_at: float
     is_first: bool
-    """Of a group that was empty: more members are likely to come, so it lasts its whole time."""
+    """The group was empty: more members are likely to come, so the window lasts its whole time."""
 
 
 class ClassicGroup:
-    """The soft state of one group, over its durable generation."""
+    """The state of one group that is not durable, on top of its durable generation."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class ClassicGroup:
         self._syncing: dict[str, Token] = {}
         self._sessions = MemberDeadlines()
         self._promised = MemberDeadlines()
-        """Member ids that were given out, until when they are waited for (KIP-394)."""
+        """Member ids that were given out, and until when the group waits for them (KIP-394)."""
         self._window: _Window | None = None
         self._sync_ends_at = NEVER
         generation = self.generation
@@ -76,7 +76,7 @@ class ClassicGroup:
 
     @property
     def generation(self) -> Generation | None:
-        """The durable part; None where the group never had one."""
+        """The durable generation; None if the group never had one."""
         group = self._state.groups.get(self.group_id)
         return group.generation if group is not None else None
 
@@ -91,7 +91,7 @@ class ClassicGroup:
         return Phase.STABLE if is_assigned else Phase.COMPLETING_REBALANCE
 
     def members(self) -> dict[str, ClassicMember]:
-        """The members of the durable generation that are still here; not to be changed."""
+        """Return the members of the durable generation that are still here. Do not change it."""
         return self._roster.here
 
     def _is_member(self, member_id: str) -> bool:
@@ -104,7 +104,7 @@ class ClassicGroup:
         return member_id in self._promised
 
     def member_problem(self, member_id: str, instance_id: str | None) -> ErrorCode | None:
-        """Why a request does not come from a member of this group."""
+        """Return why a request does not come from a member of this group; None if it does."""
         if instance_id is not None:
             holder = self._roster.holder(instance_id)
             if holder is None:
@@ -114,15 +114,15 @@ class ClassicGroup:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody is here, nor on the way."""
+        """True if the group has no members, and none is about to join."""
         return self.phase is Phase.EMPTY and not self._promised
 
     def all_members(self) -> dict[str, ClassicMember]:
-        """Who is here, of the generation or on the way into the next, as they joined last."""
+        """Return the members of the generation and those joining the next, as they last joined."""
         return self._roster.members()
 
     def dissolve(self) -> None:
-        """The group goes on under another protocol: whoever waits is to join anew."""
+        """Make waiting members join again: the group continues under another protocol."""
         error = ErrorCode.REBALANCE_IN_PROGRESS
         for joining in self._roster.joining.values():
             self._refuse_join(joining, error)
@@ -130,11 +130,11 @@ class ClassicGroup:
             self._outbox.answer(token, SyncGroupResponse(error_code=error))
 
     def promise(self, member_id: str, session_timeout_ms: int, now: float) -> None:
-        """A new member was told its id, and is to join with it."""
+        """Note that a new member was given its id, and is to join with it."""
         self._promised[member_id] = now + session_timeout_ms / 1000
 
     def join_problem(self, member: ClassicMember, protocol_type: str) -> ErrorCode | None:
-        """Why a member cannot be in one generation with the others."""
+        """Return why a member cannot be in one generation with the others; None if it can."""
         roster = self._roster
         if not member.protocols or not protocol_type:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -153,7 +153,7 @@ class ClassicGroup:
         return None
 
     def join(self, joining: Joining, now: float, *, version: int) -> None:
-        """A member whose id and protocols have been checked."""
+        """Let a member join whose id and protocols have been checked."""
         member = joining.member
         holder = self._roster.holder(member.instance_id) if member.instance_id is not None else None
         if holder is not None and holder != member.member_id:
@@ -178,7 +178,7 @@ class ClassicGroup:
         self._outbox.answer(token, join_response(generation, member_id))
 
     def _enter(self, joining: Joining, now: float) -> None:
-        """Wait for the next generation, and open it where it is not open yet."""
+        """Make a member wait for the next generation, and open its window if it is not open."""
         member_id = joining.member.member_id
         self._promised.pop(member_id, None)
         before = self._roster.joining.get(member_id)
@@ -189,7 +189,7 @@ class ClassicGroup:
         self._complete_if_all_here(now)
 
     def _gather(self, now: float, *, extends: bool = False) -> None:
-        """Open the window of the next generation, or let it last for one who just came."""
+        """Open the window of the next generation, or extend it for a member that just came."""
         window = self._window
         if window is None:
             for member_id, token in self._syncing.items():
@@ -218,7 +218,7 @@ class ClassicGroup:
             self._complete(now)
 
     def _complete(self, now: float) -> None:
-        """Form the next generation of those who are here; static members may be late."""
+        """Form the next generation of the members that are here; static members may be late."""
         waiting = self._roster.joining
         kept = {
             i: m
@@ -226,13 +226,13 @@ class ClassicGroup:
             if i not in waiting and m.instance_id is not None and now < self._sessions[i]
         }
         if kept and not waiting and self._window is not None:
-            # Nobody who could lead is here: wait as long again.
+            # No member that could lead is here: wait as long again.
             self._window = self._window._replace(ends_at=now + self._rebalance_s())
             return
         members = kept | {i: joining.member for i, joining in waiting.items()}
         before = self.generation
         if not members and (before is None or not before.members):
-            self._window = None  # whoever came has left again
+            self._window = None  # all members that came have left again
             return
         leader = before.leader if before is not None and before.leader in waiting else None
         types = [j.protocol_type for j in waiting.values()]
@@ -265,7 +265,7 @@ class ClassicGroup:
             self._outbox.answer(joining.token, join_response(generation, member_id))
 
     def _replace_static(self, holder: str, joining: Joining, now: float, *, version: int) -> None:
-        """The process of a static member came back: it takes over from its former self."""
+        """Let the new process of a static member take over from its previous one."""
         before = self._roster.withdraw(holder)
         if before is not None:
             self._refuse_join(before, ErrorCode.FENCED_INSTANCE_ID)
@@ -293,7 +293,7 @@ class ClassicGroup:
             return
         response = join_response(generation, member.member_id, skip_assignment=True)
         if was_leader and version < 9:
-            # Its assignment stands: it must not take itself for the one who makes a new one.
+            # Its assignment stands: it must not believe that it leads, and make a new one.
             response.leader, response.members = holder, []
         self._outbox.answer(joining.token, response)
 
@@ -302,7 +302,7 @@ class ClassicGroup:
         self._outbox.answer(joining.token, JoinGroupResponse(error_code=error, member_id=member_id))
 
     def sync(self, request: SyncGroupRequest, token: Token, now: float) -> None:
-        """The leader brings the assignment; everybody gets theirs."""
+        """Take the assignments from the leader, and answer each member with its own."""
         problem = self._sync_problem(request)
         generation = self.generation
         if problem is not None or generation is None:
@@ -359,10 +359,10 @@ class ClassicGroup:
         self._sync_ends_at = NEVER
 
     def heartbeat(self, member_id: str, generation: int, now: float) -> ErrorCode:
-        """A member that was found in the group says that it is alive."""
+        """Take the heartbeat of a member that was found in the group."""
         current = self.generation
         if current is None or not self._is_member(member_id):
-            # It waits for its first generation, and has none to be alive in.
+            # It waits for its first generation, so it has no session yet.
             return ErrorCode.REBALANCE_IN_PROGRESS
         if generation != current.number_of(member_id):
             return ErrorCode.ILLEGAL_GENERATION
@@ -372,14 +372,14 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def touch(self, member_id: str, now: float) -> None:
-        """A member is alive: its session begins anew."""
+        """Restart the session of a member that is alive."""
         generation = self.generation
         if generation is not None and self._is_member(member_id):
             session_ms = generation.members[member_id].session_timeout_ms
             self._sessions[member_id] = now + session_ms / 1000
 
     def leave(self, member_id: str, instance_id: str | None, now: float) -> ErrorCode:
-        """A member says goodbye; a static one may be sent away by its instance id alone."""
+        """Remove a member that leaves; a static one may be removed by its instance id alone."""
         if instance_id is not None and not member_id:
             member_id = self._roster.holder(instance_id) or ""
         if self._promised.pop(member_id, None) is not None:
@@ -405,21 +405,21 @@ class ClassicGroup:
         self._complete_if_all_here(now)
 
     def next_deadline(self) -> float:
-        """When `tick` may have something to do."""
+        """Return when `tick` may have something to do."""
         window_ends_at = self._window.ends_at if self._window is not None else NEVER
         members = min(self._sessions.earliest, self._promised.earliest)
         return min(window_ends_at, members, self._sync_ends_at)
 
     def _is_waiting(self, member_id: str) -> bool:
-        """Whoever waits for our answer is not silent."""
+        """True if the member waits for our answer, and so is not silent."""
         return member_id in self._roster.joining or member_id in self._syncing
 
     def tick(self, now: float) -> None:
-        """Let what is due happen: sessions end, windows close."""
+        """Do what is due: end sessions, close windows."""
         for member_id in [i for i, at in self._promised.items() if at <= now]:
             del self._promised[member_id]
         for member_id in list(self._sessions):
-            # Those who waited for one that is expelled here begin a new session.
+            # Members that waited for one that is expelled here begin a new session.
             ends_at = self._sessions.get(member_id, NEVER)
             if ends_at <= now and not self._is_waiting(member_id):
                 self._expel(member_id, ErrorCode.UNKNOWN_MEMBER_ID, now)

@@ -1,8 +1,8 @@
-"""Members of a consumer group that speak the classic protocol, while a group changes its own.
+"""Classic members of a consumer group, while the group changes its protocol.
 
-Pure. Owns how JoinGroup, SyncGroup, Heartbeat and LeaveGroup are read as steps of reconciliation:
-a join reports what a member owns, its answer is a member epoch in the place of a generation, a
-sync fetches what was assigned. Must never take an assignment from a leader: there is none.
+Pure. Owns how JoinGroup, SyncGroup, Heartbeat and LeaveGroup become steps of reconciliation: a join
+reports what a member owns, its response has a member epoch in place of a generation, and a sync
+fetches what was assigned. Must never take an assignment from a leader: there is none.
 """
 
 from typing import NamedTuple
@@ -28,18 +28,18 @@ from holdfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRes
 
 
 class Joined(NamedTuple):
-    """A join that a consumer group takes."""
+    """A join that a consumer group accepts."""
 
     member: ClassicMember
     subscription: Subscription
     replaces: str | None
-    """The member id that a group.instance.id had so far, where it was another."""
+    """The previous member id of the group.instance.id, if it was another one."""
 
 
 def joined(
     durable: ConsumerState, joining: Joining, *, has_id: bool, rules: GroupRules
 ) -> Joined | ErrorCode:
-    """A member as it wants to join, or why it may not."""
+    """Check a join, and return it in its parts, or why it is refused."""
     member = joining.member
     read = read_subscription(member.protocols[0][1]) if member.protocols else None
     if joining.protocol_type != PROTOCOL_TYPE or read is None:
@@ -66,7 +66,7 @@ def joined(
 def member_problem(
     durable: ConsumerState, member_id: str, instance_id: str | None
 ) -> ErrorCode | None:
-    """Why a request does not come from a classic member of this group."""
+    """Return why a request does not come from a classic member of this group; None if it does."""
     holder = durable.holder(instance_id) if instance_id is not None else member_id
     if holder is not None and holder != member_id:
         return ErrorCode.FENCED_INSTANCE_ID
@@ -76,7 +76,7 @@ def member_problem(
 
 
 def has_a_next_step(durable: ConsumerState, member_id: str) -> bool:
-    """Whether a member gets further by joining again."""
+    """True if a member makes progress by joining again."""
     standing = durable.standing(member_id)
     if standing.member_epoch < durable.group_epoch:
         return True
@@ -86,13 +86,13 @@ def has_a_next_step(durable: ConsumerState, member_id: str) -> bool:
         case MemberState.UNREVOKED_PARTITIONS:
             return True
         case MemberState.UNRELEASED_PARTITIONS:
-            # An eager member stops for each join, so it joins when all that it waits for is free.
+            # An eager member stops work for each join, so it joins when all it waits for is free.
             missing = durable.targets[member_id] - standing.assigned
             return not any(partition in durable.owners for partition in missing)
 
 
 def join(group: ConsumerGroup, wanted: Joined, topics: Topics, now: float) -> JoinGroupResponse:
-    """A member whose join has been checked takes its next step."""
+    """Let a member whose join has been checked take its next step."""
     member = consumer_member(wanted.member, wanted.subscription)
     if wanted.replaces is not None:
         group.replace_static(wanted.replaces, member)
@@ -116,7 +116,7 @@ def join(group: ConsumerGroup, wanted: Joined, topics: Topics, now: float) -> Jo
 def sync(
     group: ConsumerGroup, request: SyncGroupRequest, topics: Topics, now: float
 ) -> SyncGroupResponse:
-    """A member gets what was assigned to it when it joined."""
+    """Return what was assigned to a member when it joined."""
     durable, member_id = group.durable, request.member_id
     problem = member_problem(durable, member_id, request.group_instance_id)
     if problem is not None:
@@ -161,7 +161,7 @@ def heartbeat(
     topics: Topics,
     now: float,
 ) -> ErrorCode:
-    """A member is alive, and is told to join again where it gets further by that."""
+    """Take a heartbeat; REBALANCE_IN_PROGRESS if the member makes progress by joining again."""
     problem = member_problem(group.durable, member_id, instance_id)
     if problem is not None:
         return problem
@@ -176,7 +176,7 @@ def heartbeat(
 
 
 def leave(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ErrorCode:
-    """A member says goodbye; a static one may be sent away by its instance id alone."""
+    """Remove a member that leaves; a static one may be removed by its instance id alone."""
     if instance_id is not None and not member_id:
         member_id = group.durable.holder(instance_id) or ""
     problem = member_problem(group.durable, member_id, instance_id)

@@ -1,10 +1,9 @@
-"""Decide on committed offsets: who may move them, and where to.
+"""Decide on offset commits: which member may commit which partition.
 
-Pure. Owns the rule of the late ack: a member may move the offset of a partition that is its own
-or nobody's, never of one that is assigned to another member now. So what a consumer does with a
-partition that it lost, whatever its generation, cannot be skipped by the one who has it now. Who
-names no member, as transactional producers did before KIP-447, is fenced by its transactional id
-alone.
+Pure. Owns the rule for late acks: a member may commit a partition that it owns or that has no
+owner, never one that is assigned to another member now. So a consumer that commits a partition
+after losing it, in whatever generation, cannot make the new owner skip records. A commit that names
+no member, as transactional producers sent before KIP-447, is fenced by its transactional id alone.
 """
 
 from collections.abc import Sequence
@@ -18,23 +17,23 @@ from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
 
 NOT_OWNED = ErrorCode.STALE_MEMBER_EPOCH
-"""What a late ack is answered with: clients report it and go on. ILLEGAL_GENERATION, which Kafka
-has for whole requests, makes librdkafka give up all its partitions."""
+"""The answer to a late ack: clients report it and continue. ILLEGAL_GENERATION, which Kafka has for
+whole requests, makes librdkafka give up all its partitions."""
 
 
 class Asked(NamedTuple):
-    """One partition of a request to commit."""
+    """One partition of a commit request."""
 
     name: TopicPartition
     partition: PartitionId | None
-    """None where there is no such partition."""
+    """None if there is no such partition."""
     offset: int
     leader_epoch: int
     metadata: str | None
 
 
 class Judged(NamedTuple):
-    """What may be committed, and the answer for each partition that was asked about."""
+    """The offsets that may be committed, and the answer for each partition of the request."""
 
     accepted: list[CommittedOffset]
     errors: list[ErrorCode]
@@ -51,8 +50,8 @@ def judge_commit(
     now_ms: int,
     retention_ms: int = -1,
 ) -> Judged:
-    """Partition by partition; that the member is one of the group, or that none need be named,
-    has been checked."""
+    """Judge a commit, partition by partition. The caller has checked that the member belongs to the
+    group, or that none need be named."""
     accepted: list[CommittedOffset] = []
     errors: list[ErrorCode] = []
     not_owned = 0
@@ -90,7 +89,7 @@ def _is_of_another(
 def _is_too_old(
     group: Group | None, member_id: str | None, partition: PartitionId, member_epoch: int
 ) -> bool:
-    """Whether a member of a consumer group says an epoch of before it owned the partition."""
+    """True if a member of a consumer group commits in an epoch before it owned the partition."""
     members = group.consumers if group is not None else None
     if members is None or member_id is None or member_id not in members.members:
         return False

@@ -1,6 +1,6 @@
-"""On whose behalf offsets are committed, and whether that is a member of its group now.
+"""The sender of an offset commit, and whether it is a member of its group now.
 
-Pure. Which partitions a member may move is in `commits`.
+Pure. Must never judge single partitions: `commits` says which ones a member may commit.
 """
 
 from typing import NamedTuple
@@ -11,33 +11,33 @@ from holdfast.groups.consumer_state import ConsumerState
 from holdfast.protocol.api import ErrorCode
 
 MEMBER_EPOCH_SINCE = 9
-"""Before, OffsetCommit knew no member epochs, and its clients not what STALE_MEMBER_EPOCH is."""
+"""The first OffsetCommit with member epochs; older clients do not know STALE_MEMBER_EPOCH."""
 
 
 class Committer(NamedTuple):
-    """On whose behalf offsets are committed."""
+    """The sender of an offset commit."""
 
     member_id: str
     instance_id: str | None
     generation: int
-    """Its member epoch, where the group is a consumer group."""
+    """The generation; in a consumer group, the member epoch."""
     producer_id: int = -1
-    """Within a transaction of this producer, where it is not -1."""
+    """The producer whose transaction the commit belongs to; -1 if there is none."""
     producer_epoch: int = -1
     version: int = MEMBER_EPOCH_SINCE
-    """Of OffsetCommit, where it is not within a transaction."""
+    """The version of OffsetCommit, if the commit is not part of a transaction."""
 
     @property
     def is_nameless(self) -> bool:
-        """It assigns partitions to itself, or is an administrator."""
+        """True for a consumer that assigns partitions to itself, and for an administrator."""
         return self.generation < 0 and not self.member_id
 
 
 def classic_problem(group: ClassicGroup | None, committer: Committer) -> ErrorCode | None:
-    """Why a classic group accepts no commit of this one."""
+    """Return why a classic group refuses commits of this sender; None if it accepts them."""
     generation = group.generation if group is not None else None
     if group is None or (generation is None and group.phase is Phase.EMPTY):
-        # Nobody was ever a member: somebody who assigns partitions to itself.
+        # The group never had members: the consumer assigns partitions to itself.
         return ErrorCode.ILLEGAL_GENERATION if committer.generation >= 0 else None
     if committer.is_nameless:
         is_open = group.phase is Phase.EMPTY or committer.producer_id >= 0
@@ -48,14 +48,15 @@ def classic_problem(group: ClassicGroup | None, committer: Committer) -> ErrorCo
     if generation is None or committer.generation != generation.number_of(committer.member_id):
         return ErrorCode.ILLEGAL_GENERATION
     if generation.assignments is None and committer.producer_id < 0:
-        # Who owns what is not known. Within a transaction clients know no such answer, their
-        # producer would be dead for good; and what nobody owns yet may be committed.
+        # Partitions have no known owner yet. Transactional commits are let through: their clients
+        # do not know this error, so the producer would be dead for good; and partitions that have
+        # no owner yet may be committed.
         return ErrorCode.REBALANCE_IN_PROGRESS
     return None
 
 
 def consumer_problem(group: ConsumerState, committer: Committer) -> ErrorCode | None:
-    """Why a consumer group accepts no commit of this one."""
+    """Return why a consumer group refuses commits of this sender; None if it accepts them."""
     if committer.is_nameless and committer.producer_id >= 0:
         return None
     instance_id = committer.instance_id

@@ -1,8 +1,8 @@
-"""One consumer group (KIP-848): heartbeats, and what time does to its members.
+"""One consumer group (KIP-848): heartbeats and timeouts of its members.
 
-Pure: time is handed in, seconds on a clock that never goes back. Owns what is not durable: when
-sessions end, and until when a member has to give up its partitions. Must never give a partition
-to a member while another one owns it.
+Pure: time is passed in, as seconds on a clock that never goes back. Owns what is not durable: when
+sessions end, and until when a member must give up its partitions. Must never give a partition to a
+member while another one owns it.
 """
 
 import enum
@@ -50,12 +50,12 @@ from holdfast.protocol.messages.consumer_group_heartbeat import (
 )
 
 PROMPT_MEMBERS_MAX = 100
-"""A group of at most this many gets a new target at once. For larger ones a target is work that
-others would wait for, so that many joins share one."""
+"""A group of at most this many members gets a new target assignment at once. In a larger group many
+joins share one, because other requests wait while it is made."""
 
 
 class ConsumerPhase(enum.Enum):
-    """Where a consumer group is; the names are Kafka's."""
+    """The state of a consumer group; the names are Kafka's."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -64,14 +64,14 @@ class ConsumerPhase(enum.Enum):
 
 
 class Step(NamedTuple):
-    """What a member had, and what it has now."""
+    """The standing of a member before and after its step."""
 
     before: Standing
     after: Standing
 
 
 class ConsumerGroup:
-    """The soft state of one consumer group, over its durable part."""
+    """The state of one consumer group that is not durable, on top of its durable part."""
 
     def __init__(
         self,
@@ -89,14 +89,14 @@ class ConsumerGroup:
         self._now_ms = now_ms
         self._sessions = MemberDeadlines()
         self._overdue = MemberDeadlines()
-        """Until when members that have to give up partitions, join or sync may take their time."""
+        """Deadlines of members that must give up partitions, join or sync."""
         self.topics = Topics({})
-        """As they were when the group was last asked something, with what its members'
-        expressions match."""
+        """The topics as of the last request to the group, with what its members' expressions
+        match."""
         self._assigned_at = -NEVER
-        """When the last target was made here."""
+        """When this object made its last target assignment."""
         self._target_due_at = NEVER
-        """When the next one is to be made, where it was put off."""
+        """When the next target assignment is to be made, if it was put off."""
         self._compared: object = None
         """The topics, by name, that the target assignment has been compared with."""
         for member_id in self.durable.members:
@@ -105,7 +105,7 @@ class ConsumerGroup:
 
     @property
     def durable(self) -> ConsumerState:
-        """What the facts say; nothing where nobody ever joined."""
+        """The durable part of the group; empty if no member ever joined."""
         group = self._state.groups.get(self.group_id)
         found = group.consumers if group is not None else None
         return found if found is not None else ConsumerState()
@@ -123,7 +123,7 @@ class ConsumerGroup:
 
     @property
     def is_idle(self) -> bool:
-        """Nobody is in it."""
+        """True if the group has no members."""
         return not self.durable.members
 
     def heartbeat(
@@ -134,7 +134,7 @@ class ConsumerGroup:
         topics: Topics,
         now: float,
     ) -> ConsumerGroupHeartbeatResponse:
-        """A member joins, is alive, or goes; the request itself has been checked."""
+        """Take a heartbeat by which a member joins, stays or leaves; its fields are checked."""
         problem = member_problem(self.group_id, self.durable, request, member_id, self._rules)
         if problem is not None:
             return problem.response()
@@ -181,7 +181,7 @@ class ConsumerGroup:
             self.subscribe(member)
 
     def subscribe(self, member: ConsumerMember) -> None:
-        """A member is new, or wants something else; a new target is due then."""
+        """Take in a member; a new target assignment is due if it is new or wants other topics."""
         known = self.durable.members.get(member.member_id)
         if member != known:
             is_moved = known is None or wish(known) != wish(member)
@@ -190,7 +190,7 @@ class ConsumerGroup:
             self._outbox.decide(ConsumerMemberSubscribed(self.group_id, member, epoch))
 
     def replace_static(self, holder: str, member: ConsumerMember) -> None:
-        """A static member is back, and has the place that was kept for it."""
+        """Give a static member that is back the place that was kept for it."""
         durable = self.durable
         is_moved = wish(durable.members[holder]) != wish(member)
         epoch = durable.group_epoch + is_moved
@@ -198,7 +198,7 @@ class ConsumerGroup:
         self._forget(holder)
 
     def follow(self, topics: Topics) -> None:
-        """Notice that subscribed topics have come, gone or grown: a new target is due then."""
+        """Check for subscribed topics that came, went or grew: a new target is due then."""
         durable = self.durable
         if topics.by_name is self._compared or durable.group_epoch > durable.assignment_epoch:
             return
@@ -211,7 +211,7 @@ class ConsumerGroup:
     def advance(
         self, member_id: str, reported: Partitions | None, topics: Topics, now: float
     ) -> Step:
-        """A member takes its next step, as far as what it reports to own and others allow."""
+        """Let a member take its next step, as far as its report and the other members allow."""
         self.topics = topics
         self.follow(topics)
         self._assign(now)
@@ -222,7 +222,7 @@ class ConsumerGroup:
         return Step(before, after)
 
     def _assign(self, now: float) -> None:
-        """Make the target that is due, or put it off where the last one was a moment ago."""
+        """Make the target that is due, or put it off if the last one was made a moment ago."""
         durable, topics = self.durable, self.topics
         if durable.group_epoch == durable.assignment_epoch:
             self._target_due_at = NEVER
@@ -264,7 +264,7 @@ class ConsumerGroup:
         self._overdue.pop(member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """A member left, or is fenced out."""
+        """Remove a member that left or is fenced."""
         epoch = self.durable.group_epoch + 1
         self._outbox.decide(ConsumerMemberLeft(self.group_id, member_id, epoch, self._now_ms()))
         self._forget(member_id)
@@ -274,7 +274,7 @@ class ConsumerGroup:
         self._overdue.pop(member_id, None)
 
     def touch(self, member_id: str, now: float) -> None:
-        """A member is alive: its session begins anew."""
+        """Restart the session of a member that is alive."""
         classic = self.durable.members[member_id].classic
         session_ms = self._rules.group_consumer_session_timeout_ms
         if classic is not None:
@@ -284,27 +284,27 @@ class ConsumerGroup:
     def _await_revocation(self, member_id: str, now: float) -> None:
         durable = self.durable
         if durable.members[member_id].classic is not None:
-            return  # it is waited for from when it hears of that
+            return  # its time begins when it hears of the revocation
         self.wait_no_more(member_id)
         if durable.standing(member_id).state is MemberState.UNREVOKED_PARTITIONS:
             self.wait_for(member_id, now)
 
     def wait_for(self, member_id: str, now: float) -> None:
-        """A member has its rebalance timeout for what it has to do; that does not begin anew."""
+        """Start a member's rebalance timeout, unless it runs already."""
         timeout_ms = self.durable.members[member_id].rebalance_timeout_ms
         if member_id not in self._overdue:
             self._overdue[member_id] = now + timeout_ms / 1000
 
     def wait_no_more(self, member_id: str) -> None:
-        """It has done it."""
+        """End a member's rebalance timeout: it has done what it had to."""
         self._overdue.pop(member_id, None)
 
     def next_deadline(self) -> float:
-        """When `tick` may have something to do."""
+        """Return when `tick` may have something to do."""
         return min(self._sessions.earliest, self._overdue.earliest, self._target_due_at)
 
     def tick(self, now: float) -> None:
-        """Fence out who was silent, or did not give up its partitions, for too long."""
+        """Fence members that were silent or held partitions too long; make a due target."""
         for deadlines in (self._sessions, self._overdue):
             for member_id in [i for i, at in deadlines.items() if at <= now]:
                 self.remove(member_id)

@@ -1,4 +1,4 @@
-"""Whether a request comes from a member of a consumer group as the group is now.
+"""Checks that a request comes from a current member of a consumer group.
 
 Pure functions over the durable part of a group. Owns the fencing by member epoch and instance id.
 """
@@ -18,7 +18,7 @@ def member_problem(
     member_id: str,
     rules: GroupRules,
 ) -> Refusal | None:
-    """Why a heartbeat is not that of a member, nor of one that may join."""
+    """Return why a heartbeat is refused; None if it is from a member, or from one that may join."""
     instance_id = request.instance_id
     if request.member_epoch == JOIN_EPOCH:
         return _join_problem(group_id, group, member_id, instance_id, rules)
@@ -74,8 +74,9 @@ def _fencing(
 
 
 def commit_problem(group: ConsumerState, member_id: str, member_epoch: int) -> ErrorCode | None:
-    """Why no offset may be committed; to a group that nobody is in, anybody may. With an older
-    epoch of its own a member of the new protocol may commit what it has owned ever since."""
+    """Return why no offset may be committed, or None. Any client may commit to a group without
+    members. A member of the new protocol may commit in an older epoch of its own what it has owned
+    ever since."""
     if member_epoch < 0 and not group.members:
         return None
     member = group.members.get(member_id)
@@ -88,7 +89,7 @@ def commit_problem(group: ConsumerState, member_id: str, member_epoch: int) -> E
 def fetch_problem(
     group: ConsumerState, member_id: str | None, member_epoch: int
 ) -> ErrorCode | None:
-    """Why committed offsets may not be asked for; who does not say who it is may ask."""
+    """Return why committed offsets may not be fetched; a client that names no member may fetch."""
     if not member_id and member_epoch < 0:
         return None
     return _epoch_problem(group, member_id or "", member_epoch)

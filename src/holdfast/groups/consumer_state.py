@@ -1,6 +1,6 @@
 """The durable part of a consumer group (KIP-848), as its facts have built it.
 
-Pure. Owns how facts change it, and who owns each partition. Must never decide anything.
+Pure. Owns how facts change it, and which member owns each partition. Must never decide anything.
 """
 
 from collections import Counter
@@ -48,15 +48,15 @@ class ConsumerState:
         self.group_epoch = 0
         self.assignment_epoch = 0
         self.assignor = UNIFORM
-        """By which the target assignment was made."""
+        """The assignor that made the target assignment."""
         self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, Partitions] = {}
         self.owners: dict[PartitionId, str] = {}
-        """Also of partitions that their owner is to give up and has not yet."""
+        """The owner of each partition, also if it is to give the partition up and has not yet."""
         self._owned_since: dict[PartitionId, int] = {}
-        """At which of its owner's member epochs."""
+        """The member epoch of its owner at which it got each partition."""
         self.left_ms = 0
-        """When the last member that left did: an empty group is empty since then."""
+        """When a member last left: an empty group has been empty since then."""
         self._standings: dict[str, Standing] = {}
         self._instances: dict[str, str] = {}
         self._classic: set[str] = set()
@@ -69,7 +69,7 @@ class ConsumerState:
         return list(self._standings.values())
 
     def has_owned_since(self, member_id: str, partition: PartitionId, member_epoch: int) -> bool:
-        """Whether a member owned a partition at this epoch of its own, and ever since."""
+        """True if a member owned the partition at this member epoch of its own, and ever since."""
         is_owner = self.owners.get(partition) == member_id
         return is_owner and self._owned_since[partition] <= member_epoch
 
@@ -77,7 +77,7 @@ class ConsumerState:
         return Target(self.assignment_epoch, self.targets[member_id])
 
     def holder(self, instance_id: str) -> str | None:
-        """Which member id a group.instance.id has now."""
+        """Return the member id that a group.instance.id has now."""
         return self._instances.get(instance_id)
 
     def classic_members(self) -> list[ConsumerMember]:
@@ -86,15 +86,15 @@ class ConsumerState:
         return [member for member in self.members.values() if member.classic is not None]
 
     def expressions(self) -> set[str]:
-        """The regular expressions by which members subscribe to topics."""
+        """Return the regular expressions by which members subscribe to topics."""
         return {m.topic_regex for m in self.members.values() if m.topic_regex is not None}
 
     def is_left_to_classic_members(self) -> bool:
-        """Nobody here speaks the new protocol any more."""
+        """True if all members are classic ones: none speaks the new protocol any more."""
         return bool(self.members) and len(self._classic) == len(self.members)
 
     def chosen_assignor(self) -> str:
-        """What most members ask for; the first of those that are asked for equally."""
+        """Return the assignor that most members ask for; in a tie, the first by name."""
         votes = Counter(m.assignor for m in self.members.values() if m.assignor is not None)
         return max(sorted(votes), key=lambda name: votes[name]) if votes else UNIFORM
 
@@ -121,7 +121,7 @@ class ConsumerState:
                 self._begin(fact)
 
     def _begin(self, fact: GroupUpgraded) -> None:
-        """What the members of the last generation have is also what they are to have, for now."""
+        """Begin with the last generation: what its members own is also their target, for now."""
         self.group_epoch = self.assignment_epoch = fact.group_epoch
         for item in fact.members:
             assigned, pending = flat(item.assigned), flat(item.pending_revocation)
@@ -176,7 +176,7 @@ class ConsumerState:
         self._standings[member_id] = standing
 
     def remember(self, member_id: str, owned_since: list[int]) -> None:
-        """Since when a member owns what it owns, as it was stored."""
+        """Restore the member epochs since which a member owns its partitions."""
         owned = sorted(self._standings[member_id].owned)
         self._owned_since.update(zip(owned, owned_since, strict=False))
 
@@ -203,7 +203,7 @@ class _StoredMember(msgspec.Struct, frozen=True, array_like=True):
     target: list[OwnedPartitions]
     standing: MemberReconciled
     owned_since: list[int] = []
-    """In the order of the partitions; the current epoch where it was not stored."""
+    """Member epochs, in the order of the partitions. If not stored, the current epoch counts."""
 
 
 class StoredConsumers(msgspec.Struct, frozen=True, array_like=True):

@@ -1,7 +1,7 @@
-"""The coordinator of all groups of one lane: each request against the group that it names.
+"""The coordinator of all groups of one lane: it handles each request for the group it names.
 
-Pure. Owns committed offsets and what becomes of groups as a whole; members come and go in
-`memberships`. Answers go to the outbox, at once or when others have come; facts go there too, and
+Pure. Owns committed offsets, and the deletion and expiry of whole groups; `memberships` handles the
+members. Answers go to the outbox, at once or when other requests have come. Facts go there too, and
 are applied when that call returns.
 """
 
@@ -42,7 +42,7 @@ turn. One group is never split."""
 
 
 class GroupCoordinator:
-    """The groups of one lane."""
+    """The coordinator of the groups of one lane."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class GroupCoordinator:
         self._table = GroupTable(state, outbox, rules, now=now, now_ms=now_ms, topics=topics)
         self._memberships = Memberships(self._table, outbox, rules, topics, new_member_suffix)
         self.refused_commits: dict[str, int] = {}
-        """How many late acks each group has sent, since this coordinator took over."""
+        """How many late acks (see `commits`) each group sent since this coordinator took over."""
         self.refused_commits_in_all = 0
 
     def classic(self, group_id: str) -> ClassicGroup | None:
@@ -73,12 +73,12 @@ class GroupCoordinator:
         return self._table.consumer.get(group_id)
 
     def known_topics(self, group_id: str) -> Topics:
-        """The topics that a group was asked with last, and what its expressions match in them."""
+        """Return the topics of the group's last request, and what its expressions match in them."""
         group = self._table.consumer.get(group_id)
         return group.topics if group is not None else Topics({})
 
     def expressions(self, group_id: str) -> set[str]:
-        """What must have been matched in the topics that a request for a group brings along."""
+        """Return the expressions that must be matched in the topics given with a request."""
         group = self._table.consumer.get(group_id)
         return group.durable.expressions() if group is not None else set()
 
@@ -90,29 +90,29 @@ class GroupCoordinator:
         topics: Topics,
         now: float,
     ) -> None:
-        """A member of a consumer group joins, is alive, or goes."""
+        """Take a heartbeat by which a member of a consumer group joins, stays or leaves."""
         self._memberships.consumer_heartbeat(request, caller, token, topics, now)
 
     def join(
         self, request: JoinGroupRequest, caller: Caller, token: Token, topics: Topics, now: float
     ) -> None:
-        """A consumer wants to be in the next generation."""
+        """Take the join of a consumer that wants to be in the next generation."""
         self._memberships.join(request, caller, token, topics, now)
 
     def sync(self, request: SyncGroupRequest, token: Token, now: float) -> None:
-        """A member wants its assignment, or brings those of all."""
+        """Take the sync of a member that wants its assignment, or of a leader that brings all."""
         self._memberships.sync(request, token, now)
 
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: float
     ) -> ErrorCode:
-        """A classic member is alive. The answer may leave at once."""
+        """Take the heartbeat of a classic member. The answer may leave at once."""
         return self._memberships.heartbeat(group_id, member_id, instance_id, generation, now)
 
     def leave(
         self, group_id: str, members: Sequence[tuple[str, str | None]], now: float
     ) -> list[ErrorCode]:
-        """Members (by id, or by group.instance.id) go, of their own will or an administrator's."""
+        """Remove members (by id or group.instance.id), for themselves or for an administrator."""
         return self._memberships.leave(group_id, members, now)
 
     def commit(
@@ -124,7 +124,7 @@ class GroupCoordinator:
         *,
         retention_ms: int = -1,
     ) -> ErrorCode | Judged:
-        """Move committed offsets, partition by partition; or why none may be moved."""
+        """Commit offsets, partition by partition; an error code if none may be committed."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
         group = self._table.classic.get(group_id)
@@ -162,7 +162,7 @@ class GroupCoordinator:
         return judged
 
     def delete(self, group_id: str) -> ErrorCode:
-        """Forget a group that nobody is in."""
+        """Delete a group that has no members."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
         group = self._table.get(group_id)
@@ -185,14 +185,14 @@ class GroupCoordinator:
     def offset_fetch_problem(
         self, group_id: str, member_id: str | None, member_epoch: int
     ) -> ErrorCode | None:
-        """Why a member may not ask for the committed offsets of its group."""
+        """Return why a member may not fetch the committed offsets of its group; None if it may."""
         consumer = self._table.consumer.get(group_id)
         if consumer is None:
             return None
         return fetch_problem(consumer.durable, member_id, member_epoch)
 
     def offset_delete_problem(self, group_id: str) -> ErrorCode | None:
-        """Why no committed offset of a group may be deleted."""
+        """Return why no committed offset of a group may be deleted; None if some may."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
         if group_id in self._table.consumer:
@@ -207,7 +207,7 @@ class GroupCoordinator:
         return ErrorCode.NON_EMPTY_GROUP
 
     def subscribed_topics(self, group_id: str) -> set[str] | None:
-        """What the members want; None where that cannot be told, so that it may be anything."""
+        """Return the topics that members want; None if unknown, so that it may be any topic."""
         consumer = self._table.consumer.get(group_id)
         if consumer is not None:
             return subscribed_names(consumer.durable, consumer.topics)
@@ -224,7 +224,7 @@ class GroupCoordinator:
         return found
 
     def remove_offsets(self, group_id: str, partitions: list[PartitionId]) -> int:
-        """Forget committed offsets, by request or because they are too old; how many there were."""
+        """Delete committed offsets, by request or if expired, and return how many there were."""
         group = self.state.groups.get(group_id)
         found = [p for p in partitions if group is not None and group.mentions(p)]
         if found:
@@ -232,10 +232,10 @@ class GroupCoordinator:
         return len(found)
 
     def remove_offsets_of(self, topics: Collection[UUID]) -> Iterator[int]:
-        """Forget all committed offsets of topics that are gone.
+        """Delete all committed offsets of topics that are gone.
 
-        Yields after each slice of groups, so that other work may be done meanwhile: how many
-        offsets the slice had.
+        Yields after each slice of groups, so that other work has its turn: the number of offsets
+        deleted in the slice.
         """
         for groups in self._slices():
             removed = 0
@@ -247,23 +247,23 @@ class GroupCoordinator:
             yield removed
 
     def expire_offsets(self) -> Iterator[int]:
-        """Forget committed offsets that are too old, and groups of which nothing is left.
+        """Delete committed offsets that have expired, and groups of which nothing is left.
 
-        Those of a topic that is not known are kept: it may be one that was just created. Yields
-        after each slice of groups, as `remove_offsets_of`.
+        Offsets of an unknown topic are kept: the topic may have just been created. Yields after
+        each slice of groups, as `remove_offsets_of`.
         """
         names = {topic.topic_id: name for name, topic in self._topics().by_name.items()}
         for groups in self._slices():
             yield sum(self._expire(group, names) for group in groups if group.offsets)
 
     def _slices(self) -> Iterator[list[Group]]:
-        """All groups that there are now, a few at a time; each one as it is when its turn comes."""
+        """Yield the groups that exist now, in slices; each one as it is when its turn comes."""
         part: list[Group] = []
         offsets = 0
         for group_id in list(self.state.groups):
             group = self.state.groups.get(group_id)
             if group is None:
-                continue  # deleted meanwhile
+                continue  # deleted since the loop began
             part.append(group)
             offsets += group.offset_count()
             if len(part) >= SLICE_GROUPS or offsets >= SLICE_OFFSETS:
@@ -295,9 +295,9 @@ class GroupCoordinator:
         return removed
 
     def next_deadline(self) -> float:
-        """When `tick` has something to do, or a little earlier."""
+        """Return when `tick` has something to do, or a little earlier."""
         return self._table.next_deadline()
 
     def tick(self, now: float) -> None:
-        """Let what is due happen."""
+        """Do what is due."""
         self._table.tick(now)

@@ -1,7 +1,7 @@
-"""Which group has to be looked at next.
+"""Deadlines of groups and their members: which group has to be looked at next.
 
-Pure. A deadline that moves later costs nothing: the group is looked at too early once, and says
-then when it is due. So a heartbeat, which only moves deadlines later, need not touch this.
+Pure. A deadline that moves later costs nothing: the group is looked at too early once, and then
+says when it is due. So a heartbeat, which only moves deadlines later, need not touch this.
 """
 
 import heapq
@@ -11,9 +11,9 @@ NEVER = float("inf")
 
 
 class MemberDeadlines(dict[str, float]):
-    """A time for each member of a group, and a bound: none of them is before `earliest`.
+    """A deadline for each member of a group, and a lower bound of them all, `earliest`.
 
-    Asking for the bound costs nothing, however many members there are. It is exact after `recount`.
+    Reading the bound costs nothing, however many members there are. It is exact after `recount`.
     """
 
     earliest = NEVER
@@ -23,13 +23,13 @@ class MemberDeadlines(dict[str, float]):
         self.earliest = min(self.earliest, at)
 
     def recount(self, is_left_out: Callable[[str], bool] = lambda _: False) -> None:
-        """Find the earliest of those that count."""
+        """Make `earliest` exact, without the members that are left out."""
         counted = (at for member_id, at in self.items() if not is_left_out(member_id))
         self.earliest = min(counted, default=NEVER)
 
 
 class Deadlines:
-    """The earliest time for each name."""
+    """The earliest deadline of each name."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, str]] = []
@@ -45,7 +45,7 @@ class Deadlines:
         return self._heap[0][0] if self._heap else NEVER
 
     def due(self, now: float) -> list[str]:
-        """The names whose time has come; each has to be set again."""
+        """Return the names whose deadline has come; each has to be set again."""
         found: list[str] = []
         while self._heap and self._heap[0][0] <= now:
             at, name = heapq.heappop(self._heap)

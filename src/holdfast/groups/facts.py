@@ -1,7 +1,7 @@
 """The facts about consumer groups: all that outlives the process that coordinates them.
 
-Pure. Owns their encoding. Who is just joining, and when a session ends, is no fact: a new
-coordinator asks the members again. Fields are positional: new ones go last, with a default.
+Pure. Owns their encoding. Pending joins and session deadlines are not facts: a new coordinator asks
+the members again. Fields are positional: new ones go last, with a default.
 """
 
 from uuid import UUID
@@ -21,11 +21,11 @@ class ClassicMember(msgspec.Struct, frozen=True, array_like=True):
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocols: list[tuple[str, bytes]]
-    """What it can do, the best first; the bytes are for the leader of the group."""
+    """The protocols that it supports, the best first; the bytes are for the group's leader."""
 
 
 class GenerationFormed(msgspec.Struct, frozen=True, array_like=True, tag="gf"):
-    """The members of a classic group's next generation are known; who owns what is not, yet."""
+    """The members of a classic group's next generation are known; the assignment is not, yet."""
 
     group_id: str
     generation: int
@@ -33,12 +33,12 @@ class GenerationFormed(msgspec.Struct, frozen=True, array_like=True, tag="gf"):
     protocol_name: str | None
     leader: str | None
     members: list[ClassicMember]
-    """None where the last one left."""
+    """The members of the generation; empty if the last one left."""
     formed_ms: int
 
 
 class GenerationAssigned(msgspec.Struct, frozen=True, array_like=True, tag="ga"):
-    """The leader of a generation has said who owns what."""
+    """The leader of a generation has sent the assignment."""
 
     group_id: str
     generation: int
@@ -54,7 +54,7 @@ class StaticMemberReplaced(msgspec.Struct, frozen=True, array_like=True, tag="gs
 
 
 class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
-    """How far a group has come in one partition."""
+    """The committed offset of a group in one partition."""
 
     partition: PartitionId
     offset: int
@@ -62,11 +62,11 @@ class CommittedOffset(msgspec.Struct, frozen=True, array_like=True):
     metadata: str
     committed_ms: int
     expires_ms: int = -1
-    """Where the client asked for a retention of its own (before version 5 of OffsetCommit)."""
+    """When the offset expires, if the client chose a retention (OffsetCommit before version 5)."""
 
 
 class OffsetsCommitted(msgspec.Struct, frozen=True, array_like=True, tag="go"):
-    """A group has come so far; within a transaction not before that one is committed."""
+    """A group committed offsets; in a transaction, they count only when that is committed."""
 
     group_id: str
     offsets: list[CommittedOffset]
@@ -91,7 +91,7 @@ class OffsetsRemoved(msgspec.Struct, frozen=True, array_like=True, tag="gr"):
 
 
 class GroupDeleted(msgspec.Struct, frozen=True, array_like=True, tag="gd"):
-    """Nothing of the group is left."""
+    """A group was deleted: nothing of it is left."""
 
     group_id: str
 
@@ -104,15 +104,15 @@ class OwnedPartitions(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ClassicSide(msgspec.Struct, frozen=True, array_like=True):
-    """What is known only of a member of a consumer group that speaks the classic protocol."""
+    """What is known only about a classic member of a consumer group."""
 
     session_timeout_ms: int
     protocols: list[tuple[str, bytes]]
-    """As it said when it joined, for the day when the group is a classic one again."""
+    """The protocols of its join, kept in case the group becomes a classic one again."""
 
 
 class ConsumerMember(msgspec.Struct, frozen=True, array_like=True):
-    """A member of a consumer group (KIP-848): who it is, and what it wants."""
+    """A member of a consumer group (KIP-848): its identity and its subscription."""
 
     member_id: str
     instance_id: str | None
@@ -128,7 +128,7 @@ class ConsumerMember(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ConsumerMemberSubscribed(msgspec.Struct, frozen=True, array_like=True, tag="cm"):
-    """A member of a consumer group is new, or changed; the group epoch that follows from it."""
+    """A member of a consumer group is new or has changed; `group_epoch` is the one after that."""
 
     group_id: str
     member: ConsumerMember
@@ -161,7 +161,7 @@ class ConsumerGroupEpochMoved(msgspec.Struct, frozen=True, array_like=True, tag=
 
 
 class TargetAssigned(msgspec.Struct, frozen=True, array_like=True, tag="ct"):
-    """Who is to own what as of a group epoch; members that are not named keep their target."""
+    """The target assignment of a group epoch; members that are not named keep their target."""
 
     group_id: str
     assignment_epoch: int
@@ -182,7 +182,7 @@ class MemberReconciled(msgspec.Struct, frozen=True, array_like=True, tag="cc"):
 
 
 class UpgradedMember(msgspec.Struct, frozen=True, array_like=True):
-    """A member of a classic group as it goes on in a consumer group."""
+    """A member of a classic group, as it continues in a consumer group."""
 
     member: ConsumerMember
     member_epoch: int
@@ -192,7 +192,7 @@ class UpgradedMember(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupUpgraded(msgspec.Struct, frozen=True, array_like=True, tag="cu"):
-    """A classic group is a consumer group from here on; all its members speak classic, so far."""
+    """A classic group becomes a consumer group; so far all its members are classic ones."""
 
     group_id: str
     group_epoch: int
@@ -200,9 +200,9 @@ class GroupUpgraded(msgspec.Struct, frozen=True, array_like=True, tag="cu"):
 
 
 class GroupDowngraded(msgspec.Struct, frozen=True, array_like=True, tag="gw"):
-    """A consumer group is a classic group from here on, and what its members own a generation.
+    """A consumer group becomes a classic group, with a generation made of what its members own.
 
-    That has no leader, and is to be followed by another at once.
+    That generation has no leader, and the next one must follow at once.
     """
 
     group_id: str
@@ -212,7 +212,7 @@ class GroupDowngraded(msgspec.Struct, frozen=True, array_like=True, tag="gw"):
     members: list[ClassicMember]
     assignments: list[tuple[str, bytes]]
     epochs: list[tuple[str, int]]
-    """What each member takes the generation's number for."""
+    """The number by which each member knows the generation: its last member epoch."""
     formed_ms: int
 
 

@@ -1,4 +1,4 @@
-"""How a generation of a classic group is made: its protocol, its leader, its members.
+"""Parts of a classic group's generation: the choice of its protocol, the responses to its members.
 
 Pure functions over members.
 """
@@ -15,7 +15,7 @@ def names_of(member: ClassicMember) -> list[str]:
 
 
 def common_protocols(members: Iterable[ClassicMember]) -> set[str]:
-    """What all of them can do."""
+    """Return the protocols that all members support."""
     common: set[str] | None = None
     for member in members:
         names = set(names_of(member))
@@ -24,7 +24,10 @@ def common_protocols(members: Iterable[ClassicMember]) -> set[str]:
 
 
 def chosen_protocol(members: Mapping[str, ClassicMember]) -> str | None:
-    """Each member votes for the best that all can do; ties go to the one voted for first."""
+    """Return the winner of a vote: each member votes for the best protocol that all support.
+
+    Ties go to the protocol that got its first vote earlier.
+    """
     common = common_protocols(members.values())
     votes: dict[str, int] = {}
     for member in members.values():
@@ -41,7 +44,7 @@ def metadata_of(member: ClassicMember, protocol_name: str | None) -> bytes:
 def join_response(
     generation: Generation, member_id: str, *, skip_assignment: bool = False
 ) -> JoinGroupResponse:
-    """What a member is told of its generation; only the leader learns who the others are."""
+    """Return a member's response to its join; only the leader's response lists the members."""
     is_leader = member_id == generation.leader
     return JoinGroupResponse(
         generation_id=generation.number,

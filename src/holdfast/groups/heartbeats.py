@@ -1,6 +1,6 @@
-"""Heartbeats of consumer groups as messages: what is wrong with one, and how it is answered.
+"""Heartbeat messages of consumer groups: checking, reading and answering one.
 
-Pure functions over one request; what a group has to say about it is in `consumer`.
+Pure functions over one request. What depends on the group is in `consumer`.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ CLIENT_GENERATED_MEMBER_ID_SINCE = 1
 
 
 class Refusal(NamedTuple):
-    """Why a heartbeat is refused."""
+    """The reason why a heartbeat is refused."""
 
     error: ErrorCode
     message: str
@@ -41,7 +41,7 @@ class Refusal(NamedTuple):
 
 
 def request_problem(request: ConsumerGroupHeartbeatRequest, version: int) -> Refusal | None:
-    """What is wrong with a heartbeat, whatever its group."""
+    """Return what is wrong with a heartbeat, whatever its group; None if nothing is."""
     problem = _field_problem(request, version)
     if problem is not None:
         return Refusal(ErrorCode.INVALID_REQUEST, problem)
@@ -86,7 +86,7 @@ def is_leaving(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Whether a member says all that it knows, and so wants to hear all."""
+    """True if a member reports everything, and so wants its whole assignment in the response."""
     if request.member_epoch == JOIN_EPOCH:
         return True
     is_subscribing = (
@@ -97,7 +97,7 @@ def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def reported_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
-    """What a member says it owns; None where it does not say."""
+    """Return what a member says it owns; None if it does not say."""
     if request.topic_partitions is None:
         return None
     return frozenset(
@@ -108,7 +108,7 @@ def reported_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | 
 
 
 def subscribed(before: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -> ConsumerMember:
-    """A member after its heartbeat: what is not said stays as it was."""
+    """Return a member after its heartbeat: what the request leaves out stays as it was."""
     names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
     regex = request.subscribed_topic_regex
     return ConsumerMember(

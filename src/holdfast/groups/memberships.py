@@ -1,7 +1,7 @@
-"""Members of the groups of one lane come, stay and go: each request against the group it names.
+"""Joins, syncs, heartbeats and leaves for all groups of one lane.
 
-Pure. Owns which protocol a request is served by: a member of one kind may be in a group of the
-other, and may be what makes the group change.
+Pure. Owns which protocol serves a request: a member of one protocol may be in a group of the other,
+and its request may make the group change its protocol.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ MEMBER_ID_REQUIRED_SINCE = 4
 
 
 class Memberships:
-    """Joins, syncs, heartbeats and leaves, of both protocols."""
+    """The handling of joins, syncs, heartbeats and leaves, in both protocols."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Memberships:
         topics: Topics,
         now: float,
     ) -> None:
-        """A member of a consumer group joins, is alive, or goes."""
+        """Take a heartbeat by which a member of a consumer group joins, stays or leaves."""
         group_id = request.group_id
         refusal = request_problem(request, caller.version) or self._kind_problem(request, now)
         if refusal is not None:
@@ -64,7 +64,7 @@ class Memberships:
         self._table.watch(classic or group)
 
     def _kind_problem(self, request: ConsumerGroupHeartbeatRequest, now: float) -> Refusal | None:
-        """Only who joins makes a group a consumer group, new or from a classic one."""
+        """Return why the group cannot take the heartbeat. A join may upgrade a classic group."""
         group_id = request.group_id
         if group_id in self._table.consumer:
             return None
@@ -75,13 +75,13 @@ class Memberships:
     def join(
         self, request: JoinGroupRequest, caller: Caller, token: Token, topics: Topics, now: float
     ) -> None:
-        """A consumer wants to be in the next generation."""
+        """Take the join of a consumer that wants to be in the next generation."""
         problem = self._join_problem(request)
         if problem is not None:
             self._refuse_join(token, request.member_id, problem)
             return
         group_id = request.group_id
-        self._table.downgrade(group_id, now)  # where a policy or a crash has left that undone
+        self._table.downgrade(group_id, now)  # if a policy or a crash has left that undone
         is_of_consumers = group_id in self._table.consumer and self._table.has_members(group_id)
         if is_of_consumers:
             self._join_consumer_group(request, caller, token, topics, now)
@@ -119,7 +119,7 @@ class Memberships:
     def _join_consumer_group(
         self, request: JoinGroupRequest, caller: Caller, token: Token, topics: Topics, now: float
     ) -> None:
-        """A classic member of a group that is on its way between the protocols."""
+        """Take the join of a classic member to a group that is changing its protocol."""
         group = self._table.consumer[request.group_id]
         member_id = request.member_id or self._new_member_id(request, caller)
         joining = Joining(token, _member(request, caller, member_id), request.protocol_type)
@@ -162,7 +162,7 @@ class Memberships:
         self._outbox.answer(token, JoinGroupResponse(error_code=error, member_id=member_id))
 
     def sync(self, request: SyncGroupRequest, token: Token, now: float) -> None:
-        """A member wants its assignment, or brings those of all."""
+        """Take the sync of a member that wants its assignment, or of a leader that brings all."""
         consumer = self._table.consumer.get(request.group_id)
         if consumer is not None:
             self._outbox.answer(token, mixed.sync(consumer, request, self._topics(), now))
@@ -178,8 +178,8 @@ class Memberships:
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int, now: float
     ) -> ErrorCode:
-        """A classic member is alive. The answer may leave at once: that a member is to join again
-        harms nobody, whatever becomes of what led to it."""
+        """Take the heartbeat of a classic member. The answer may leave at once: to join again does
+        no harm, even if the facts that led to it are never durable."""
         consumer = self._table.consumer.get(group_id)
         if consumer is not None:
             topics = self._topics()
@@ -199,7 +199,7 @@ class Memberships:
     def leave(
         self, group_id: str, members: Sequence[tuple[str, str | None]], now: float
     ) -> list[ErrorCode]:
-        """Members (by id, or by group.instance.id) go, of their own will or an administrator's."""
+        """Remove members (by id or group.instance.id), for themselves or for an administrator."""
         consumer = self._table.consumer.get(group_id)
         group = self._table.classic.get(group_id)
         if consumer is not None:
@@ -214,7 +214,7 @@ class Memberships:
 
 
 def _must_ask_again(request: JoinGroupRequest, caller: Caller) -> bool:
-    """A new dynamic member is told its id first, and joins with it then (KIP-394)."""
+    """True if the member is new and dynamic: it gets its id first, then joins with it (KIP-394)."""
     is_new_and_dynamic = not request.member_id and request.group_instance_id is None
     return is_new_and_dynamic and caller.version >= MEMBER_ID_REQUIRED_SINCE
 

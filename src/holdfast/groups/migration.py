@@ -1,7 +1,7 @@
 """How a group with members changes its protocol: from classic to consumer (KIP-848), and back.
 
-Pure functions that make the one fact by which it changes, or say why it may not. Must never make
-one that loses track of what a member may still own.
+Pure functions that make the one fact that changes it, or say why it may not change. Must never make
+a fact that loses track of what a member may still own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,11 +28,11 @@ from holdfast.protocol.consumer_protocol import (
 )
 
 PLAIN_ASSIGNORS = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
-"""What these tell members beside their partitions is not needed to go on."""
+"""Assignors whose user data in an assignment is not needed to continue."""
 
 
 def consumer_member(member: ClassicMember, subscription: Subscription) -> ConsumerMember:
-    """A classic member as a consumer group knows it."""
+    """Return a classic member as a consumer group knows it."""
     return ConsumerMember(
         member.member_id,
         member.instance_id,
@@ -46,7 +46,7 @@ def consumer_member(member: ClassicMember, subscription: Subscription) -> Consum
 
 
 def classic_member(member: ConsumerMember, classic: ClassicSide) -> ClassicMember:
-    """The same, the other way."""
+    """Return a classic member of a consumer group as a classic group knows it."""
     return ClassicMember(
         member.member_id,
         member.instance_id,
@@ -61,9 +61,9 @@ def classic_member(member: ConsumerMember, classic: ClassicSide) -> ClassicMembe
 def upgraded(
     group_id: str, generation: Generation, members: Mapping[str, ClassicMember], topics: Topics
 ) -> GroupUpgraded | str:
-    """The consumer group that an assigned generation becomes, or why it cannot.
+    """Return the fact that makes an assigned generation a consumer group, or why it cannot be one.
 
-    `members` are those who are here: of the generation, or on their way into the next one.
+    `members` are those that are here, in the generation or joining the next one.
     """
     if generation.protocol_type != PROTOCOL_TYPE:
         return f"its protocol type is {generation.protocol_type}"
@@ -79,7 +79,7 @@ def upgraded(
                 f"its assignor {generation.protocol_name} sends user data to members, which a"
                 " consumer group cannot keep"
             )
-        # A leader that gives a partition to two members is believed once.
+        # If a leader gives a partition to two members, only the first one gets it.
         assigned[member_id] = topics.identified(read.partitions) - given
         given |= assigned[member_id]
     found: list[UpgradedMember] = []
@@ -105,7 +105,10 @@ def upgraded(
 def downgraded(
     group_id: str, group: ConsumerState, topics: Topics, *, now_ms: int
 ) -> GroupDowngraded:
-    """The classic group that those who remain are; what they own is theirs until they rejoin."""
+    """Return the fact that makes the remaining members a classic group.
+
+    They keep what they own until they rejoin.
+    """
     members = dict(_classic(group.members.values()))
     assignments: list[tuple[str, bytes]] = []
     for member_id, member in members.items():

@@ -1,8 +1,8 @@
 """How a member of a consumer group moves from what it owns to what it is to own.
 
-Pure. Owns the rule that nothing is given while another still has it: a member first gives up what
-it must (its epoch stays until it has acked that, by what it says it owns), then gets what is free,
-and the rest when others have let go of it.
+Pure. Owns the rule that no partition is given while another member still has it. A member first
+gives up what it must; its epoch stays until its report of owned partitions confirms that. Then it
+gets what is free, and the rest when other members have released it.
 """
 
 import enum
@@ -20,17 +20,17 @@ STATIC_LEAVE_EPOCH = -2
 
 
 class MemberState(enum.IntEnum):
-    """Where a member is on its way to the target; the names are Kafka's."""
+    """The state of a member on its way to the target; the names are Kafka's."""
 
     STABLE = 1
     UNREVOKED_PARTITIONS = 2
-    """It has to give up partitions, and has not said yet that it did."""
+    """The member must give up partitions, and has not reported yet that it did."""
     UNRELEASED_PARTITIONS = 3
-    """It waits for partitions that others have to give up."""
+    """The member waits for partitions that others must give up."""
 
 
 class Standing(NamedTuple):
-    """What a member has now."""
+    """The epoch, the state and the partitions of a member now."""
 
     member_epoch: int = JOIN_EPOCH
     previous_member_epoch: int = JOIN_EPOCH
@@ -40,20 +40,20 @@ class Standing(NamedTuple):
 
     @property
     def owned(self) -> Partitions:
-        """What nobody else may have."""
+        """The partitions that no other member may have."""
         return self.assigned | self.pending_revocation
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 
     def at(self, member_epoch: int) -> "Standing":
-        """The same, in another epoch."""
+        """Return the same standing in another member epoch."""
         if member_epoch == self.member_epoch:
             return self
         return self._replace(member_epoch=member_epoch, previous_member_epoch=self.member_epoch)
 
     def left_for_a_while(self) -> "Standing":
-        """A static member that is to come back: its place is kept."""
+        """Return the standing of a static member that will come back: its place is kept."""
         return self.at(STATIC_LEAVE_EPOCH)._replace(
             state=MemberState.STABLE, pending_revocation=NOTHING
         )
@@ -72,7 +72,7 @@ def reconciled(
     reported: Partitions | None,
     is_free: Callable[[PartitionId], bool],
 ) -> Standing:
-    """The next step of a member, as far as what it reports to own and what is free allow."""
+    """Return a member's next standing, as far as its report and the free partitions allow."""
     match standing.state:
         case MemberState.STABLE:
             if standing.member_epoch == target.assignment_epoch:
@@ -108,12 +108,12 @@ def _next(
 
 
 def _still_owns(reported: Partitions | None, partitions: Partitions) -> bool:
-    """A member that says nothing of what it owns has given up nothing."""
+    """True if a member still owns some of these; without a report it has given up nothing."""
     return reported is None or not reported.isdisjoint(partitions)
 
 
 def by_topic(partitions: Iterable[PartitionId]) -> list[OwnedPartitions]:
-    """Partitions as facts and messages carry them, in one order."""
+    """Return partitions as facts and messages carry them, in one order."""
     topics: dict[object, OwnedPartitions] = {}
     for topic_id, number in sorted(partitions):
         topics.setdefault(topic_id, OwnedPartitions(topic_id, [])).partitions.append(number)

@@ -1,7 +1,7 @@
-"""Which committed offsets are too old, by Kafka's rules.
+"""Expiry of committed offsets, by Kafka's rules.
 
-Pure. An offset is never too old while a member of its group wants its topic. Without members the
-time counts from when the last one left; without a group protocol, from the commit itself.
+Pure. An offset never expires while a member of its group wants its topic. Without members, the time
+counts from when the last one left; without a group protocol, from the commit itself.
 """
 
 from collections.abc import Collection
@@ -13,17 +13,17 @@ from holdfast.identifiers import PartitionId
 
 
 class Held(NamedTuple):
-    """What the living members of a group want."""
+    """What the members of a group keep from expiry."""
 
     partitions: Collection[PartitionId]
-    """Of all that the group has committed."""
+    """The committed partitions that must not expire."""
     has_members: bool
 
 
 def expired_offsets(
     group: Group, held: Held, *, retention_ms: int, now_ms: int
 ) -> list[PartitionId]:
-    """The partitions whose committed offsets are to be forgotten."""
+    """Return the partitions whose committed offsets have expired."""
     in_transactions = {p for pending in group.pending.values() for p in pending.offsets}
     return [
         partition

@@ -1,7 +1,7 @@
-"""Who is in a classic group, or on the way into its next generation.
+"""The members of a classic group, and those joining its next generation.
 
 Pure. Counts what a join asks about all members, so that a member comes or goes in the same time
-whatever the size of its group. Must never forget a count with its member.
+whatever the size of its group. Must never remove a member without its counts.
 """
 
 import heapq
@@ -21,7 +21,7 @@ class Joining(NamedTuple):
 
 
 class _Counts(dict[str, int]):
-    """How many members have each name; names that none has are not there."""
+    """The number of members that have each name; names that no member has are left out."""
 
     def change(self, name: str, by: int) -> None:
         count = self.get(name, 0) + by
@@ -73,9 +73,9 @@ class Roster:
         self, members: Iterable[ClassicMember] = (), joining: Iterable[Joining] = ()
     ) -> None:
         self.here: dict[str, ClassicMember] = {}
-        """As they are in the generation, in its order. Only methods change it."""
+        """Members as they are in the generation, in its order. Only methods change it."""
         self.joining: dict[str, Joining] = {}
-        """In the order in which they came. Only methods change it."""
+        """Members that wait, in the order in which they came. Only methods change it."""
         self._late = 0
         self._able = _Counts()
         self._types = _Counts()
@@ -93,31 +93,31 @@ class Roster:
         return member_id in self.here or member_id in self.joining
 
     def is_complete(self) -> bool:
-        """Whether all members of the generation that are here wait for the next one."""
+        """True if all members of the generation that are here wait for the next one."""
         return not self._late
 
     def longest_rebalance_ms(self) -> int:
         return self._rebalance_ms.get()
 
     def joining_types(self) -> set[str]:
-        """The protocol types of those that wait."""
+        """Return the protocol types of the members that wait."""
         return set(self._types)
 
     def holder(self, instance_id: str) -> str | None:
-        """Which member id a group.instance.id has now."""
+        """Return the member id that a group.instance.id has now."""
         return self._ids.get(instance_id)
 
     def members(self) -> dict[str, ClassicMember]:
-        """All of them, as they joined last."""
+        """Return all members, as they last joined."""
         return self.here | {i: joining.member for i, joining in self.joining.items()}
 
     def count_without(self, left_out: Iterable[str]) -> int:
-        """How many there are besides some."""
+        """Return the number of members, without those left out."""
         whole = self._late + len(self.joining)
         return whole - sum(member_id in self for member_id in set(left_out))
 
     def share_protocol(self, member: ClassicMember, left_out: Iterable[str]) -> bool:
-        """Whether a member knows a protocol that all but some know."""
+        """True if a member knows a protocol that all others know, without those left out."""
         names = _names(member)
         able = {name: self._able.get(name, 0) for name in names}
         without = set(left_out)
@@ -128,7 +128,7 @@ class Roster:
         return any(count == others for count in able.values())
 
     def enter(self, joining: Joining) -> None:
-        """A member waits for the next generation, in the place where it waited before, if any."""
+        """Make a member wait for the next generation; if it waits already, it keeps its place."""
         member = joining.member
         before = self.joining.get(member.member_id)
         if before is not None:
@@ -144,7 +144,7 @@ class Roster:
             self._let_go(before.member)
 
     def withdraw(self, member_id: str) -> Joining | None:
-        """A member waits no longer; what it waited with, if it did."""
+        """Stop a member's wait, and return its join; None if it did not wait."""
         joining = self.joining.pop(member_id, None)
         if joining is None:
             return None
@@ -157,7 +157,7 @@ class Roster:
         return joining
 
     def remove(self, member_id: str) -> None:
-        """A member of the generation is no longer here."""
+        """Remove a member of the generation."""
         member = self.here.pop(member_id)
         if member_id not in self.joining:
             self._late -= 1
@@ -182,7 +182,7 @@ class Roster:
             self._ids[member.instance_id] = member.member_id
 
     def _let_go(self, member: ClassicMember) -> None:
-        """Its group.instance.id is free, unless the member still has it in its other place."""
+        """Free a member's group.instance.id, unless its entry in the other dict still has it."""
         self._rebalance_ms.remove(member.rebalance_timeout_ms)
         name = member.instance_id
         if name is None or self._ids.get(name) != member.member_id:

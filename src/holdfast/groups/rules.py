@@ -1,11 +1,11 @@
-"""How groups are run: what a broker may be set up with. The names are Kafka's."""
+"""The settings of groups that a broker may be configured with. The names are Kafka's."""
 
 import dataclasses
 import enum
 
 
 class MigrationPolicy(enum.StrEnum):
-    """Which ways a group with members may change its protocol."""
+    """The directions in which a group with members may change its protocol."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"

@@ -1,7 +1,7 @@
 """The consumer groups of one lane, as its facts have built them.
 
-Pure. Owns how facts change a group, of either protocol, who owns which partition in it now, and
-which groups have facts that are not durable yet: an answer about those has to wait.
+Pure. Owns how facts change a group of either protocol, which member owns which partition now, and
+which groups have facts that are not durable yet: an answer about such a group has to wait.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -43,17 +43,17 @@ class Generation(msgspec.Struct, kw_only=True):
     members: dict[str, ClassicMember]
     formed_ms: int
     assignments: dict[str, bytes] | None = None
-    """None until the leader has said who owns what."""
+    """None until the leader has sent them."""
     epochs: dict[str, int] | None = None
-    """What each member takes the number for, where the group was a consumer group just before.
-    Such a generation only waits for the next one."""
+    """The number by which each member knows the generation, if the group was a consumer group just
+    before. Such a generation only waits for the next one."""
 
     def number_of(self, member_id: str) -> int:
-        """The number by which a member knows this generation."""
+        """Return the number by which a member knows this generation."""
         return (self.epochs or {}).get(member_id, self.number)
 
     def owners(self) -> dict[TopicPartition, str]:
-        """Who owns each partition, where the members are consumers."""
+        """Return the owner of each partition, if the members are consumers."""
         if self.protocol_type != PROTOCOL_TYPE:
             return {}
         return {
@@ -63,7 +63,7 @@ class Generation(msgspec.Struct, kw_only=True):
         }
 
     def replace(self, old: str, member: ClassicMember) -> None:
-        """Another member takes the place of one, assignment and leadership included."""
+        """Put a member in the place of another, assignment and leadership included."""
         new = member.member_id
         self.members = {
             (new if i == old else i): (member if i == old else m) for i, m in self.members.items()
@@ -74,7 +74,7 @@ class Generation(msgspec.Struct, kw_only=True):
             self.assignments[new] = self.assignments.pop(old)
 
     def static_member(self, instance_id: str) -> str | None:
-        """The id of the member that has a group.instance.id now."""
+        """Return the id of the member that has a group.instance.id now."""
         for member in self.members.values():
             if member.instance_id == instance_id:
                 return member.member_id
@@ -82,16 +82,16 @@ class Generation(msgspec.Struct, kw_only=True):
 
 
 class PendingOffsets(NamedTuple):
-    """What an open transaction will commit."""
+    """The offsets that an open transaction will commit."""
 
     producer_epoch: int
     offsets: dict[PartitionId, CommittedOffset]
 
 
 class Group:
-    """One group: its members, where it has any, and its committed offsets.
+    """One group: its members, if it has any, and its committed offsets.
 
-    It is a classic or a consumer group, and may change its kind.
+    It is a classic or a consumer group, and may change from one to the other.
     """
 
     __slots__ = ("consumers", "generation", "group_id", "offsets", "owners", "pending")
@@ -99,27 +99,27 @@ class Group:
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.generation: Generation | None = None
-        """None for a consumer group, and for one that never had members: somebody only commits."""
+        """None for a consumer group, and for one that never had members: clients only commit."""
         self.consumers: ConsumerState | None = None
         """None for a classic group."""
         self.owners: dict[TopicPartition, str] = {}
-        """Of a classic group."""
+        """The owner of each partition, in a classic group."""
         self.offsets: dict[PartitionId, CommittedOffset] = {}
         self.pending: dict[int, PendingOffsets] = {}
-        """By producer id."""
+        """The offsets of open transactions, by producer id."""
 
     def is_pending(self, partition: PartitionId) -> bool:
-        """Whether an open transaction is about to move the partition's offset."""
+        """True if an open transaction is about to move the partition's offset."""
         return any(partition in found.offsets for found in self.pending.values())
 
     def owner(self, name: TopicPartition, partition: PartitionId) -> str | None:
-        """The member that has a partition now; assignments of classic groups go by topic name."""
+        """Return the member that owns a partition now; classic groups assign by topic name."""
         if self.consumers is not None:
             return self.consumers.owners.get(partition)
         return self.owners.get(name)
 
     def form(self, generation: Generation | None) -> None:
-        """Be a classic group with this generation."""
+        """Become a classic group with this generation."""
         self.consumers = None
         self.generation = generation
         self.owners = generation.owners() if generation is not None else {}
@@ -131,7 +131,7 @@ class Group:
             self.owners = generation.owners()
 
     def replace_static(self, fact: StaticMemberReplaced) -> None:
-        """The new id takes the place of the old one, assignment and leadership included."""
+        """Put the new id in the place of the old one, assignment and leadership included."""
         if self.generation is not None:
             self.generation.replace(fact.old_member_id, fact.member)
             self.owners = self.generation.owners()
@@ -151,7 +151,7 @@ class Group:
         )
 
     def apply_to_consumers(self, fact: ConsumerFact) -> None:
-        """Be a consumer group, and change."""
+        """Apply a fact of a consumer group; become one first if this is none yet."""
         if self.consumers is None or isinstance(fact, GroupUpgraded):
             self.form(None)
             self.consumers = ConsumerState()
@@ -173,20 +173,20 @@ class Group:
             self.offsets.update(pending.offsets)
 
     def mentions(self, partition: PartitionId) -> bool:
-        """Whether there is a committed offset of a partition, or will be."""
+        """True if the partition has a committed offset, or an open transaction has one for it."""
         return partition in self.offsets or any(
             partition in pending.offsets for pending in self.pending.values()
         )
 
     def partitions_of(self, topics: Collection[UUID]) -> list[PartitionId]:
-        """The partitions of some topics that have a committed offset, or will have."""
+        """Return the partitions of these topics that `mentions` is true for."""
         found = [partition for partition in self.offsets if partition.topic_id in topics]
         for pending in self.pending.values():
             found += [partition for partition in pending.offsets if partition.topic_id in topics]
         return list(dict.fromkeys(found)) if self.pending else found
 
     def offset_count(self) -> int:
-        """How many committed offsets there are, those of open transactions too."""
+        """Return the number of committed offsets, with those of open transactions."""
         return len(self.offsets) + sum(len(each.offsets) for each in self.pending.values())
 
     def remove_offsets(self, partitions: Sequence[PartitionId]) -> None:
@@ -203,11 +203,11 @@ class GroupsState:
         self.groups: dict[str, Group] = {}
         self._unsettled = Unsettled()
         self._encoded: dict[str, msgspec.Raw] = {}
-        """Groups as they are in a snapshot, of those that have not changed since."""
+        """Groups as a snapshot holds them; only groups that have not changed since."""
         self._changed: dict[str, None] = {}
 
     def is_settled(self, group_id: str) -> bool:
-        """Whether all that was decided about a group is durable."""
+        """True if all that was decided about a group is durable."""
         return group_id not in self._unsettled
 
     def _made(self, group_id: str) -> Group:
@@ -251,8 +251,8 @@ class GroupsState:
                 group.apply_to_consumers(fact)
 
     def _note_change(self, group_id: str) -> None:
-        """Forget how a group was encoded. Of many that have changed, the one that has not for the
-        longest time is encoded at once: so a snapshot never has to encode more than a few."""
+        """Forget how a group was encoded. If many groups have changed, encode the one whose change
+        is longest ago at once, so that a snapshot never has to encode more than a few."""
         self._encoded.pop(group_id, None)
         self._changed.pop(group_id, None)
         if len(self._changed) >= CHANGED_GROUPS_MAX:
@@ -266,22 +266,22 @@ class GroupsState:
             self._encoded[group_id] = encode_group(_stored(group))
 
     def unencoded_groups(self) -> int:
-        """How many groups the next snapshot has to encode."""
+        """Return how many groups the next snapshot has to encode."""
         return len(self._changed)
 
     def encoded(self) -> list[msgspec.Raw]:
-        """All groups in the order of their names, each as it is in a snapshot."""
+        """Return all groups in the order of their names, each as it is in a snapshot."""
         for group_id in list(self._changed):
             self._encode(group_id)
         return [self._encoded[group_id] for group_id in sorted(self.groups)]
 
     def restore(self, group: Group, encoded: msgspec.Raw) -> None:
-        """Have a group again that a snapshot held."""
+        """Add a group that a snapshot held."""
         self.groups[group.group_id] = group
         self._encoded[group.group_id] = encoded
 
     def publish(self, fact: GroupFact) -> None:
-        """The object of the fact is durable."""
+        """Note that the lane object of the fact is durable."""
         self._unsettled.published(fact.group_id)
 
 
@@ -308,7 +308,7 @@ class StoredGroups(msgspec.Struct, frozen=True, array_like=True):
 
 
 _ENCODER = msgspec.msgpack.Encoder(uuid_format="bytes", order="deterministic")
-"""As the encoder of the snapshot that these go into."""
+"""Must have the same options as the encoder of the snapshot that the groups go into."""
 _DECODER = msgspec.msgpack.Decoder(StoredGroup)
 
 

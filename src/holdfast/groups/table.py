@@ -1,7 +1,7 @@
-"""The groups of one lane by name and kind, when they are due, and how a group changes its kind.
+"""The groups of one lane by name and protocol, their deadlines, and changes of the protocol.
 
-Pure. Owns which of the two protocols a group is run by. Must never drop a group's members when it
-changes: either nobody is in it, or they are carried over by one fact.
+Pure. Owns which of the two protocols runs a group. Must never drop a group's members when that
+changes: either the group has none, or one fact carries them over.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ AnyGroup = ClassicGroup | ConsumerGroup
 
 
 class GroupTable:
-    """All groups that are known."""
+    """All known groups of a lane."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class GroupTable:
         return group
 
     def upgrade(self, group_id: str, now: float) -> Refusal | None:
-        """Make a classic group that has members a consumer group; or why it stays as it is."""
+        """Make a classic group with members a consumer group; a Refusal if it stays classic."""
         group = self.classic[group_id]
         policy, members = self._rules.group_consumer_migration_policy, group.all_members()
         refused = ErrorCode.GROUP_ID_NOT_FOUND
@@ -82,12 +82,12 @@ class GroupTable:
             reason = f"and group.consumer.migration.policy is {policy}"
             return Refusal(refused, f"Group {group_id} is not a consumer group, {reason}.")
         if len(members) >= self._rules.group_consumer_max_size:
-            # Who wants to join would be refused, and the group be a classic one again at once.
+            # The new member would be refused, and the group would at once be a classic one again.
             reason = f"it has {len(members)} members"
             return Refusal(refused, f"Classic group {group_id} cannot be upgraded: {reason}.")
         generation = group.generation
         if generation is None or generation.assignments is None:
-            # What its members own is known when it is assigned; clients ask again.
+            # What its members own is known only after the assignment; clients ask again.
             message = f"Classic group {group_id} is rebalancing; it is upgraded after that."
             return Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message)
         fact = upgraded(group_id, generation, members, self._topics())
@@ -99,7 +99,7 @@ class GroupTable:
         return None
 
     def downgrade(self, group_id: str, now: float) -> ClassicGroup | None:
-        """Make a consumer group that only classic members are left in a classic group again."""
+        """Make a consumer group whose members are all classic a classic group; None if it stays."""
         group = self.consumer.get(group_id)
         if group is None or not group.durable.is_left_to_classic_members():
             return None
@@ -111,7 +111,7 @@ class GroupTable:
         return self.open_classic(group_id, now)
 
     def watch(self, group: AnyGroup) -> None:
-        """Something happened to a group: look at it earlier, or forget one that came to nothing."""
+        """Set the deadline of a group after a change; forget it if it is idle and has no facts."""
         if group.is_idle and group.group_id not in self._state.groups:
             self.forget(group.group_id)
         else:
@@ -125,7 +125,7 @@ class GroupTable:
         return self._deadlines.first()
 
     def tick(self, now: float) -> None:
-        """Let what is due happen."""
+        """Do what is due."""
         for group_id in self._deadlines.due(now):
             group = self.get(group_id)
             if group is not None:

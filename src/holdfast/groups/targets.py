@@ -14,12 +14,12 @@ from holdfast.identifiers import PartitionId
 
 
 def wish(member: ConsumerMember) -> object:
-    """What a target assignment depends on."""
+    """Return what the target assignment depends on in a member."""
     return (member.topic_names, member.topic_regex, member.assignor, member.instance_id)
 
 
 def is_outdated(durable: ConsumerState, topics: Topics) -> bool:
-    """Whether subscribed topics have come, gone or grown since the target was made."""
+    """True if subscribed topics have come, gone or grown since the target was made."""
     wanted = {
         PartitionId(topic_id, number)
         for member in durable.members.values()
@@ -30,7 +30,7 @@ def is_outdated(durable: ConsumerState, topics: Topics) -> bool:
 
 
 def target_of(group_id: str, durable: ConsumerState, topics: Topics) -> TargetAssigned:
-    """The target assignment of the group epoch."""
+    """Make the target assignment of the current group epoch."""
     partitions: dict[UUID, int] = {}
     members: list[Subscriber] = []
     for member_id, member in durable.members.items():
@@ -46,8 +46,8 @@ def target_of(group_id: str, durable: ConsumerState, topics: Topics) -> TargetAs
 
 
 def subscribed_names(durable: ConsumerState, topics: Topics) -> set[str] | None:
-    """The names of the topics that members want, whether they are there or not; None while it is
-    not known what their expressions match."""
+    """Return the names of the topics that members want, existing or not; None while it is unknown
+    what their expressions match."""
     expressions = durable.expressions()
     if not topics.has_matched(expressions):
         return None

@@ -1,8 +1,8 @@
 """The topics of the cluster at one instant, as groups see them.
 
-Pure. A value that the shell hands in with each heartbeat. `by_name` is the same object as long as
-no topic was created or deleted and no partition was added. Owns which topics a subscription means;
-must never match an expression: the shell does that in slices, and hands the result in.
+Pure. A value that the shell passes in with each heartbeat. `by_name` is the same object as long as
+no topic was created or deleted and no partition was added. Owns which topics a subscription means.
+Must never match an expression: the shell does that in slices, and passes the result in.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from holdfast.protocol.consumer_protocol import TopicPartition
 
 
 class TopicShape(NamedTuple):
-    """One topic."""
+    """The id and the number of partitions of one topic."""
 
     topic_id: UUID
     partitions: int
@@ -31,11 +31,11 @@ class Topics:
     ) -> None:
         self.by_name = by_name
         self.matches = matches or {}
-        """By expression; those of one group at most."""
+        """The topic names that each expression matches; only expressions of one group."""
         self._names: dict[UUID, str] = {}
 
     def identified(self, names: Iterable[TopicPartition]) -> frozenset[PartitionId]:
-        """Partitions as the coordinator knows them; those of topics that are gone are left out."""
+        """Return partitions by topic id; those that do not exist are left out."""
         found = ((self.by_name.get(topic), number) for topic, number in names)
         return frozenset(
             PartitionId(topic.topic_id, number)
@@ -44,13 +44,13 @@ class Topics:
         )
 
     def named(self, partitions: Iterable[PartitionId]) -> list[TopicPartition]:
-        """Partitions as clients know them; those of topics that are gone are left out."""
+        """Return partitions by topic name; those of topics that are gone are left out."""
         if len(self._names) != len(self.by_name):
             self._names = {topic.topic_id: name for name, topic in self.by_name.items()}
         return [TopicPartition(self._names[t], n) for t, n in partitions if t in self._names]
 
     def wanted_by(self, member: ConsumerMember) -> dict[UUID, int]:
-        """The topics that a member is subscribed to and that are there, with their partitions."""
+        """Return the existing topics of a member's subscription, with their partition counts."""
         names = set(member.topic_names)
         if member.topic_regex:
             names |= self.matches[member.topic_regex]
@@ -58,11 +58,11 @@ class Topics:
         return {topic.topic_id: topic.partitions for topic in found}
 
     def has_matched(self, expressions: Iterable[str]) -> bool:
-        """Whether it is known what all of these expressions match."""
+        """True if it is known what all of these expressions match."""
         return all(expression in self.matches for expression in expressions)
 
     def unmatched_names(self, expression: str, before: "Topics") -> Iterable[str]:
-        """The names that an expression has to be tried on, given what it matched before."""
+        """Return the names on which to try an expression, given what it matched before."""
         if expression not in before.matches:
             return self.by_name
         if before.by_name is self.by_name:
@@ -70,7 +70,7 @@ class Topics:
         return [name for name in self.by_name if name not in before.by_name]
 
     def matched(self, expression: str, before: "Topics", found: Iterable[str]) -> frozenset[str]:
-        """What an expression matches: what it matched before and is still there, and `found`."""
+        """Return what an expression matches: its earlier matches that still exist, and `found`."""
         kept = before.matches.get(expression, frozenset())
         if before.by_name is self.by_name and not found:
             return kept

@@ -1,1 +1,1 @@
-"""Transactions: who may write under a transactional id, what is in a transaction, how it ends."""
+"""Transactions: which producer has a transactional id, what its transaction holds, how it ends."""

@@ -1,8 +1,8 @@
-"""Decide on transactions: who may write, what joins a transaction, how it ends.
+"""Decide on transactions: which producer may write, what joins a transaction, how it ends.
 
-Pure. Refusals are Kafka's error codes. Nothing is changed here: facts that come out are applied
-by the lane. A producer's epoch moves up whenever a transaction ends and whenever a producer takes
-over (KIP-890), so a request of an earlier transaction can never reach a later one.
+Pure. Refusals are Kafka's error codes. Must never change anything: the lane applies the facts that
+are returned. A producer epoch rises whenever a producer takes over and, for clients with KIP-890,
+whenever a transaction ends: then a request of an earlier transaction can never reach a later one.
 """
 
 import dataclasses
@@ -22,19 +22,19 @@ from holdfast.transactions.facts import (
 from holdfast.transactions.state import NO_PRODUCER, Phase, Transaction
 
 EPOCH_MAX = 32_767
-"""Of a producer id; the last one is kept for the marker that ends its last transaction."""
+"""The last epoch of a producer id; it is kept for the marker that ends its last transaction."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionRules:
-    """How transactions are run; the names are Kafka's."""
+    """The settings of transactions; the names are Kafka's."""
 
     transaction_max_timeout_ms: int = 900_000
     transactional_id_expiration_ms: int = 7 * 24 * 3_600_000
 
 
 class Producer(NamedTuple):
-    """An id and its epoch, as a request or an answer carries them."""
+    """A producer id and its epoch, as a request or a response carries them."""
 
     producer_id: int
     producer_epoch: int
@@ -44,13 +44,13 @@ NOBODY = Producer(NO_PRODUCER, -1)
 
 
 class Initialised(NamedTuple):
-    """The producer may go on; the fact says as whom."""
+    """The producer may continue, under the producer id and epoch of the fact."""
 
     fact: ProducerInitialised
 
 
 class GoOn(NamedTuple):
-    """The request was sent again: it was done, and this is who goes on."""
+    """The request was sent again and is done already: `producer` continues."""
 
     producer: Producer
 
@@ -62,11 +62,11 @@ class AbortFirst(NamedTuple):
 
 
 class FreshIdNeeded(NamedTuple):
-    """Epochs have run out, or the id is new: ask again with a producer id that nobody had."""
+    """Epochs have run out, or the id is new: ask again with a producer id that was never used."""
 
 
 class Ending(NamedTuple):
-    """How the transaction ends is decided; the answer names who goes on."""
+    """The end of the transaction is decided; the response names `producer`, which continues."""
 
     fact: TransactionEnding
     producer: Producer
@@ -82,7 +82,7 @@ def init_producer(
     fresh_id: int | None,
     now_ms: int,
 ) -> Initialised | GoOn | AbortFirst | FreshIdNeeded | ErrorCode:
-    """A producer wants the transactional id; `claimed` is who it says it was, or NOBODY."""
+    """Decide on a producer that wants the id; `claimed` is what it says it was, or NOBODY."""
     if not 0 < timeout_ms <= rules.transaction_max_timeout_ms:
         return ErrorCode.INVALID_TRANSACTION_TIMEOUT
     if known is None:
@@ -116,7 +116,7 @@ def _bumped(producer: Producer, fresh_id: int | None) -> Producer | None:
 
 
 def writer_problem(known: Transaction | None, producer: Producer) -> ErrorCode | None:
-    """Why a producer does not have the transactional id that it names."""
+    """Return why a producer may not use the transactional id that it names; None if it may."""
     if known is None or known.producer_id != producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if known.producer_epoch != producer.producer_epoch:
@@ -134,7 +134,7 @@ def extend(
     groups: Collection[str] = (),
     now_ms: int,
 ) -> TransactionExtended | ErrorCode | None:
-    """What is to be in the transaction; None where it already is."""
+    """Add partitions and groups to the transaction; None if they are in it already."""
     problem = writer_problem(known, producer)
     if problem is not None or known is None:
         return problem or ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -149,7 +149,7 @@ def extend(
 def verify(
     known: Transaction | None, producer: Producer, partition: PartitionId
 ) -> ErrorCode | None:
-    """Why records may not join a partition's log: it is not in an open transaction of theirs."""
+    """Return why records may not be appended; None if the partition is in their transaction."""
     problem = writer_problem(known, producer)
     if problem is not None or known is None:
         return problem or ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -159,7 +159,7 @@ def verify(
 
 
 def verify_group(known: Transaction | None, producer: Producer, group_id: str) -> ErrorCode | None:
-    """Why offsets of a group may not be committed: it is not in an open transaction of theirs."""
+    """Return why offsets may not be committed; None if the group is in their transaction."""
     problem = writer_problem(known, producer)
     if problem is not None or known is None:
         return problem or ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -177,7 +177,7 @@ def end(
     fresh_id: int | None,
     now_ms: int,
 ) -> Ending | GoOn | FreshIdNeeded | ErrorCode:
-    """Commit or abort. With `bumps_epoch` (KIP-890) the producer goes on under the next epoch."""
+    """Commit or abort. With `bumps_epoch` (KIP-890) the producer continues in the next epoch."""
     if known is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     has_ended = known.phase not in (Phase.EMPTY, Phase.ONGOING)
@@ -195,7 +195,7 @@ def end(
         return _sent_again(known, committed=committed)
     if committed:
         return ErrorCode.INVALID_TXN_STATE
-    # A producer aborts what nobody had heard of: its records may be under way, so fence them.
+    # A producer aborts a transaction unknown here: its records may be in flight, so fence them.
     return _prepared(known, committed=False, bumps_epoch=True, fresh_id=fresh_id, now_ms=now_ms)
 
 
@@ -227,7 +227,7 @@ def _prepared(
 
 
 def abort(known: Transaction, *, fresh_id: int | None, now_ms: int) -> Ending | FreshIdNeeded:
-    """End an open transaction against its producer, which is fenced by that."""
+    """Abort an open transaction without its producer's request, and fence the producer."""
     decided = _prepared(known, committed=False, bumps_epoch=True, fresh_id=fresh_id, now_ms=now_ms)
     if isinstance(decided, FreshIdNeeded):
         return decided
@@ -235,7 +235,7 @@ def abort(known: Transaction, *, fresh_id: int | None, now_ms: int) -> Ending | 
 
 
 def is_overdue(transaction: Transaction, now_ms: int) -> bool:
-    """Whether a transaction has been open for longer than its producer allowed."""
+    """True if a transaction has been open for longer than its producer allowed."""
     return (
         transaction.phase is Phase.ONGOING
         and now_ms - transaction.started_ms >= transaction.timeout_ms

@@ -9,7 +9,7 @@ from holdfast.identifiers import PartitionId
 
 
 class ProducerInitialised(msgspec.Struct, frozen=True, array_like=True, tag="ti"):
-    """A producer took over a transactional id: whoever had an older epoch is fenced."""
+    """A producer took over a transactional id: producers with an older epoch are fenced."""
 
     transactional_id: str
     producer_id: int
@@ -18,7 +18,7 @@ class ProducerInitialised(msgspec.Struct, frozen=True, array_like=True, tag="ti"
     at_ms: int
     previous_producer_id: int = -1
     previous_producer_epoch: int = -1
-    """Who it said it was: the same request, sent again, still does."""
+    """The producer, with its id, that the request claimed: if sent again, it claims the same."""
 
 
 class TransactionExtended(msgspec.Struct, frozen=True, array_like=True, tag="tx"):
@@ -36,24 +36,24 @@ class TransactionEnding(msgspec.Struct, frozen=True, array_like=True, tag="tp"):
     transactional_id: str
     committed: bool
     marker_epoch: int
-    """Under which the markers are written: with KIP-890 one above that of the records."""
+    """The producer epoch of the markers: with KIP-890 one above that of the records."""
     next_producer_id: int
-    """Who goes on under the transactional id: another id where epochs have run out."""
+    """The producer id that continues under the transactional id: a new one if epochs ran out."""
     next_producer_epoch: int
     at_ms: int
     fences: bool = False
-    """Not asked for by the producer: it took too long, or another one took over."""
+    """The producer did not ask for this: it took too long, or another one took over."""
 
 
 class TransactionEnded(msgspec.Struct, frozen=True, array_like=True, tag="te"):
-    """All markers are in their logs."""
+    """The transaction is over: all markers are in their logs."""
 
     transactional_id: str
     at_ms: int
 
 
 class TransactionalIdExpired(msgspec.Struct, frozen=True, array_like=True, tag="tf"):
-    """Nobody has used the id for long: it is forgotten."""
+    """A transactional id that was not used for long is forgotten."""
 
     transactional_id: str
 

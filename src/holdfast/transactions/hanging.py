@@ -1,8 +1,8 @@
-"""Decide on the abort of a transaction that an administrator takes for hanging.
+"""Decide on the abort of a transaction that an administrator believes to be hanging.
 
-Pure. Owns the rule that a transaction ends the same way everywhere: one that its coordinator still
-has open is aborted as a whole, and one that it is ending ends as was decided. Only what no
-coordinator knows is ended on one partition alone.
+Pure. Owns the rule that a transaction ends the same way everywhere. If its coordinator still has it
+open, it is aborted as a whole. If its coordinator is ending it, it ends as was decided. Only a
+transaction that no coordinator knows is ended on one partition alone.
 """
 
 import enum
@@ -15,7 +15,7 @@ from holdfast.transactions.state import Phase, Transaction
 
 
 class AbortOf(enum.Enum):
-    """What is aborted."""
+    """The extent of an abort."""
 
     WHOLE_TRANSACTION = enum.auto()
     ONE_PARTITION = enum.auto()
@@ -24,7 +24,7 @@ class AbortOf(enum.Enum):
 def transaction_of(
     transactions: Iterable[Transaction], producer_id: int, partition: PartitionId
 ) -> Transaction | None:
-    """The transaction of a producer that is open, or ending, on a partition."""
+    """Return the transaction of a producer that is open, or ending, on a partition."""
     for transaction in transactions:
         marker = transaction.marker
         of_producer = marker.producer_id if marker is not None else transaction.producer_id
@@ -34,7 +34,7 @@ def transaction_of(
 
 
 def judge_abort(known: Transaction | None, producer: Producer) -> AbortOf | ErrorCode:
-    """What the abort of a producer's transaction on one partition means, or why it is refused."""
+    """Return what to abort if asked for one partition of a producer, or why that is refused."""
     if known is None:
         return AbortOf.ONE_PARTITION
     if known.phase is not Phase.ONGOING:

@@ -22,7 +22,7 @@ NO_PRODUCER = -1
 
 
 class Phase(enum.Enum):
-    """Where a transaction is; the names are Kafka's."""
+    """The state of a transaction; the names are Kafka's."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -55,7 +55,7 @@ class Transaction(msgspec.Struct, kw_only=True):
     phase: Phase = Phase.EMPTY
     previous_producer_id: int = NO_PRODUCER
     previous_producer_epoch: int = -1
-    """Who may still send a request again that was done: the producer before its last step."""
+    """With the id, the producer before its last step: it may still retry a request that is done."""
     started_ms: int = -1
     partitions: set[PartitionId] = msgspec.field(default_factory=set[PartitionId])
     groups: set[str] = msgspec.field(default_factory=set[str])
@@ -93,7 +93,7 @@ class TransactionsState:
         self._unsettled = Unsettled()
 
     def is_settled(self, transactional_id: str) -> bool:
-        """Whether all that was decided about an id is durable."""
+        """True if all that was decided about an id is durable."""
         return transactional_id not in self._unsettled
 
     def apply(self, fact: TransactionFact) -> None:
@@ -124,7 +124,7 @@ class TransactionsState:
                 transaction.complete()
 
     def publish(self, fact: TransactionFact) -> None:
-        """The object of the fact is durable."""
+        """Note that the lane object of the fact is durable."""
         self._unsettled.published(fact.transactional_id)
 
 

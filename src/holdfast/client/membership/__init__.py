@@ -1,1 +1,1 @@
-"""A member of a consumer group: of the consumer protocol (KIP-848), or of the classic one."""
+"""A member of a consumer group, for the consumer protocol (KIP-848) and the classic one."""

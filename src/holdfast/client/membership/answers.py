@@ -1,6 +1,6 @@
-"""What the coordinator's answers mean for a member, whichever its protocol.
+"""What the coordinator's responses mean for a member, in either protocol.
 
-Pure. Owns which error codes pass, which end a membership, and which no further try would change.
+Pure. Owns which error codes may pass, which end a membership, and which no retry would change.
 """
 
 from typing import NamedTuple
@@ -34,19 +34,19 @@ ADVICE = {
 
 
 class Applied(NamedTuple):
-    """What an answer changed, beside the state of the core."""
+    """What a response changed, besides the state of the core."""
 
     lost: frozenset[TopicPartition] = frozenset()
     is_elsewhere: bool = False
     """Another broker coordinates the group now."""
     is_postponed: bool = False
-    """The request is to be sent again, after a while."""
+    """The request must be sent again, after a pause."""
     refused: ErrorCode | None = None
     detail: str = ""
 
 
 def postponed(code: int) -> Applied | None:
-    """What passes by itself; None for any other answer."""
+    """Return the consequence of an error that passes by itself; None for any other code."""
     known = error_code(code)
     if known not in RETRIABLE:
         return None
@@ -54,7 +54,7 @@ def postponed(code: int) -> Applied | None:
 
 
 def refused(code: int, lost: frozenset[TopicPartition], detail: str | None = None) -> Applied:
-    """What stays until somebody changes the settings or the broker."""
+    """Return the consequence of an error that stays until settings or broker are changed."""
     known = error_code(code)
     words = [word for word in (detail, ADVICE.get(known)) if word]
     return Applied(lost=lost, refused=known, detail="; ".join(words) or f"error code {code}")

@@ -1,8 +1,8 @@
 """A member of a group of the classic protocol, without its connection and its clock.
 
-Pure. Owns the order of JoinGroup, SyncGroup and Heartbeat, and the leader's part. What a rebalance
-leaves to the member is not touched by it. Must never join while its owner gives something up: what
-it says that it owns must be true when it says it.
+Pure. Owns the order of JoinGroup, SyncGroup and Heartbeat, and the leader's part. A rebalance does
+not touch the partitions that the member keeps. Must never join while its `Owner` gives partitions
+up: the owned partitions in a JoinGroup must be true when it is sent.
 """
 
 from holdfast.client.membership.answers import Applied, postponed, refused
@@ -45,7 +45,7 @@ ASSIGNMENT_VERSION = 1
 
 
 class ClassicCore:
-    """See Core."""
+    """The `Core` of the classic protocol."""
 
     def __init__(self, settings: MemberSettings) -> None:
         self.held = Reconciling(rebalance_timeout_ms=settings.rebalance_timeout_ms)
@@ -58,11 +58,11 @@ class ClassicCore:
         self._topics: tuple[str, ...] = ()
         self._joined_for: tuple[str, ...] = ()
         self._joined: JoinGroupResponse | None = None
-        """The answer to a join whose assignment has not come yet."""
+        """The response to a JoinGroup whose assignment has not come yet."""
         self._led: dict[str, Claim] | None = None
-        """The members, where this one is their leader."""
+        """The claims of all members, if this member is the leader."""
         self._counts: dict[str, int] | None = None
-        """Partitions of the topics of all members, as they were when this member assigned them."""
+        """Partition counts of all members' topics when this member, as leader, assigned them."""
         self._next_at = 0.0
 
     @property
@@ -79,7 +79,7 @@ class ClassicCore:
 
     @property
     def is_blind(self) -> bool:
-        """A leader has not seen yet what there is to assign, or nothing is subscribed."""
+        """True if a leader has not seen yet what there is to assign, or nothing is subscribed."""
         if self._joined is not None:
             return self._led is not None and self._counts is None
         return not self._topics
@@ -255,7 +255,7 @@ class ClassicCore:
         return Applied()
 
     def _judge(self, code: int) -> Applied:
-        """What an error means that is no part of a rebalance."""
+        """Return the consequence of an error code that a normal rebalance does not explain."""
         if code == ErrorCode.NONE:
             return Applied()
         passing = postponed(code)

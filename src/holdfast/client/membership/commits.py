@@ -1,7 +1,7 @@
-"""Commits of a member: OffsetCommit by topic name, under the member's epoch of now.
+"""Offset commits of a member, by topic name and under the member's current epoch.
 
-Owns what is tried again and for how long. Must never send an offset of a partition that is not
-owned at that moment, nor one without a member id and an epoch: such a commit nobody would fence.
+Owns what is retried and for how long. Must never send an offset of a partition that is not owned
+at that moment, or one without a member id and an epoch: the coordinator could not fence it.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from holdfast.protocol.messages.offset_commit import (
 NOT_OWNED = ErrorCode.STALE_MEMBER_EPOCH
 """The answer for a partition that this member does not own now; nothing was sent."""
 UNANSWERED = ErrorCode.REQUEST_TIMED_OUT
-"""The answer where nobody knows whether the offset was committed."""
+"""The answer if it is unknown whether the offset was committed."""
 PATIENCE_SECONDS = 30.0
 REBALANCE_SECONDS = 10.0
 BACKOFF_SECONDS = 0.1
@@ -48,7 +48,7 @@ class Commits:
         environment: Environment,
         heard: Callable[[], Awaitable[None]],
     ) -> None:
-        """`heard` asks the coordinator for news, and returns when they have come."""
+        """Take `heard`, which asks the coordinator for news and waits a while for its response."""
         self._core = core
         self._link = link
         self._settings = settings
@@ -56,7 +56,7 @@ class Commits:
         self._heard = heard
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> Answers:
-        """One answer for each partition; what may pass is tried again for a bounded time."""
+        """Return an answer for each partition. Retry errors that may pass for a bounded time."""
         answers: Answers = {}
         left = dict(offsets)
         begun = self._environment.monotonic()
@@ -121,7 +121,7 @@ class Commits:
         return answers
 
     def _is_as_before(self, offsets: Mapping[TopicPartition, int], epoch: int) -> bool:
-        """Whether it all still holds, after a way to the coordinator was found."""
+        """True if epoch and partitions are still the same after the coordinator was found."""
         return self._core.epoch == epoch and offsets.keys() <= self._core.held.names
 
 

@@ -1,8 +1,8 @@
 """A member of a group of the consumer protocol (KIP-848), without its connection and its clock.
 
-Pure. Owns what was told to the coordinator and what it said. A full heartbeat goes out when the
-member joins and whenever it is not known what has arrived; else only what has changed. Must never
-report a partition as given up before its owner is done with it.
+Pure. Owns what was sent to the coordinator and what it answered. The member sends a full heartbeat
+when it joins, and whenever it is unknown what has arrived; otherwise only what has changed. Must
+never report a partition as given up before the `Owner` is done with it.
 """
 
 from typing import NamedTuple
@@ -34,16 +34,16 @@ Target = frozenset[tuple[UUID, int]]
 
 
 class _Told(NamedTuple):
-    """What the coordinator knows of this member."""
+    """What the coordinator knows about this member."""
 
     topics: tuple[str, ...]
     owned: Holding
     is_acknowledgement: bool
-    """Of an assignment: the owned partitions are all that was asked for."""
+    """The report acknowledges an assignment: the member owns exactly what it was assigned."""
 
 
 class ConsumerCore:
-    """See Core."""
+    """The `Core` of the consumer protocol."""
 
     asks: type[Message] = ConsumerGroupHeartbeatRequest
     is_slow: bool = False
@@ -55,7 +55,7 @@ class ConsumerCore:
         self.epoch = JOIN_EPOCH
         self._settings = settings
         self._is_named = False
-        """The coordinator knows the member id."""
+        """True if the coordinator knows the member id."""
         self._was_fenced = False
         self._is_stopping = False
         self._topics: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class ConsumerCore:
 
     @property
     def is_blind(self) -> bool:
-        """The coordinator names topics by ids that are not known here, or nothing to subscribe."""
+        """True if an assigned topic id has no known name, or a joining member has no topics."""
         if self.epoch == JOIN_EPOCH:
             return not self._topics
         return any(topic_id not in self._ids for topic_id, _ in self._target or ())
@@ -178,7 +178,7 @@ class ConsumerCore:
         self._aim(now)
 
     def _aim(self, now: float) -> None:
-        """Go for all of the target whose names are known; the rest follows when they are."""
+        """Aim for the assigned partitions whose topic names are known; the others follow later."""
         if self._target is None or self._is_stopping:
             return
         known = frozenset(

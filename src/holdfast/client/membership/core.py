@@ -1,7 +1,7 @@
-"""What the shell asks of a membership, whichever its protocol.
+"""The interface between the shell and the core of a membership, for either protocol.
 
-Pure. A core says what to send, takes what was answered, and knows what is owned. It is never told
-of a connection, and time is handed in.
+Pure. A core says what to send, takes in the response, and knows what is owned. It never sees a
+connection, and time is passed in.
 """
 
 from collections.abc import Mapping
@@ -15,28 +15,28 @@ from holdfast.protocol.message import Message
 
 
 class TopicsSeen(NamedTuple):
-    """The topics of a cluster at one moment, as far as a member wants them."""
+    """The topics of a cluster at one moment, as far as a member needs them."""
 
     subscribed: tuple[str, ...]
     counts: Mapping[str, int]
     ids: Mapping[UUID, str]
     looked_for: frozenset[str] | None = None
-    """The names that were asked about; None where it was all topics."""
+    """The topic names that were asked for; None if it was all topics."""
 
     def covers(self, topics: frozenset[str]) -> bool:
-        """Whether each of these would be in here if it existed."""
+        """True if each of these topics would be in here if it existed."""
         return self.looked_for is None or topics <= self.looked_for
 
 
 class Ask(NamedTuple):
-    """A request that is due, and how its answer is read."""
+    """A request that is due, and the type of its response."""
 
     request: Message
     answer: type[Message]
 
 
 class Core(Protocol):
-    """One membership, from the first join to the last word."""
+    """One membership, from the first join until the member leaves."""
 
     held: Reconciling
     member_id: str
@@ -47,52 +47,52 @@ class Core(Protocol):
 
     @property
     def wants_topics(self) -> frozenset[str]:
-        """Topics beside those subscribed that must be seen before the next request."""
+        """Topics, besides the subscribed ones, that must be looked up before the next request."""
         ...
 
     @property
     def is_blind(self) -> bool:
-        """Nothing can go on before topics have been seen anew."""
+        """True if the member cannot continue before topics are looked up again."""
         ...
 
     def see(self, seen: TopicsSeen, now: float) -> None:
-        """Take in what topics there are now."""
+        """Take in the topics that exist now."""
         ...
 
     def due_at(self, now: float) -> float | None:
-        """When the next request is due; None where something else must happen before."""
+        """Return when the next request is due; None if something else must happen first."""
         ...
 
     def ask(self, api_version: int) -> Ask:
-        """The next request, in the version that both sides know."""
+        """Return the next request, in the version that both sides know."""
         ...
 
     @property
     def asks(self) -> type[Message]:
-        """Of which kind the next request is."""
+        """The type of the next request."""
         ...
 
     @property
     def is_slow(self) -> bool:
-        """The coordinator may hold the next answer back for as long as a rebalance takes."""
+        """True if the coordinator may hold the next response back for a whole rebalance."""
         ...
 
     def apply(self, answer: Message, now: float) -> Applied:
-        """Take in the answer to what was asked last."""
+        """Take in the response to the last request."""
         ...
 
     def unanswered(self) -> None:
-        """Nobody knows whether the last request arrived."""
+        """Note that it is unknown whether the last request arrived."""
         ...
 
     def given_up(self, now: float) -> None:
-        """The owner is done with what it was told to give up."""
+        """Note that the `Owner` has given up what it was asked to."""
         ...
 
     def stop(self, now: float) -> None:
-        """Take no more; give up everything."""
+        """Take no more partitions, and give up all."""
         ...
 
     def farewell(self) -> Ask | None:
-        """How to leave; None where leaving takes no word."""
+        """Return the request that leaves the group; None if none is needed."""
         ...

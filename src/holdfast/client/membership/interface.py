@@ -1,6 +1,6 @@
-"""What a member is told, whom it tells what it owns, and what it says of itself.
+"""The interface of a membership: its settings, its description, and the `Owner` that it calls.
 
-Pure. Owns the vocabulary of a membership. A partition is owned from `assigned` until `revoked` has
+Pure. Owns these types, and the rule when a partition is owned: from `assigned` until `revoked` has
 returned or `lost` was called, and at no other time.
 """
 
@@ -11,57 +11,57 @@ from typing import Literal, NamedTuple, Protocol
 from holdfast.protocol.consumer_protocol import TopicPartition
 
 MemberState = Literal["joining", "stable", "reconciling", "fenced"]
-"""Fenced: the group has gone on without this member, and it has not joined again yet."""
+"""The state of a member. Fenced: the group continued without it, and it has not rejoined yet."""
 
 
 class Owner(Protocol):
-    """Whoever works on the partitions. All calls come from the member's loop, one at a time; only
+    """The code that works on the partitions. The member's loop calls it, one call at a time; only
     `lost` may come while `revoked` runs."""
 
     def assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """These are owned now, beside those that were before. Returns at once."""
+        """Take these partitions, besides those already owned. Must return at once."""
         ...
 
     async def revoked(self, partitions: Collection[TopicPartition], seconds: float) -> None:
-        """These are owned until this returns; it keeps to the seconds.
+        """Give up these partitions within the seconds; they are owned until this returns.
 
-        Where they are lost meanwhile, `lost` is called first and then this is cancelled.
+        If they are lost in that time, `lost` is called first and then this call is cancelled.
         """
         ...
 
     def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """These may be another's already. Returns at once."""
+        """Drop these partitions: another member may own them already. Must return at once."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSettings:
-    """One member of a group."""
+    """The settings of one member of a group."""
 
     group_id: str
     topics: tuple[str, ...] = ()
     pattern: str | None = None
-    """A regular expression that the whole name of a topic must match; beside the names."""
+    """A regular expression that the whole name of a topic must match; in addition to `topics`."""
     protocol: Literal["consumer", "classic"] | None = None
-    """None: consumer where the broker has it, else classic."""
+    """The group protocol. None means consumer if the broker has it, and classic otherwise."""
     instance_id: str | None = None
     client_id: str = "holdfast"
-    """For whoever makes the Cluster: it goes out with every request."""
+    """The client id, for the code that makes the Cluster: every request carries it."""
     rack: str | None = None
     session_timeout_ms: int = 45_000
-    """Of the classic protocol; in the consumer protocol it is the broker's setting."""
+    """The session timeout of the classic protocol. In the consumer protocol the broker sets it."""
     heartbeat_interval_ms: int = 3_000
-    """Of the classic protocol, as above."""
+    """The heartbeat interval of the classic protocol. In the consumer protocol, see above."""
     rebalance_timeout_ms: int = 300_000
     """How long `revoked` may take: Kafka's max.poll.interval.ms."""
     topics_interval_ms: int = 30_000
-    """How often the topics that match, and their partitions, are looked for."""
+    """How often the matching topics and their partitions are looked up."""
 
 
 class MemberDescription(NamedTuple):
-    """A member at one moment."""
+    """The state of a member at one moment."""
 
     member_id: str
     epoch: int
-    """The member epoch, or in the classic protocol the generation; below 1 while it is not in."""
+    """The member epoch (classic: the generation); below 1 while the member is not in the group."""
     state: MemberState

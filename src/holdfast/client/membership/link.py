@@ -1,8 +1,8 @@
-"""The way to a group's coordinator: found once, kept until it fails, found again.
+"""The connections to a group's coordinator: found once, kept until they fail, found again.
 
-Owns two connections to it. Heartbeats and commits share one, so that a commit that nobody waits for
-any more is still decided before the heartbeat that gives its partition up. What may be held back
-for a whole rebalance goes over the other.
+Owns two connections. Heartbeats and commits share one, so that even a commit whose caller waits no
+longer is decided before the heartbeat that gives its partition up. Requests that may be held back
+for a whole rebalance use the other.
 """
 
 from holdfast.client.cluster import Cluster
@@ -11,7 +11,7 @@ from holdfast.client.coordinators import coordinator
 
 
 class CoordinatorLink:
-    """Of one group."""
+    """The connections to the coordinator of one group."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self._group_id = group_id
@@ -20,7 +20,7 @@ class CoordinatorLink:
         self._found: dict[bool, Connection] = {}
 
     async def connection(self, *, is_slow: bool = False) -> Connection:
-        """To whoever coordinates the group, as far as is known."""
+        """Return a connection to the coordinator; find the coordinator if none is open."""
         known = self._found.get(is_slow)
         if known is not None and known.is_open:
             return known
@@ -30,9 +30,9 @@ class CoordinatorLink:
         return found
 
     def forget(self) -> None:
-        """Another broker may coordinate the group now: ask before the next request."""
+        """Forget the coordinator: it may be another broker now, so the next request asks."""
         self._found.clear()
 
     async def close(self) -> None:
-        """Close what is not the caller's."""
+        """Close the connections that do not belong to the caller."""
         await self._slow_cluster.close()

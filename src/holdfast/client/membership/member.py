@@ -1,6 +1,7 @@
-"""A member of a consumer group: joins, stays, tells its owner what it owns, commits, leaves.
+"""A member of a consumer group: it joins, calls its `Owner` for partitions, commits and leaves.
 
-Owns the choice of the protocol. Must never commit under an epoch that is not the member's of now.
+Owns the choice of the protocol. Must never commit under an epoch other than the member's current
+one.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from holdfast.protocol.consumer_protocol import TopicPartition
 
 
 class Member:
-    """Runs in one task; `commit` may be called from any other of the same loop."""
+    """A member that runs in one task. Any other task of the same loop may call `commit`."""
 
     def __init__(
         self,
@@ -28,7 +29,7 @@ class Member:
         *,
         environment: Environment,
     ) -> None:
-        """The cluster must not serve long polls: give those a `cluster.sibling()`."""
+        """Use this cluster, which must not serve long polls: give those a `cluster.sibling()`."""
         self._cluster = cluster
         self._settings = settings
         self._owner = owner
@@ -42,9 +43,9 @@ class Member:
         return MemberDescription(core.member_id, core.epoch, core.state)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Join and stay; at stop, revoke all and leave. Refused for what cannot pass.
+        """Join and stay; at stop, revoke all and leave. Refused for errors that cannot pass.
 
-        However it ends, nothing is owned then. Where it is cancelled, what was owned is lost.
+        However it ends, nothing is owned afterwards. If it is cancelled, what was owned is lost.
         """
         try:
             await self._shell.run(stop)
@@ -57,9 +58,10 @@ class Member:
     async def commit(
         self, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Commit under the epoch of now, and say for each partition how that went.
+        """Commit under the current epoch, and return the result for each partition.
 
-        STALE_MEMBER_EPOCH: it is not this member's now. REQUEST_TIMED_OUT: nobody knows.
+        STALE_MEMBER_EPOCH: the member does not own the partition now. REQUEST_TIMED_OUT: it is
+        unknown whether the offset was committed.
         """
         if not offsets:
             return {}

@@ -1,7 +1,7 @@
-"""From what a member owns to what it should: first give up, then take, then tell.
+"""The steps from the partitions a member owns to those it should own: first give up, then take.
 
-Pure: time is handed in. Owns the set of partitions that are owned, to the moment. Must never take
-a partition while another one is being given up, so that an owner has one thing to do at a time.
+Pure: time is passed in. Owns the set of partitions that are owned at this moment. Must never take a
+partition while another one is being given up, so that the `Owner` has one thing to do at a time.
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ NO_TOPIC_ID = UUID(int=0)
 
 
 class Held(NamedTuple):
-    """A partition of one topic: a topic that is created anew under its name is another one."""
+    """A partition of one topic. A topic that is created again under the same name is another."""
 
     topic: str
     partition: int
@@ -28,16 +28,16 @@ Holding = frozenset[Held]
 
 
 class Step(NamedTuple):
-    """What the owner is to be told now; at most one of the two is not empty."""
+    """The next call of the `Owner`; at most one of `revoke` and `assign` is not empty."""
 
     revoke: Holding = frozenset()
     seconds: float = 0.0
-    """How long the owner may take to give them up."""
+    """How long the `Owner` may take to give `revoke` up."""
     assign: Holding = frozenset()
 
 
 class Reconciling:
-    """The partitions of one member."""
+    """The owned and the assigned partitions of one member."""
 
     def __init__(self, *, rebalance_timeout_ms: int) -> None:
         self.owned: Holding = frozenset()
@@ -52,7 +52,7 @@ class Reconciling:
 
     @property
     def is_settled(self) -> bool:
-        """Nothing is to be given up or taken."""
+        """True if there is nothing to give up or to take."""
         return not self.revoking and self.owned == self._target
 
     @property
@@ -60,13 +60,13 @@ class Reconciling:
         return frozenset(held.name for held in self.owned)
 
     def aim(self, target: Holding, now: float) -> None:
-        """The member should own these; the time for what that takes away begins now."""
+        """Set what the member should own; the time for giving up the rest begins now."""
         if target != self._target:
             self._target = target
             self._due_at = now + self._allowed_seconds
 
     def step(self, now: float) -> Step | None:
-        """The next thing to do; None while something is being given up, or nothing is to do."""
+        """Return the next step; None while partitions are being given up, or if none is left."""
         if self.revoking:
             return None
         surplus = self.owned - self._target
@@ -81,12 +81,12 @@ class Reconciling:
         return None
 
     def given_up(self) -> None:
-        """The owner is done with what it was told to give up."""
+        """Note that the `Owner` has given up what it was asked to."""
         self.owned -= self.revoking
         self.revoking = frozenset()
 
     def lose(self) -> frozenset[TopicPartition]:
-        """Nothing is owned any more; what was."""
+        """Drop all partitions, and return those that were owned."""
         lost = self.names
         self.owned = self.revoking = self._target = frozenset()
         return lost

@@ -1,8 +1,9 @@
-"""Runs a core: asks the coordinator what is due, tells the owner, keeps to the clock.
+"""The shell around a core: it sends due requests, calls the `Owner`, and watches the clock.
 
-Owns the tasks of a membership: one request, one look at the topics and one call of the owner's
-`revoked` at a time, side by side, so that heartbeats go on whatever the owner does. Decides nothing
-of the protocol, and never calls a partition lost by its own clock: the coordinator's answer does.
+Owns the tasks of a membership: one request, one lookup of topics and one call of `Owner.revoked` at
+a time, side by side, so that heartbeats continue whatever the `Owner` does. Must never decide
+anything about the protocol, or call a partition lost by its own clock: only the coordinator's
+response does.
 """
 
 import asyncio
@@ -58,7 +59,7 @@ class Shell:
         self._looking: asyncio.Task[TopicsSeen] | None = None
         self._revoking: asyncio.Task[None] | None = None
         self._cancelled: asyncio.Task[None] | None = None
-        """A call of `revoked` that ends because its partitions are lost."""
+        """A call of `revoked` that was cancelled because its partitions are lost."""
         self._failures = 0
         self._blind_looks = 0
         self._ask_from = self._look_from = 0.0
@@ -66,7 +67,7 @@ class Shell:
         self._news = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until stop; then all is revoked, and the group is left."""
+        """Run until stop; then revoke all partitions, and leave the group."""
         stopping = self._spawn(stop.wait())
         try:
             while True:
@@ -91,7 +92,7 @@ class Shell:
             await self._link.close()
 
     def _reap(self, now: float) -> None:
-        """Take in what has ended since the last turn."""
+        """Take in the results of tasks that have ended since the last turn."""
         if self._cancelled is not None and self._cancelled.done():
             self._cancelled = None
         if self._revoking is not None and self._revoking.done():
@@ -139,7 +140,7 @@ class Shell:
             self._failures = 0
 
     def _tell(self, now: float) -> None:
-        """Tell the owner what is next for it, as far as it is free."""
+        """Call the `Owner` with its next steps, unless it is still giving partitions up."""
         if self._revoking is not None or self._cancelled is not None:
             return
         while (step := self.core.held.step(now)) is not None:
@@ -164,7 +165,7 @@ class Shell:
             self._looking = self._spawn(look(self._cluster, topics, self._pattern, also))
 
     def _look_at(self) -> float:
-        """A core that has just become blind need not wait for its turn."""
+        """Return when the next lookup is due: at once for a core that has just become blind."""
         return 0.0 if self.core.is_blind and not self._blind_looks else self._look_from
 
     def _ask_if_due(self, now: float) -> None:
@@ -190,14 +191,14 @@ class Shell:
         if is_slow:
             timeout_ms += self._settings.rebalance_timeout_ms
         else:
-            # So that another coordinator can be found before the session ends.
+            # This leaves time to find another coordinator before the session ends.
             timeout_ms = min(timeout_ms, self._settings.session_timeout_ms // 2)
         return await connection.request(
             ask.request, ask.answer, version=version, timeout_ms=timeout_ms
         )
 
     async def _rest(self) -> None:
-        """Sleep until something is due, or has ended."""
+        """Sleep until something is due, or a task has ended."""
         now = self._environment.monotonic()
         next_at = float("inf")
         if self._asking is None:
@@ -211,7 +212,7 @@ class Shell:
         self._wake.clear()
 
     async def _hear(self) -> None:
-        """Ask the coordinator out of turn, and wait for a while for what it says."""
+        """Ask the coordinator out of turn, and wait a while for its response."""
         if self._asking is None:
             self._is_urgent = True
             self._wake.set()
@@ -221,7 +222,7 @@ class Shell:
                 await self._news.wait()
 
     async def _leave(self) -> None:
-        """Say goodbye; who does not hear it will notice at the end of the session."""
+        """Leave; a coordinator that does not hear of it notices at the end of the session."""
         ask = self.core.farewell()
         if ask is None:
             return
@@ -252,7 +253,7 @@ class Shell:
 
     @staticmethod
     async def _end(task: asyncio.Task[Any] | None) -> None:
-        """Cancel, and wait until it is over, however it ends."""
+        """Cancel the task, and wait until it has ended, however it ends."""
         if task is not None:
             task.cancel()
             await asyncio.wait([task])

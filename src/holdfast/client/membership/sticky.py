@@ -1,8 +1,8 @@
-"""Kafka's assignor "cooperative-sticky": who is to own which partition, and what must wait.
+"""Kafka's assignor "cooperative-sticky": which member owns which partition, and what must wait.
 
-Pure functions of what the members of a group say when they join. Owns balance (as even as the
-subscriptions allow), stickiness (what need not move stays) and cooperation: must never give a
-partition to a member while another one says that it owns it.
+Pure functions of what the members of a group report when they join. Owns balance (as even as the
+subscriptions allow), stickiness (a partition that need not move stays) and cooperation: must never
+give a partition to a member while another member says that it owns it.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ Assignments = dict[str, frozenset[TopicPartition]]
 
 
 class Claim(NamedTuple):
-    """What a member wants, and what it says it owns."""
+    """The topics that a member wants, and the partitions that it says it owns."""
 
     topics: frozenset[str]
     owned: frozenset[TopicPartition] = frozenset()
@@ -29,7 +29,7 @@ class Claim(NamedTuple):
 
 
 def read_claim(metadata: bytes) -> Claim | None:
-    """The claim in a JoinGroup's metadata; None where it is not understood."""
+    """Return the claim in a JoinGroup's metadata; None if it cannot be read."""
     read = read_subscription(metadata)
     if read is None:
         return None
@@ -40,10 +40,10 @@ def read_claim(metadata: bytes) -> Claim | None:
 
 
 def assign(members: Mapping[str, Claim], counts: Mapping[str, int]) -> Assignments:
-    """What each member is to have after this round.
+    """Return what each member is to own after this round.
 
-    A partition that goes from one member to another is withheld from the new one in this round:
-    the old one gives it up, joins again, and then it is free.
+    A partition that moves from one member to another is withheld from the new one in this round:
+    the old one gives it up and joins again, and then the partition is free.
     """
     wanted = balance(members, counts)
     claimed: dict[TopicPartition, set[str]] = {}
@@ -59,7 +59,7 @@ def assign(members: Mapping[str, Claim], counts: Mapping[str, int]) -> Assignmen
 
 
 def balance(members: Mapping[str, Claim], counts: Mapping[str, int]) -> Assignments:
-    """Where all partitions should be in the end."""
+    """Return where all partitions should be in the end."""
     draft = _Draft(members, counts)
     draft.fill()
     while draft.even_out():
@@ -70,11 +70,11 @@ def balance(members: Mapping[str, Claim], counts: Mapping[str, int]) -> Assignme
 def owners(
     members: Mapping[str, Claim], counts: Mapping[str, int]
 ) -> dict[str, set[TopicPartition]]:
-    """What each member has by right.
+    """Return the partitions of each member whose claim to them is valid.
 
-    Who claims in an older generation than others has missed what the group decided since. Who
-    names no generation, as old clients do, has what nobody else claims. A partition that two claim
-    in the same generation is nobody's.
+    A member that claims in an older generation than others has missed what the group decided since.
+    A member that names no generation, as old clients do, has what no other member claims. A
+    partition that two members claim in the same generation belongs to neither.
     """
     newest = max((claim.generation for claim in members.values()), default=NO_GENERATION)
     claims: dict[TopicPartition, list[tuple[int, str]]] = {}
@@ -94,7 +94,7 @@ def owners(
 
 
 class _Draft:
-    """An assignment in the making."""
+    """An assignment that is being made."""
 
     def __init__(self, members: Mapping[str, Claim], counts: Mapping[str, int]) -> None:
         self._members = members
@@ -104,11 +104,11 @@ class _Draft:
         self._stacks: dict[str, list[TopicPartition]] = {
             member_id: sorted(held) for member_id, held in self.held.items()
         }
-        """What each one has, what would move first at the end: never what it owns, if there is
-        anything else. So that a move need not look at all partitions."""
+        """The partitions of each member, the first to move at the end. Those that the member owned
+        before move last. With this order a move need not look at all partitions."""
 
     def fill(self) -> None:
-        """Give what nobody has to whoever has least, the topics of few subscribers first."""
+        """Give free partitions to the least loaded subscribers, topics of few subscribers first."""
         taken = {partition for held in self.held.values() for partition in held}
         subscribers = {
             topic: [i for i, claim in sorted(self._members.items()) if topic in claim.topics]
@@ -123,7 +123,7 @@ class _Draft:
                     self._give(min(subscribers[topic], key=self._load), partition)
 
     def even_out(self) -> bool:
-        """Move one partition to a member that has at least two less, if there is such a pair."""
+        """Move one partition to a member with at least two fewer; False if none can move."""
         by_load = sorted(self.held, key=self._load)
         for giver in reversed(by_load):
             for taker in by_load:
@@ -145,7 +145,7 @@ class _Draft:
         self._stacks[member_id].insert(0 if is_its_own else len(self._stacks[member_id]), partition)
 
     def _movable(self, giver: str, taker: str) -> TopicPartition | None:
-        """What the giver would part with; first of all what was the taker's before."""
+        """Take a partition for the taker off the giver's stack, one that it had before if any."""
         stack, topics = self._stacks[giver], self._members[taker].topics
         back = self.held[giver] & self._kept[taker]
         if back:

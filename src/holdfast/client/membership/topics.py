@@ -1,6 +1,6 @@
-"""Which topics a member is subscribed to now, and what metadata says of them.
+"""The topics that a member is subscribed to now, and their metadata.
 
-Owns the question to the cluster and the meaning of the pattern. Must never create a topic.
+Owns the metadata request and the meaning of the pattern. Must never create a topic.
 """
 
 import re
@@ -18,7 +18,7 @@ REFUSED = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_AUTHORIZ
 
 
 def compiled(settings: MemberSettings) -> re.Pattern[str] | None:
-    """The pattern, if there is one; ConfigurationError for what cannot be subscribed to."""
+    """Return the compiled pattern, if any; ConfigurationError for an invalid subscription."""
     if settings.pattern is None:
         if not settings.topics:
             raise ConfigurationError(
@@ -39,7 +39,7 @@ async def look(
     pattern: re.Pattern[str] | None,
     also: frozenset[str],
 ) -> TopicsSeen:
-    """The topics as they are now, and those beside them that a leader must know."""
+    """Look up the subscribed topics, and those in `also`, which a leader must know."""
     looked_for = None if pattern is not None else frozenset(topics) | also
     response = await cluster.refresh(None if looked_for is None else sorted(looked_for))
     for row in response.topics:
@@ -54,7 +54,7 @@ def seen(
     pattern: re.Pattern[str] | None,
     looked_for: frozenset[str] | None,
 ) -> TopicsSeen:
-    """What an answer says. Internal topics match no pattern, and must be named."""
+    """Return the topics in a response. Internal topics match no pattern, and must be named."""
     rows = {
         row.name: row for row in response.topics if row.name and row.error_code == ErrorCode.NONE
     }
