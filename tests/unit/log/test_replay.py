@@ -1,6 +1,7 @@
 """Replay equals the live path: at each number the recovered state is the state that was held."""
 
 import asyncio
+from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -62,9 +63,14 @@ async def own(world: World, seen: dict[int, bytes]) -> DataLane:
     return lane
 
 
-async def take(lane: DataLane, step: tuple[str, int, int]) -> None:
+def of_a_new_topic(partition: PartitionId) -> PartitionId:
+    """A deleted topic's id is never used again, so neither are its partitions."""
+    return PartitionId(UUID(int=partition.topic_id.int + 1), partition.partition)
+
+
+async def take(lane: DataLane, step: tuple[str, int, int], partitions: list[PartitionId]) -> None:
     name, first, second = step
-    partition = PARTITIONS[first] if first < 3 else P0
+    partition = partitions[first] if first < 3 else partitions[0]
     log = lane.log_of(partition)
     match name:
         case "append":
@@ -88,8 +94,9 @@ async def take(lane: DataLane, step: tuple[str, int, int]) -> None:
         case "remove":
             if partition in lane.state.partitions:
                 lane.appender.add(PartitionRemoved(partition))
-            elif partition in lane.state.removed:
-                lane.appender.add(PartitionPurged(partition))
+                partitions[first] = of_a_new_topic(partition)
+            elif lane.state.removed:
+                lane.appender.add(PartitionPurged(next(iter(lane.state.removed))))
         case "expire":
             lane.appender.add(ProducersExpired(lane.environment.now_ms() - first))
         case "flush":
@@ -116,13 +123,14 @@ def test_the_state_recovered_at_each_number_is_the_state_that_was_held_there(
 
         world.store.after.append(keep)
         seen: dict[int, bytes] = {}
+        partitions = list(PARTITIONS)
         lane = await own(world, seen)
         for step in steps:
             if step[0] == "claim":
                 await lane.appender.flush()
                 lane = await own(world, seen)
             else:
-                await take(lane, step)
+                await take(lane, step, partitions)
         await lane.appender.flush()
         recovered = await recover(world.memory, world.environment(), LANE, LogStateKind())
         assert recovered.cursor == lane.appender.cursor
