@@ -15,6 +15,7 @@ from holdfast.cluster.topics import TopicRefused, decide_create
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import CONTROL_LANE
 from holdfast.lane.owned import OwnedLane
+from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -102,6 +103,20 @@ async def hear_of_changes(broker: Broker) -> None:
         await broker.look()
     except HoldfastError as error:
         log.warning("control_lane_not_read error=%s", error)
+
+
+async def hear_of_partitions(broker: Broker, named: Iterable[tuple[str, int]]) -> None:
+    """Learn the controller's changes if a client names partitions that this broker does not know.
+
+    Another broker may have told the client of them a moment ago. librdkafka's consumers take
+    UNKNOWN_TOPIC_OR_PARTITION for final when they ask where to begin.
+    """
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    is_new = (
+        broker.not_led(broker.state.topic_named(name), index) == unknown for name, index in named
+    )
+    if broker.view.lane is None and any(is_new):
+        await hear_of_changes(broker)
 
 
 async def control_durable(broker: Broker, timeout_ms: int) -> TopicRefused | None:

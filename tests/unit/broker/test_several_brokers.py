@@ -1,6 +1,8 @@
 """Brokers that share the lanes of one store: who has what, and what clients are told."""
 
 import asyncio
+import functools
+from collections.abc import Awaitable, Callable
 
 from tests.unit.broker.cluster import VALID_MS, pass_time, produce, read_log
 from tests.unit.broker.several import Several, simulate
@@ -27,7 +29,17 @@ from holdfast.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from holdfast.protocol.messages.init_producer_id import InitProducerIdRequest
+from holdfast.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from holdfast.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from holdfast.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 
 PARTITIONS = 8
 SETTLED_S = 4.0
@@ -121,6 +133,44 @@ def test_any_broker_shows_the_configurations_of_a_topic_as_they_were_just_change
                 assert await retention_ms(broker) == retention
 
     simulate(test)
+
+
+def test_a_consumer_that_heard_of_a_topic_from_another_broker_may_ask_its_leader_at_once():
+    async def test(world: Several, first_question: Question) -> None:
+        brokers = [await world.join(i) for i in (1, 2, 3)]
+        await pass_time(SETTLED_S)
+        controller = next(broker for broker in brokers if broker.is_controller)
+        leader = next(broker for broker in brokers if not broker.is_controller)
+        assert await create(controller) == ErrorCode.NONE
+        assert leader.state.topic_named("t") is None, "it has not looked since"
+        topic = controller.state.topic_named("t")
+        assert topic is not None
+        index = next(i for i, lane in enumerate(topic.lanes) if lane in leader.lanes)
+        assert await first_question(leader, "t", index) == ErrorCode.NONE
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await first_question(leader, "none", 0) == unknown
+
+    for first_question in (latest_offset, end_of_epoch):
+        simulate(functools.partial(test, first_question=first_question))
+
+
+Question = Callable[[Broker, str, int], Awaitable[int]]
+
+
+async def latest_offset(broker: Broker, name: str, index: int) -> int:
+    wanted = ListOffsetsPartition(partition_index=index, timestamp=-1)
+    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=name, partitions=[wanted])])
+    response = await answer(broker, request, RequestContext(api_version=7))
+    return response.topics[0].partitions[0].error_code
+
+
+async def end_of_epoch(broker: Broker, name: str, index: int) -> int:
+    asked = OffsetForLeaderPartition(partition=index, leader_epoch=0)
+    request = OffsetForLeaderEpochRequest(
+        topics=[OffsetForLeaderTopic(topic=name, partitions=[asked])]
+    )
+    response = await answer(broker, request, RequestContext(api_version=4))
+    return response.topics[0].partitions[0].error_code
 
 
 async def retention_ms(broker: Broker, name: str = "t") -> str | None:

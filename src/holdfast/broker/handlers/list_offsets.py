@@ -10,6 +10,7 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.directory import Led
 from holdfast.broker.leadership import Proofs, epoch_problem, offline_problem
+from holdfast.broker.topic_creation import hear_of_partitions
 from holdfast.errors import HoldfastError
 from holdfast.log.data_lane import DataLane
 from holdfast.log.times import offset_for_time, offset_of_max_timestamp
@@ -36,8 +37,9 @@ _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDIN
 async def handle(
     broker: Broker, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse:
+    asked = [(t.name, p.partition_index) for t in request.topics for p in t.partitions]
+    await hear_of_partitions(broker, asked)
     if broker.waiting_room.is_needed:
-        asked = ((t.name, p.partition_index) for t in request.topics for p in t.partitions)
         await broker.waiting_room.arrival(broker.lanes_of(asked))
     proofs = Proofs(lambda: _lanes(broker, request))
     return ListOffsetsResponse(

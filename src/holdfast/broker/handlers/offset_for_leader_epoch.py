@@ -16,7 +16,7 @@ from holdfast.broker.leadership import (
     offline_problem,
     prove_claim,
 )
-from holdfast.broker.topic_creation import WAIT_MS_DEFAULT
+from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, hear_of_partitions
 from holdfast.identifiers import LaneId
 from holdfast.log.data_lane import DataLane
 from holdfast.log.partition import EpochStart
@@ -36,8 +36,9 @@ async def handle(
     broker: Broker, request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     del context
+    named = [(t.topic, p.partition) for t in request.topics for p in t.partitions]
+    await hear_of_partitions(broker, named)
     if broker.waiting_room.is_needed:
-        named = ((t.topic, p.partition) for t in request.topics for p in t.partitions)
         await broker.waiting_room.arrival(broker.lanes_of(named))
     newest: dict[LaneId, int] = {}
     lanes: dict[LaneId, DataLane] = {}
