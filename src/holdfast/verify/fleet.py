@@ -6,6 +6,7 @@ which affects speed and never safety. Must never touch what a broker answers.
 """
 
 import asyncio
+import contextvars
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -97,7 +98,9 @@ class Fleet:
         process = self._make_process(Parts(broker_id, store, environment, liveness, address, peers))
         self.processes[name] = process
         self._recorder.mark(MarkerKind.START, name, self._loop.time(), machine)
-        self._loop.spawn(name, process.run())
+        life = self._loop.spawn(name, process.run())
+        # When a process exits, none of its tasks goes on.
+        life.add_done_callback(lambda _: self._loop.kill(name), context=contextvars.Context())
         return process
 
     def names(self) -> list[str]:
