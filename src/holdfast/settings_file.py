@@ -405,6 +405,8 @@ def _value(text: str, kind: type[msgspec.Struct] | None, key: str) -> object:
 
 def no_file(path: Path, suffixes: Collection[str]) -> str:
     """Return the message for a file that does not exist. It suggests a file with a near name."""
+    if path.is_dir():
+        return f"{path} is a directory: name a file in it"
     there = [p.name for p in path.parent.glob("*") if p.suffix in suffixes]
     near = nearest(path.name, there)
     return f"there is no file {path}" + (f": did you mean {near}?" if near else "")

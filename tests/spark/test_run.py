@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import shutil
 import signal
 import sys
@@ -196,6 +197,32 @@ def test_chains_are_landed_until_a_signal_to_the_whole_group_and_the_run_ends_cl
         *((0, i, b"a%d" % i) for i in range(50)),
         *((1, i, b"b%d" % i) for i in range(30)),
     ]
+
+
+def test_ctrl_c_while_spark_starts_ends_the_run_before_it_has_begun(
+    holdfast_broker: HoldfastBroker, topics: Topics, topic: str, tmp_path: Path
+):
+    topics.create(topic, 1)
+    file = written(
+        tmp_path,
+        f'[source]\nkafka.bootstrap.servers = "{holdfast_broker.bootstrap}"\n'
+        f'subscribe = "{topic}"\n[output]\nto = "lake"\n' + SPARK_SMALL,
+    )
+    process = started("run", str(file), log=tmp_path / "run.log")
+
+    def has_java_printed() -> bool:
+        named = re.search(r"Spark's log: (\S+)", process.log_text())
+        return named is not None and Path(named[1]).stat().st_size > 0
+
+    try:
+        process.wait_until(has_java_printed, seconds_max=RUN_S_MAX, what="a word of Spark")
+        assert process.end_by(signal.SIGINT) == 0, process.log_text()
+    finally:
+        process.kill()
+    said = process.log_text()
+    assert "stopped before the first micro-batch" in said
+    for noise in ("Traceback", "py4j", "Py4J", "KeyboardInterrupt", "Aborted"):
+        assert noise not in said
 
 
 def test_a_dry_run_says_what_would_be_done_and_leaves_nothing_behind(

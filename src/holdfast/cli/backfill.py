@@ -21,6 +21,8 @@ from holdfast.json_lines import Emit, json_output
 from holdfast.quantities import time_ms
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from holdfast.spark.backfill import Backfill, Standing
     from holdfast.spark.progress import Reporter
 
@@ -144,10 +146,10 @@ def _backfill(emit: Emit | None, **given: Any) -> int:
     from holdfast.settings_file import located
     from holdfast.spark.backfill import Backfill
     from holdfast.spark.backfill_plan import SLICE_RECORDS, Asked
+    from holdfast.spark.command_session import job_session
     from holdfast.spark.job import Output
     from holdfast.spark.preflight import check_machine, check_output, check_topics, open_source
     from holdfast.spark.progress import reporter_for
-    from holdfast.spark.run_job import job_session
 
     for name in given["partition_by"]:
         if name not in SCHEMA.names:
@@ -184,9 +186,12 @@ def _backfill(emit: Emit | None, **given: Any) -> int:
     reporter.tell(_beginning(backfill))
     conf = _pairs(given["conf"], "--conf")
     name = f"holdfast backfill {asked.topic}"
-    spark = job_session(given["master"], name, conf, tell=reporter.tell, verbose=given["verbose"])
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    spark: SparkSession | None = None
     try:
+        spark = job_session(
+            given["master"], name, conf, tell=reporter.tell, verbose=given["verbose"]
+        )
         backfill.run(
             spark,
             watch=_Shown(reporter, emit),
@@ -198,7 +203,8 @@ def _backfill(emit: Emit | None, **given: Any) -> int:
         return EXIT_INTERRUPTED
     finally:
         reporter.close()
-        spark.stop()
+        if spark is not None:
+            spark.stop()
     _echo_end(backfill, output.store, emit, ended="complete")
     return 0
 

@@ -65,8 +65,8 @@ def command(
 
 
 def _with_spark(url: str, sink_id: str, target_bytes: int, master: str) -> Compacted:
+    from holdfast.spark.command_session import job_session
     from holdfast.spark.compact import compact
-    from holdfast.spark.run_job import job_session
 
     started: list[Any] = []
 

@@ -81,7 +81,7 @@ async def _landed(
     if as_json:
         echo_json(_as_json(report, swept))
     else:
-        _echo(report, swept, files=files, verified=verify)
+        _echo(report, swept, topic=topic, files=files, verified=verify)
     return 0 if report.is_whole and (report.chains or report.sinks) else EXIT_NOT_WHOLE
 
 
@@ -114,7 +114,14 @@ def _as_json(report: "Report", swept: "dict[str, Swept]") -> dict[str, Any]:
     }
 
 
-def _echo(report: "Report", swept: "dict[str, Swept]", *, files: bool, verified: bool) -> None:
+def _echo(
+    report: "Report",
+    swept: "dict[str, Swept]",
+    *,
+    topic: str | None,
+    files: bool,
+    verified: bool,
+) -> None:
     click.echo(f"store    {report.store}\n")
     chains = [row for row in report.chains if not row.is_dead]
     if chains:
@@ -164,7 +171,7 @@ def _echo(report: "Report", swept: "dict[str, Swept]", *, files: bool, verified:
         click.echo(f"others   {len(report.others)} objects not written by Holdfast, not counted")
     for problem in report.problems:
         click.echo(f"PROBLEM: {problem}", err=True)
-    _echo_verdict(report, verified)
+    _echo_verdict(report, topic, verified)
 
 
 def _echo_dead_letters(report: "Report") -> None:
@@ -219,9 +226,13 @@ def _echo_orphans(sink: "SinkReport", swept: "Swept | None") -> None:
             click.echo(f"{name:<9}and {len(named) - SHOWN_MAX} more (see --json)")
 
 
-def _echo_verdict(report: "Report", verified: bool) -> None:
+def _echo_verdict(report: "Report", topic: str | None, verified: bool) -> None:
     if not report.chains and not report.sinks:
-        click.echo(f"nothing has landed at {report.store}: check the address", err=True)
+        text = f"nothing has landed at {report.store}: check the address"
+        if topic is not None:
+            text = f"there is no chain of topic {topic!r} at {report.store}: without --topic, all"
+            text += " chains and pipelines there are shown"
+        click.echo(text, err=True)
         return
     objects = sum(row.objects for row in report.chains) + sum(len(s.files) for s in report.sinks)
     how = "every byte checked" if verified else "facts and sizes checked"

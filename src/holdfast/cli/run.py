@@ -128,7 +128,7 @@ def stop_on_signals(stop: threading.Event) -> None:
             signal.signal(again, signal.SIG_DFL)
 
     for number in SIGNALS:
-        signal.signal(number, signal.SIG_DFL if stop.is_set() else ask)
+        signal.signal(number, ask)
 
 
 def _run(
@@ -145,7 +145,7 @@ def _run(
     # Imported here, because they need the extra, and `--help` must work without it.
     from holdfast.spark.checkpoint_folder import local_folder, spark_folder
     from holdfast.spark.preflight import check_machine, check_master, check_pipeline
-    from holdfast.spark.progress import reporter_for
+    from holdfast.spark.progress import Totals, reporter_for
     from holdfast.spark.run_job import Run, begin_text, described, start_session, where_to_begin
 
     reporter = reporter_for(sys.stderr, emit)
@@ -164,9 +164,13 @@ def _run(
     environment = SystemEnvironment()
     stop = threading.Event()
     stop_on_signals(stop)
-    spark = spark or start_session(pipeline, tell=reporter.tell, verbose=verbose)
     try:
-        stop_on_signals(stop)  # again, because Spark has installed its own SIGINT handler
+        spark = spark or start_session(pipeline, tell=reporter.tell, verbose=verbose, stop=stop)
+    except KeyboardInterrupt:
+        reporter.close()
+        _echo_end(Totals(), pipeline.to, was_stopped=True, emit=emit)
+        return 0
+    try:
         if folder is None:
             folder = spark_folder(spark, pipeline.checkpoint)
         if reset_checkpoint:
@@ -204,7 +208,9 @@ def _echo_end(totals: "Totals", to: str, *, was_stopped: bool, emit: Emit | None
         ended = "stopped" if was_stopped else "complete"
         emit("summary", {**summary_fields(totals), "ended": ended, "output": to})
         return
-    how = "stopped after a micro-batch" if was_stopped else "everything that was there has landed"
+    how = "everything that was there has landed"
+    if was_stopped:
+        how = f"stopped {'after a' if totals.batches else 'before the first'} micro-batch"
     for name, text in [*summary(totals), ("ended", how)]:
         click.echo(f"{name:<12}{text}")
     click.echo(f"look        holdfast landed {shlex.quote(to)}")
@@ -220,9 +226,9 @@ def _read(
     verbose: bool,
 ) -> tuple["PipelineFile", Any]:
     """Return the pipeline, and a Spark session if its Python file needs one to be loaded."""
+    from holdfast.spark.command_session import job_session
     from holdfast.spark.pipeline_file import read_pipeline, spark_of
     from holdfast.spark.preflight import check_machine
-    from holdfast.spark.run_job import job_session
     from holdfast.spark.transform import NeedsSession
 
     try:
@@ -238,7 +244,8 @@ def _analyse(
     pipeline: "PipelineFile", spark: Any, *, tell: Callable[[str], None], verbose: bool
 ) -> None:
     """Check the transform's plan with a local Spark. This finds errors such as a wrong column."""
-    from holdfast.spark.run_job import check_transform, job_session
+    from holdfast.spark.command_session import job_session
+    from holdfast.spark.run_job import check_transform
 
     name = f"holdfast run {pipeline.origin.name} --dry-run"
     spark = spark or job_session("local[1]", name, pipeline.conf, tell=tell, verbose=verbose)

@@ -57,6 +57,9 @@ class NewestOffsets:
         self._source = source
         self._options = options
         self._answer: Offsets | None = None
+        self._problem: str | None = None
+        """Why the last look found nothing."""
+        self._is_away = False
         self._wanted = threading.Event()
         self._is_closed = False
         self._thread = threading.Thread(target=self._work, name="holdfast-lag", daemon=True)
@@ -65,6 +68,8 @@ class NewestOffsets:
     def ask(self) -> bool:
         """Begin a look. Return False if the last one is not done yet."""
         is_free = not self._wanted.is_set()
+        if not is_free and self._problem is None:
+            self._problem = "no answer yet"
         self._wanted.set()
         return is_free
 
@@ -72,6 +77,16 @@ class NewestOffsets:
         """Return what the last look found, once; None if it failed or is not done."""
         found, self._answer = self._answer, None
         return found
+
+    def news(self) -> str | None:
+        """Return, once for each change, that the source stopped answering or answers again."""
+        problem = self._problem
+        if (problem is not None) == self._is_away:
+            return None
+        self._is_away = problem is not None
+        if problem is None:
+            return "the source answers again"
+        return f"the source does not answer; trying again ({problem})"
 
     def close(self) -> None:
         self._is_closed = True
@@ -82,7 +97,9 @@ class NewestOffsets:
             try:
                 partitions = selected(self._source.topics(), self._options.selection)
                 self._answer = dict(self._source.latest(partitions))
-            except HoldfastError:
-                # The query asks the same source, and reports what is wrong with it.
+                self._problem = None
+            except HoldfastError as error:
+                # The query asks the same source, and ends if that cannot help.
                 self._answer = None
+                self._problem = str(error)
             self._wanted.clear()

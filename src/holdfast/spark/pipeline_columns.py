@@ -135,11 +135,16 @@ def _no_key(expression: str, columns: Sequence[str]) -> str:
             f"{expression!r}: one header is headers.NAME, and the source must have"
             " includeHeaders = true"
         )
-    value = "value" if "value" in columns else columns[0]
+    column, _, field = expression.partition(".")
+    near = difflib.get_close_matches(column, columns, n=1)
+    if field and near:
+        column, field = near[0], field.removeprefix("$.")
+    else:
+        column, field = "value" if "value" in columns else columns[0], expression
     return (
         f"there is no column {expression!r}{_nearest(expression, columns)}; there are"
-        f" {', '.join(columns)}. A field of a JSON value is {value}{JSON_MARK}{expression}, a"
-        f" header is {HEADER_MARK}{expression}"
+        f" {', '.join(columns)}. A field of a JSON value is {column}{JSON_MARK}{field}, a"
+        f" header is {HEADER_MARK}{field}"
     )
 
 

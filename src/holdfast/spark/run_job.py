@@ -15,7 +15,7 @@ from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.spark.chain_sink import ChainSink, Landing
 from holdfast.spark.checkpoint import available_offsets, open_checkpoint
 from holdfast.spark.checkpoint_folder import CheckpointFolder
-from holdfast.spark.executors import check_executors, package_zip
+from holdfast.spark.command_session import job_session
 from holdfast.spark.inputs import Input
 from holdfast.spark.job import Aggregation, Dedup, Job, Operation, Timers
 from holdfast.spark.lag import NewestOffsets, lag_behind, lag_of
@@ -23,10 +23,9 @@ from holdfast.spark.ledger_sink import LedgerSink, arrow_schema
 from holdfast.spark.pipeline_columns import check_columns
 from holdfast.spark.pipeline_file import STARTS, PipelineFile
 from holdfast.spark.pipeline_steps import name_of
-from holdfast.spark.preflight import Ready, Resume, check_master, resume
+from holdfast.spark.preflight import Ready, Resume, resume
 from holdfast.spark.progress import BatchDone, IdleTime, Reporter, Totals, running_line
 from holdfast.spark.query_failure import WorkerDidNotStart, failure_of
-from holdfast.spark.session import is_local, new_log, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,12 +51,6 @@ LOOK_S = 10.0
 WAITING = "Waiting"
 """How the status message begins of a query that has started and has nothing to do."""
 SHOWN_MAX = 8
-COMMAND_SETTINGS: Mapping[str, str] = {
-    # Short tracebacks are an environment variable of some workers only, and so would start a second
-    # daemon (see session._share_daemon). A command shows no tracebacks: it names the line of the
-    # user's file in which an error was raised.
-    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-}
 
 
 class _Stopping(Exception):
@@ -142,43 +135,15 @@ class StoppableSink:
 
 
 def start_session(
-    pipeline: PipelineFile, *, tell: Callable[[str], None], verbose: bool = False
-) -> "SparkSession":
-    """Start Spark for the pipeline; executors of a cluster get this package with the job."""
-    name = f"holdfast run {pipeline.origin.name}"
-    return job_session(pipeline.master, name, pipeline.conf, tell=tell, verbose=verbose)
-
-
-def job_session(
-    master: str,
-    name: str,
-    conf: Mapping[str, str],
+    pipeline: PipelineFile,
     *,
     tell: Callable[[str], None],
     verbose: bool = False,
+    stop: threading.Event | None = None,
 ) -> "SparkSession":
-    """Start Spark for a command, so that signals such as Ctrl-C do not reach it.
-
-    What Spark and its workers print goes to a file, whose path `tell` shows; with `verbose` it goes
-    to the terminal. Executors of a cluster get this package. A cluster that does not answer, or
-    whose executors cannot run Holdfast's tasks, is reported before any work starts.
-    """
-    check_master(master)
-    wanted = {**COMMAND_SETTINGS, **conf}
-    if not is_local(master) and "spark.submit.pyFiles" not in wanted:
-        wanted["spark.submit.pyFiles"] = str(package_zip())
-    log = None if verbose else new_log()
-    if log is not None:
-        tell(f"Spark's log: {log}")
-        tell("starting Spark, which may take half a minute")
-    spark = session(master, app_name=name, config=wanted, apart=True, log=log)
-    if not is_local(master):
-        try:
-            check_executors(spark)
-        except ConfigurationError:
-            spark.stop()
-            raise
-    return spark
+    """Start Spark for the pipeline; executors of a cluster get this package with the job."""
+    name = f"holdfast run {pipeline.origin.name}"
+    return job_session(pipeline.master, name, pipeline.conf, tell=tell, verbose=verbose, stop=stop)
 
 
 def where_to_begin(pipeline: PipelineFile, ready: Ready, folder: CheckpointFolder) -> Resume | None:
@@ -361,12 +326,18 @@ class Run:
             self._idle = (self._environment.now_ms(), now_s)
             self._untold += done
         running = self._sink.running()
+        news = self._newest.news()
+        if news is not None:
+            reporter.tell(news)
         if self._untold:
             self._tell_done(reporter, is_final=is_final)
         elif running is not None:
             self._idle = None
             if running[1] >= QUIET_S:
                 reporter.show(running_line(*running, self.totals))
+            if running[1] >= LOOK_S:  # perhaps the source is why it takes so long
+                self._look(since_s=0.0)
+                self._newest.take()
         elif not is_final:
             self._tell_idle(reporter)
 
@@ -393,14 +364,19 @@ class Run:
         since_ms, since_s = self._idle
         if now_s - since_s < QUIET_S:
             return
-        if self._looked_s < since_s or now_s - self._looked_s >= LOOK_S:
-            self._looked_s = now_s
-            if not self._newest.ask():
-                self.totals.lag = None
+        self._look(since_s=since_s)
         newest = self._newest.take()
         if newest is not None:
             self.totals.lag = lag_behind(available_offsets(query), newest)
         reporter.idle(IdleTime(since_ms=since_ms, seconds=now_s - since_s), self.totals)
+
+    def _look(self, *, since_s: float) -> None:
+        """Ask for the source's newest offsets if the last look is old, or before `since_s`."""
+        now_s = self._environment.monotonic()
+        if self._looked_s < since_s or now_s - self._looked_s >= LOOK_S:
+            self._looked_s = now_s
+            if not self._newest.ask():
+                self.totals.lag = None
 
     def _progress(self) -> Mapping[str, Any] | None:
         newest = cast(Any, self._query)._jsq.lastProgress()

@@ -22,8 +22,8 @@ from holdfast.sink.reports import failure_line, line_of
 from holdfast.sink.run import run_sink
 from holdfast.sink.settings import SinkSettings
 from holdfast.sink.status import SinkStatus
+from holdfast.spark.command_session import job_session
 from holdfast.spark.preflight import check_output
-from holdfast.spark.run_job import job_session
 from holdfast.spark.sink_desk import Desk
 
 log = logging.getLogger(__name__)

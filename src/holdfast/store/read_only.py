@@ -36,8 +36,8 @@ class _FilesAsTheyAre(LocalFiles):
     def _make_root(self) -> None:
         if not self._root.is_dir():
             raise ConfigurationError(
-                f"there is no directory {str(self._root)!r}: name the one that was given to"
-                " `holdfast serve --store`"
+                f"there is no directory {str(self._root)!r}: name the one that"
+                " `holdfast serve --store` was given, or the one that a sink or a pipeline writes"
             )
 
     def _remove_left_overs(self) -> None:

@@ -45,7 +45,13 @@ def test_a_dry_run_says_what_would_run_and_starts_nothing(folder: Path):
     ("arguments", "code", "said"),
     [
         (["run", "q.toml"], 1, "did you mean p.toml?"),
+        (["run", "."], 1, "is a directory: name a file in it"),
         (["run", "p.toml", "--option", "dedup.by=id"], 1, "--option dedup.by: "),
+        (["run", "p.toml", "--option", "dedup.by=id"], 1, "JSON value is value.$.id, a header"),
+        (["run", "p.toml", "--option", "dedup.by=value.id"], 1, "JSON value is value.$.id, a"),
+        (["run", "p.toml", "--option", "dedup.by=valu.$.a.b"], 1, "JSON value is value.$.a.b, a"),
+        (["landed", "log", "--topic", "u"], 2, "no chain of topic 'u'"),
+        (["landed", "log"], 2, "nothing has landed"),
         (["run", "p.toml", "--option", "source.subscribe=u"], 1, "no topic 'u'"),
         (["run", "p.toml", "--option", "source.store=nowhere"], 1, "no directory"),
         (["backfill", "--topic", "t", "--to", "x", "--sink-id", "b"], 1, "one of --store"),

@@ -14,7 +14,6 @@ stop = threading.Event()
 stop_on_signals(stop)
 os.kill(os.getpid(), first)
 print(stop.is_set(), flush=True)
-stop_on_signals(stop)  # as after the start of a Spark, which puts a handler of its own there
 os.kill(os.getpid(), second)
 print("still there")
 """

@@ -214,6 +214,37 @@ def test_a_source_that_does_not_answer_delays_nothing_and_leaves_the_lag_unknown
     newest.close()
 
 
+def test_a_source_that_stops_answering_is_told_once_and_so_is_its_return():
+    source = SlowSource()
+    options = parse_options({"store": "x", "subscribe": "t"}, streaming=True)
+    newest = NewestOffsets(source, options)  # pyright: ignore[reportArgumentType]
+
+    def next_news() -> str:
+        found: list[str] = []
+
+        def is_there() -> bool:
+            found.extend(filter(None, [newest.news()]))
+            return bool(found)
+
+        wait_until(is_there, seconds_max=60, what="news of the source")
+        assert newest.news() is None, "it is told once"
+        return found[0]
+
+    assert newest.news() is None
+    assert newest.ask()
+    assert not newest.ask()
+    assert next_news() == "the source does not answer; trying again (no answer yet)"
+    source.may_answer.set()
+    assert next_news() == "the source answers again"
+    source.is_gone = True
+    wait_until(newest.ask, seconds_max=60, what="the end of the first look")
+    assert "does not answer" in next_news()
+    source.is_gone = False
+    wait_until(newest.ask, seconds_max=60, what="the end of the second look")
+    assert next_news() == "the source answers again"
+    newest.close()
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "message"),
     [

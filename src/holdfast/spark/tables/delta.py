@@ -38,8 +38,7 @@ class DeltaTable(TableFollower):
     The table is `<store>/data/<sink id>`. It names the Parquet files that the pipeline wrote, so no
     data is written twice. Files of late records are left out. The table is created with the first
     files if it does not exist. `storage_options` are passed to deltalake. They are needed only for
-    what neither the store's address nor environment variables say. Needs `pip install
-    "holdfast[delta]"`.
+    what neither the store's address nor environment variables say. Needs the extra `[delta]`.
     """
 
     def __init__(self, *, storage_options: Mapping[str, str] | None = None) -> None:
@@ -67,7 +66,7 @@ def _deltalake() -> Any:
     if not hasattr(transaction, "RemoveAction"):
         raise ConfigurationError(
             f"Delta tables need a newer deltalake than {library.__version__}:"
-            " pip install --upgrade 'holdfast[delta]'"
+            " pip install --upgrade deltalake"
         )
     return library
 

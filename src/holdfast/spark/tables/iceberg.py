@@ -43,8 +43,8 @@ class IcebergTable(TableFollower):
     """An Iceberg table that receives each committed micro-batch of a pipeline exactly once.
 
     It names the Parquet files that the pipeline wrote, so no data is written twice. Files of late
-    records are left out. The table is created with the first files if it does not exist. Needs `pip
-    install "holdfast[iceberg]"`.
+    records are left out. The table is created with the first files if it does not exist. Needs the
+    extra `[iceberg]`.
 
     - `identifier` is "namespace.table".
     - `catalog` is the name of a catalog in pyiceberg's configuration. `properties` are passed to
