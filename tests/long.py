@@ -24,6 +24,7 @@ LONG = (
     "tests/spark/test_topic_kills.py::test_a_consumer",
     "tests/spark/test_seed_000.py",
     "tests/spark/test_backfill.py::test_a_backfill_that_was_killed",
+    "tests/spark/test_run.py::test_a_broker_that_is_killed_under",
     "tests/chaos/test_streams.py::test_an_application",
     "tests/chaos/test_several_brokers.py",
     "tests/compat/test_kafka_connect.py",

@@ -199,6 +199,37 @@ def test_chains_are_landed_until_a_signal_to_the_whole_group_and_the_run_ends_cl
     ]
 
 
+def test_a_broker_that_is_killed_under_an_idle_run_is_told_and_so_is_its_return(tmp_path: Path):
+    broker = HoldfastBroker(tmp_path / "broker").start()
+    topics = Topics(broker.bootstrap)
+    topics.create("orders", 1)
+    topics.produce("orders", ["a", "b"])
+    file = written(
+        tmp_path,
+        f'[source]\nkafka.bootstrap.servers = "{broker.bootstrap}"\n'
+        'subscribe = "orders"\n[output]\nto = "lake"\n' + SPARK_SMALL,
+    )
+    process = started("run", str(file), log=tmp_path / "run.log")
+
+    def await_line(text: str) -> None:
+        process.wait_until(
+            lambda: text in process.log_text(), seconds_max=RUN_S_MAX, what=f"the line {text!r}"
+        )
+
+    try:
+        await_line("total 2")
+        broker.kill()
+        await_line("the source does not answer; trying again")
+        broker.start()
+        await_line("the source answers again")
+        topics.produce("orders", ["c"])
+        await_line("total 3")
+        assert process.end_by(signal.SIGINT) == 0, process.log_text()
+    finally:
+        process.kill()
+        broker.stop()
+
+
 def test_ctrl_c_while_spark_starts_ends_the_run_before_it_has_begun(
     holdfast_broker: HoldfastBroker, topics: Topics, topic: str, tmp_path: Path
 ):

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from holdfast.errors import CorruptObject, HoldfastError
+from holdfast.errors import CorruptObject, HoldfastError, RetryError
 from holdfast.spark import offsets
 from holdfast.spark.inputs import Input, Offsets
 from holdfast.spark.options import SourceOptions
@@ -58,7 +58,7 @@ class NewestOffsets:
         self._options = options
         self._answer: Offsets | None = None
         self._problem: str | None = None
-        """Why the last look found nothing."""
+        """Why the last look found nothing, if trying again may help."""
         self._is_away = False
         self._wanted = threading.Event()
         self._is_closed = False
@@ -68,8 +68,6 @@ class NewestOffsets:
     def ask(self) -> bool:
         """Begin a look. Return False if the last one is not done yet."""
         is_free = not self._wanted.is_set()
-        if not is_free and self._problem is None:
-            self._problem = "no answer yet"
         self._wanted.set()
         return is_free
 
@@ -77,6 +75,11 @@ class NewestOffsets:
         """Return what the last look found, once; None if it failed or is not done."""
         found, self._answer = self._answer, None
         return found
+
+    def note_silence(self) -> None:
+        """Note that the last look has taken too long: the source does not answer."""
+        if self._wanted.is_set() and self._problem is None:
+            self._problem = "no answer yet"
 
     def news(self) -> str | None:
         """Return, once for each change, that the source stopped answering or answers again."""
@@ -101,5 +104,5 @@ class NewestOffsets:
             except HoldfastError as error:
                 # The query asks the same source, and ends if that cannot help.
                 self._answer = None
-                self._problem = str(error)
+                self._problem = str(error) if isinstance(error, RetryError) else None
             self._wanted.clear()

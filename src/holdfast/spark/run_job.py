@@ -373,10 +373,13 @@ class Run:
     def _look(self, *, since_s: float) -> None:
         """Ask for the source's newest offsets if the last look is old, or before `since_s`."""
         now_s = self._environment.monotonic()
-        if self._looked_s < since_s or now_s - self._looked_s >= LOOK_S:
+        is_old = now_s - self._looked_s >= LOOK_S
+        if self._looked_s < since_s or is_old:
             self._looked_s = now_s
             if not self._newest.ask():
                 self.totals.lag = None
+                if is_old:
+                    self._newest.note_silence()
 
     def _progress(self) -> Mapping[str, Any] | None:
         newest = cast(Any, self._query)._jsq.lastProgress()
