@@ -130,7 +130,7 @@ class Broker(Directory):
         self.producer_ids = ProducerIds(self.view, self.ask_leader)
         self._given = GivenLanes(environment)
         self._is_controller = self._takes_control = False
-        self._background: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[object]] = set()
 
     @property
     def control(self) -> ControlLane:
@@ -151,6 +151,7 @@ class Broker(Directory):
             known = self.state.brokers.get(self.settings.broker_id)
             if known is not None:
                 self._incarnation = max(self._incarnation, known.incarnation + 1)
+                self._warn_of_another(known.host, known.port)
             self._has_incarnation = True
             self.cluster_known.set()
             await self._unless_lost(self.membership.join())
@@ -160,6 +161,17 @@ class Broker(Directory):
         await self._claimer.wait_out(control.claimed_lane)
         self._is_controller = True
         self.cluster_known.set()
+
+    def _warn_of_another(self, host: str, port: int) -> None:
+        """Warn if this broker's id was used at another address: such a broker ends now."""
+        if (host, port) != (self.settings.host, self.settings.port):
+            log.warning(
+                "broker_id_was_used_elsewhere id=%d address=%s:%d: if that broker still runs, it"
+                " stops now. Two brokers need two ids: give each its own --id",
+                self.settings.broker_id,
+                host,
+                port,
+            )
 
     async def _unless_lost(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work`, but stop it and raise if this broker is lost first.
@@ -354,19 +366,13 @@ class Broker(Directory):
             return
         log.warning("lane_lost lane=%d error=%s", lane, error)
         self.membership.taken_away(lane)
-        self._spawn(self._look_quietly())
-
-    async def _look_quietly(self) -> None:
-        try:
-            await self.view.look()
-        except HoldfastError as error:
-            log.warning("control_lane_not_read error=%s", error)
+        self._spawn(self.view.look_if_possible())
 
     def _end(self, error: HoldfastError) -> None:
         if not self.lost.done():
             self.lost.set_result(error)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)

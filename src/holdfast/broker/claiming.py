@@ -6,6 +6,7 @@ never let a lane be served before that time is over.
 
 import asyncio
 import logging
+from collections.abc import Awaitable
 
 from holdfast.broker.settings import BrokerSettings
 from holdfast.cluster.state import ControlState, ControlStateKind
@@ -14,10 +15,15 @@ from holdfast.errors import ConfigurationError
 from holdfast.identifiers import CONTROL_LANE, LaneId
 from holdfast.lane.claim import ClaimedLane, claim_lane
 from holdfast.lane.entry import Claim
+from holdfast.lane.keys import ENTRIES_PREFIX
 from holdfast.lane.liveness import Liveness
 from holdfast.lane.recovery import recover
 from holdfast.lane.state import StateKind, StateT
-from holdfast.store.interface import Store
+from holdfast.store.interface import ObjectEntry, Store
+from holdfast.store.patience import patiently
+
+OUTPUT_PREFIX = "ledger/"
+"""How the keys of a sink's and of a pipeline's ledger begin."""
 
 log = logging.getLogger("holdfast.broker")
 
@@ -76,6 +82,26 @@ class Claimer:
         if wait_s > 0:
             log.info("waiting_for_previous_owner lane=%d seconds=%.1f", lane.cursor.lane, wait_s)
             await asyncio.sleep(wait_s)
+
+
+async def refuse_output(store: Store, environment: Environment) -> None:
+    """Raise ConfigurationError if the store holds the output of pipelines, and no broker's data.
+
+    A broker could serve from the same folder, but somebody who starts one there has most likely
+    mistaken the one for the other.
+    """
+
+    async def has(prefix: str) -> bool:
+        def attempt() -> Awaitable[list[ObjectEntry]]:
+            return store.list(prefix, limit=1)
+
+        return bool(await patiently(attempt, environment=environment))
+
+    if await has(OUTPUT_PREFIX) and not await has(ENTRIES_PREFIX):
+        raise ConfigurationError(
+            f"{store.url} holds the output of a sink or a pipeline, and no broker's data: start the"
+            " broker on a folder of its own"
+        )
 
 
 async def check_lanes(store: Store, environment: Environment, wanted: int | None) -> None:

@@ -7,6 +7,7 @@ control lane decide anything.
 
 import asyncio
 import dataclasses
+import logging
 from collections.abc import Callable, Sequence
 
 from holdfast.broker.claiming import Claimer
@@ -24,6 +25,10 @@ from holdfast.store.patience import patiently
 
 RELEASE_PATIENCE_S = 10.0
 """How long the release of the control lane may take, given that the store has just answered."""
+LINE_PAUSE_S = 10.0
+"""The shortest time between two log lines about a control lane that cannot be read."""
+
+log = logging.getLogger("holdfast.broker")
 
 
 class ControlLane(OwnedLane[ControlState, ControlFact]):
@@ -61,6 +66,7 @@ class ClusterView:
         self._looking = asyncio.Lock()
         self._looks_asked = 0
         self._looks_done = 0
+        self._line_due_at = 0.0
 
     @property
     def state(self) -> ControlState:
@@ -136,6 +142,20 @@ class ClusterView:
                     self._lane = None  # it was lost, and is followed from now on
                 if self._lane is None:
                     self._known = self._followed.state
+
+    async def look_if_possible(self) -> bool:
+        """Do the same as `look`. While the store is unreachable, return False and go on with the
+        known state."""
+        try:
+            await self.look()
+        except HoldfastError as error:
+            # Any request that names an unknown topic comes here: it must not fill the log.
+            now = self._environment.monotonic()
+            if now >= self._line_due_at:
+                self._line_due_at = now + LINE_PAUSE_S
+                log.warning("control_lane_not_read error=%s", error)
+            return False
+        return True
 
     async def prove(self) -> None:
         """Do the same as `look`, but prove the claim again if this broker is the controller.

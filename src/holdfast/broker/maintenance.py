@@ -180,7 +180,9 @@ class Maintenance:
         deleted_by: dict[UUID, int] = {}
         while not self._broker.lost.done():
             await asyncio.sleep(self._broker.settings.maintenance_interval_s)
-            await self._look_at_control()
+            # A broker that no longer knows the topics must stop serving them: notice if another one
+            # owns the control lane, even if that one writes nothing to it.
+            await self._broker.view.look_if_possible()
             lane = self._broker.view.lane
             if (
                 lane is None
@@ -195,13 +197,3 @@ class Maintenance:
             for topic_id, known_at in deleted_by.items():
                 if lane.appender.is_open and cleared >= known_at:
                     lane.appender.add(TopicPurged(topic_id))
-
-    async def _look_at_control(self) -> None:
-        """Notice if another broker owns the control lane, even if it writes nothing to it.
-
-        A broker that no longer knows the topics must stop serving them.
-        """
-        try:
-            await self._broker.look()
-        except HoldfastError as error:
-            log.warning("control_lane_not_read error=%s", error)

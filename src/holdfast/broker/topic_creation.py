@@ -99,10 +99,7 @@ async def hear_of_changes(broker: Broker) -> None:
 
     While the store is unreachable, go on with the known state.
     """
-    try:
-        await broker.look()
-    except HoldfastError as error:
-        log.warning("control_lane_not_read error=%s", error)
+    await broker.view.look_if_possible()
 
 
 async def hear_of_partitions(broker: Broker, named: Iterable[tuple[str, int]]) -> None:

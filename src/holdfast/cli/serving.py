@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from holdfast.broker.broker import Broker
+from holdfast.broker.claiming import refuse_output
 from holdfast.broker.dispatch import SERVED, Dispatch
 from holdfast.broker.maintenance import Maintenance
 from holdfast.broker.metrics import BrokerCollector
@@ -158,7 +159,7 @@ class Served:
 
     async def _start(self, broker: Broker) -> bool:
         """Start the broker. True if it serves; False if a signal came first."""
-        starting = asyncio.ensure_future(broker.start())
+        starting = asyncio.ensure_future(self._check_and_start(broker))
         self._spawn(self._gate.open_late(broker))
         await _first(starting, self._stopping)
         if not starting.done():
@@ -170,6 +171,10 @@ class Served:
         if self._directory is not None:
             self._spawn(_keep_reserve(self._directory))
         return True
+
+    async def _check_and_start(self, broker: Broker) -> None:
+        await refuse_output(self._store, self._environment)
+        await broker.start()
 
     async def _until_the_end(self, broker: Broker) -> int:
         maintenance = Maintenance(broker)

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.chaos.outage import fill, small_disk
 from tests.peers.holdfast import HoldfastBroker
-from tests.peers.process import Process, answers_api_versions, free_port
+from tests.peers.process import Process, answers_api_versions, free_port, wait_until
 
 from holdfast.cli.serve import command
 from holdfast.cli.serve_file import NOT_IN_FILES, PLACES, overrides_of
@@ -297,3 +297,34 @@ def test_a_config_file_that_is_not_there_is_named_with_its_neighbour(tmp_path):
     done = run("serve", "--config", str(tmp_path / "brokers.toml"))
     assert done.returncode == 1
     assert "did you mean broker.toml?" in done.stderr
+
+
+def test_a_broker_does_not_start_on_the_output_of_a_pipeline_and_says_why(tmp_path):
+    entry = tmp_path / "landed" / "ledger" / "orders" / f"{0:020d}"
+    entry.parent.mkdir(parents=True)
+    entry.write_bytes(b"{}")
+    ended = run(
+        "serve", "--store", str(tmp_path / "landed"), "--listen", f"127.0.0.1:{free_port()}"
+    )
+    assert ended.returncode == 1, ended.stderr
+    assert "holds the output of a sink or a pipeline" in ended.stderr
+    assert "start the broker on a folder of its own" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not (tmp_path / "landed" / "lanes").exists()
+
+
+def test_a_second_broker_with_the_same_id_warns_that_the_first_one_stops(tmp_path):
+    first = HoldfastBroker(tmp_path / "first", store=str(tmp_path / "store")).start()
+    second = HoldfastBroker(tmp_path / "second", store=str(tmp_path / "store"))
+    try:
+        second.start()
+        log = second.process.log_text()
+        assert f"broker_id_was_used_elsewhere id=0 address=127.0.0.1:{first.port}" in log
+        assert "give each its own --id" in log
+        wait_until(
+            lambda: not first.is_running, seconds_max=SECONDS_MAX, what="the first broker's end"
+        )
+        assert "another broker with the id 0 has started" in first.process.log_text()
+    finally:
+        second.stop()
+        first.stop()

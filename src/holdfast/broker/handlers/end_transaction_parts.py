@@ -35,12 +35,9 @@ async def handle(
 ) -> EndTransactionPartsResponse:
     del context
     ids = [PartitionId(part.topic_id, part.partition) for part in request.partitions]
-    if any(broker.place_of(partition) is None for partition in ids):
-        try:
-            await broker.look()  # a topic may be new to this broker
-        except HoldfastError as error:
-            log.warning("control_lane_not_read error=%s", error)
-            return _refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    is_unknown = any(broker.place_of(partition) is None for partition in ids)
+    if is_unknown and not await broker.view.look_if_possible():
+        return _refused(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     partitions = [_end_partition(broker, request, part) for part in request.partitions]
     groups = [_end_group(broker, request, part) for part in request.groups]
     changed = {lane.lane: lane for _, lane in (*partitions, *groups) if lane is not None}
