@@ -65,7 +65,7 @@ check: $(STAMP) ## lint, format, types, import layers, tidiness
 	$(BIN)/pytest tests/test_tidy.py
 
 sim: $(STAMP) ## the deterministic simulation: make sim SEEDS=20000 FIRST=0 MINUTES=30
-	$(BIN)/python -m holdfast.verify.run --first $(FIRST) --seeds $(SEEDS) --jobs $(JOBS) $(if $(MINUTES),--minutes $(MINUTES))
+	$(BIN)/python -m simulation.run --first $(FIRST) --seeds $(SEEDS) --jobs $(JOBS) $(if $(MINUTES),--minutes $(MINUTES))
 
 chaos: $(STAMP) ## real processes under load: SIGKILLs of one broker, then SIGKILLs and SIGSTOPs of three
 	$(BIN)/python -m tests.chaos.sigkill --kills $(KILLS)

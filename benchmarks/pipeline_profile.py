@@ -22,12 +22,12 @@ from holdfast.keyed_state.dedup_task import run_dedup_task
 from holdfast.keyed_state.pinned import bucket_of, nothing_pinned
 from holdfast.keyed_state.task_site import TaskSite
 from holdfast.landing.data_files import checksum_of
-from holdfast.spark import exchange
-from holdfast.spark.files import encode
-from holdfast.spark.inputs import PlanOptions, read_range
-from holdfast.spark.job import BUCKETS_DEFAULT, Output
-from holdfast.spark.store_input import StoreInput
-from holdfast.spark.worker import worker
+from holdfast.spark.ledger import exchange
+from holdfast.spark.ledger.files import encode
+from holdfast.spark.ledger.job import BUCKETS_DEFAULT, Output
+from holdfast.spark.runtime.worker import worker
+from holdfast.spark.source.inputs import PlanOptions, read_range
+from holdfast.spark.source.store_input import StoreInput
 
 
 class Clock:

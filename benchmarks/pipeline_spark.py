@@ -1,7 +1,7 @@
 """Spark as all variants have it, the readers that are compared, and what their sinks committed.
 
-Every variant gets the same session settings, those of `holdfast.spark.session` (which are good for
-Spark's own operators as well), and two cores. Owns no measurement.
+Every variant gets the same session settings, those of `holdfast.spark.runtime.session` (which are
+good for Spark's own operators as well), and two cores. Owns no measurement.
 """
 
 import json

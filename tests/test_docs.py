@@ -13,8 +13,8 @@ from holdfast.broker.dispatch import HANDLERS
 from holdfast.broker.properties import BY_NAME, PROPERTIES
 from holdfast.broker.settings import BrokerSettings
 from holdfast.cli.main import COMMANDS
-from holdfast.cli.serve import command
-from holdfast.cli.serve_file import read_serve_file
+from holdfast.cli.server.serve import command
+from holdfast.cli.server.serve_file import read_serve_file
 from holdfast.cluster.configs import TOPIC_CONFIGS
 from holdfast.identifiers import BrokerId
 from holdfast.landing.facts import Facts
@@ -23,8 +23,9 @@ from holdfast.landing.ledger_entry import Entry, OutputFile
 from holdfast.landing.ledger_rules import _REMEDIES, Refusal
 from holdfast.landing.origin import Origin
 from holdfast.sink.config_file import read_sink
-from holdfast.spark import kafka_options, options, topic_options
-from holdfast.spark.pipeline_file import read_pipeline
+from holdfast.spark.pipelines.file import read_pipeline
+from holdfast.spark.source import kafka_options, options
+from holdfast.spark.topic import options as topic_options
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"

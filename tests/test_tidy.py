@@ -7,7 +7,9 @@ ROOT = Path(__file__).parent.parent
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 SOURCES = sorted(
-    p for part in ("src", "tests", "benchmarks", "examples") for p in (ROOT / part).rglob("*.py")
+    p
+    for part in ("src", "simulation", "tests", "benchmarks", "examples")
+    for p in (ROOT / part).rglob("*.py")
 )
 
 

@@ -7,6 +7,6 @@ never fail to import: Spark would then find no Python data source at all.
 from holdfast.extras import is_installed
 
 if is_installed("spark"):
-    from holdfast.spark.source import HoldfastSource as DefaultSource
+    from holdfast.spark.source.data_source import HoldfastSource as DefaultSource
 
     __all__ = ["DefaultSource"]

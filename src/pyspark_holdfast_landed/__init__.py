@@ -6,6 +6,6 @@ Spark takes one DefaultSource from each module (see pyspark_holdfast). Must neve
 from holdfast.extras import is_installed
 
 if is_installed("spark"):
-    from holdfast.spark.landed_source import LandedSource as DefaultSource
+    from holdfast.spark.source.landed_source import LandedSource as DefaultSource
 
     __all__ = ["DefaultSource"]

@@ -19,7 +19,7 @@ from holdfast.broker.dispatch import SERVED, Dispatch
 from holdfast.broker.gaps import Gaps
 from holdfast.broker.maintenance import Maintenance
 from holdfast.broker.settings import BrokerSettings
-from holdfast.cli import serve
+from holdfast.cli.server import serve
 from holdfast.environment import SystemEnvironment
 from holdfast.identifiers import BrokerId
 from holdfast.lane.appender import Appender, GroupSettings

@@ -31,8 +31,8 @@ from holdfast.client.admin import list_offset
 from holdfast.client.cluster import Cluster
 from holdfast.client.fetch import fetch, records_of
 from holdfast.environment import SystemEnvironment
+from holdfast.inspect.output_survey import survey
 from holdfast.landing.landed import records
-from holdfast.landing.survey import survey
 from holdfast.store.address import open_store
 
 TOPIC = "incident"

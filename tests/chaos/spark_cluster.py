@@ -13,7 +13,7 @@ import pyspark
 from tests.chaos.spark_process import marked, new_mark, parent_of, send, variables
 from tests.peers.process import Process, free_port
 
-from holdfast.spark.java import find_java
+from holdfast.spark.runtime.java import find_java
 
 START_SECONDS_MAX = 240.0
 EXECUTOR = "CoarseGrainedExecutorBackend"

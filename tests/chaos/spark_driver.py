@@ -130,7 +130,7 @@ def start_query(spark: Any, plan: Plan) -> Any:
     stream = stream_of(spark, plan)
     trigger = {"processingTime": "100 milliseconds"}
     if plan.mode == "chain":
-        from holdfast.spark.chain_sink import ChainSink, Landing
+        from holdfast.spark.ledger.chain_sink import ChainSink, Landing
 
         writer = stream.writeStream.foreachBatch(ChainSink(Landing(store=plan.lake)))
         writer = writer.option("checkpointLocation", plan.checkpoint)
@@ -150,9 +150,9 @@ def warm_workers(spark: Any) -> None:
 
 def _imported(batches: Iterable[Any]) -> Iterator[Any]:
     import holdfast.columnar.json_field
-    import holdfast.spark.chain_sink
-    import holdfast.spark.tasks
-    import holdfast.spark.topic_sink  # noqa: F401
+    import holdfast.spark.ledger.chain_sink
+    import holdfast.spark.ledger.tasks
+    import holdfast.spark.topic.sink  # noqa: F401
 
     yield from batches
 

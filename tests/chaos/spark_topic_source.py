@@ -13,10 +13,10 @@ from typing import Any
 
 from tests.chaos.spark_driver import Plan
 
-from holdfast.spark import topic_commit
-from holdfast.spark.source import HoldfastSource
-from holdfast.spark.topic_position import Run
-from holdfast.spark.topic_sink import TopicStreamWriter, topic_options
+from holdfast.spark.source.data_source import HoldfastSource
+from holdfast.spark.topic import commit as topic_commit
+from holdfast.spark.topic.position import Run
+from holdfast.spark.topic.sink import TopicStreamWriter, topic_options
 
 AIM = "aim"
 VARIANT = "variant"

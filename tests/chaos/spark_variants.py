@@ -14,9 +14,9 @@ from holdfast.keyed_state.run_file import _FIELDS
 from holdfast.landing.ledger import Committed, Ledger
 from holdfast.landing.ledger_entry import Effects, Entry, MicroBatch
 from holdfast.landing.ledger_rules import Commit
-from holdfast.spark.checkpoint import open_checkpoint
-from holdfast.spark.job import Job
-from holdfast.spark.ledger_sink import LedgerSink
+from holdfast.spark.ledger.checkpoint import open_checkpoint
+from holdfast.spark.ledger.job import Job
+from holdfast.spark.ledger.ledger_sink import LedgerSink
 
 
 class Planted(Ledger):

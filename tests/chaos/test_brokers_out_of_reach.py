@@ -16,7 +16,7 @@ from tests.chaos.stopped_majority import BROKERS, seconds_until_served
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.process import Process, free_port, wait_until
 
-from holdfast.broker.reachability import REPEAT_S
+from holdfast.broker.cluster.reachability import REPEAT_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 

@@ -6,7 +6,7 @@ seed 000 tells of.
 
 import sys
 
-from holdfast.cli import serve
+from holdfast.cli.server import serve
 from holdfast.log.partition import PartitionLog
 
 

@@ -4,7 +4,7 @@ import sys
 
 from tests.chaos.broker_child import call_gaps_at_once
 
-from holdfast.cli import serve
+from holdfast.cli.server import serve
 
 
 def main() -> None:

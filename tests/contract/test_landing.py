@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from holdfast.columnar.schema import SCHEMA
 from holdfast.environment import SystemEnvironment
+from holdfast.inspect.output_survey import survey
 from holdfast.landing.chain import Chain, Landed
 from holdfast.landing.formats.parquet import Parquet
 from holdfast.landing.landed import records
@@ -15,7 +16,6 @@ from holdfast.landing.ledger import Committed, Ledger
 from holdfast.landing.ledger_entry import Effects, MicroBatch, SourceRange
 from holdfast.landing.ledger_rules import Refusal, Refused
 from holdfast.landing.packing import Bounds
-from holdfast.landing.survey import survey
 from holdfast.store.interface import Store
 
 ENVIRONMENT = SystemEnvironment()

@@ -12,7 +12,9 @@ from tests.peers.process import free_port, wait_until
 
 START_SECONDS_MAX = 60.0
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tests.hostile.forked", "holdfast.cli.main", "holdfast.cli.serve"])
+_context.set_forkserver_preload(
+    ["tests.hostile.forked", "holdfast.cli.main", "holdfast.cli.server.serve"]
+)
 
 
 def _serve(arguments: list[str], log: str) -> None:

@@ -41,7 +41,7 @@ from tests.hostile.load.run import (
 from tests.hostile.wire import Peer, batch, request
 from tests.peers.holdfast import HoldfastBroker
 
-from holdfast.broker.handlers.produce import OPENED_BYTES_MAX
+from holdfast.broker.handlers.data.produce import OPENED_BYTES_MAX
 from holdfast.client.wire import decode_response
 from holdfast.errors import CorruptObject
 from holdfast.protocol.api import ErrorCode

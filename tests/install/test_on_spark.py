@@ -17,7 +17,7 @@ from tests.chaos.spark_cluster import StandaloneCluster
 from tests.install.bare import BareEnvironment
 from tests.install.conftest import Served
 
-from holdfast.spark.java import find_java
+from holdfast.spark.runtime.java import find_java
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from simulation.faults.faulty_store import FaultPlan, FaultyStore
+from simulation.virtual_loop import VirtualLoop
 
 from holdfast.columnar.schema import SCHEMA
 from holdfast.environment import SeededEnvironment, VirtualClock
@@ -22,9 +24,7 @@ from holdfast.landing.formats.jsonl import JsonLines
 from holdfast.landing.formats.parquet import Parquet
 from holdfast.landing.landed import records
 from holdfast.landing.packing import Bounds
-from holdfast.store.faulty import FaultPlan, FaultyStore
 from holdfast.store.memory import MemoryStore
-from holdfast.verify.virtual_loop import VirtualLoop
 
 TOPIC, PARTITION = "orders", 7
 FORMATS: dict[str, Format] = {

@@ -15,18 +15,18 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from simulation.faults.faulty_store import FaultPlan, FaultyStore
+from simulation.virtual_loop import VirtualLoop
 
 from holdfast.environment import SeededEnvironment, VirtualClock
+from holdfast.inspect.output_survey import survey
 from holdfast.landing.data_files import checksum_of, data_key
 from holdfast.landing.landed import committed_files
 from holdfast.landing.ledger import Committed, Ledger
 from holdfast.landing.ledger_entry import Effects, Entry, MicroBatch, OutputFile, SourceRange
 from holdfast.landing.ledger_rules import AlreadyCommitted, Commit, Refusal, Refused
-from holdfast.landing.survey import survey
-from holdfast.store.faulty import FaultPlan, FaultyStore
 from holdfast.store.memory import MemoryStore
 from holdfast.store.put_if_absent import Lost, put_if_absent, same_bytes
-from holdfast.verify.virtual_loop import VirtualLoop
 
 SINK = "lake"
 SIZE = 60

@@ -11,7 +11,7 @@ from tests.unit.broker.committed import read_committed
 from tests.unit.lane.world import HookedStore
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.markers import add_marker
+from holdfast.broker.transactions.markers import add_marker
 from holdfast.follow.follower import Follower
 from holdfast.identifiers import PartitionId
 from holdfast.log.facts import LogStartMoved

@@ -4,6 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from simulation.run import Hung, hang_detector
+from simulation.virtual_loop import VirtualLoop
 
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.errors import Fenced, HoldfastError
@@ -17,8 +19,6 @@ from holdfast.log.facts import LogFact, ProducersExpired
 from holdfast.log.state import LogState, LogStateKind, encode_facts
 from holdfast.store.interface import Buffers, CreateAnswer
 from holdfast.store.memory import MemoryStore
-from holdfast.verify.run import Hung, hang_detector
-from holdfast.verify.virtual_loop import VirtualLoop
 
 LANE = LaneId(1)
 LONG_SECONDS = 100.0

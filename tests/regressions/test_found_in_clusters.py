@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 
 import pytest
+from simulation.faults.skewed_environment import SkewedEnvironment
 from tests.unit.broker.cluster import Cluster, lane_of, log_of, pass_time, produce, topic
 from tests.unit.broker.cluster import simulate as simulate_alone
 from tests.unit.broker.several import Several, simulate
@@ -13,7 +14,6 @@ from holdfast.errors import Fenced
 from holdfast.identifiers import CONTROL_LANE
 from holdfast.log.facts import LogStartMoved
 from holdfast.protocol.api import ErrorCode
-from holdfast.verify.skewed_environment import SkewedEnvironment
 
 
 def test_a_broker_that_is_replaced_while_it_joins_ends():

@@ -5,9 +5,8 @@ a test of its own near the code; the seeds stay because they cost little.
 """
 
 import pytest
-
-from holdfast.verify.coordination import Mode, Workload
-from holdfast.verify.simulation import simulate
+from simulation.clients.coordination import Mode, Workload
+from simulation.seed import simulate
 
 FOUND = {
     1: "a waiter that was cancelled took the group's future with it, and the writer ended",

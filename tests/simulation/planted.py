@@ -7,12 +7,13 @@ wrong; PLANTED names them all, for the tests and for `--planted`.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from simulation.broker_process import BrokerProcess
 from tests.simulation.planted_clusters import CLUSTERS, WRONG_ABOUT_WHO
 from tests.simulation.planted_coordinators import COORDINATORS
 from tests.simulation.planted_disks import DISKS, HARMLESS_DISKS, SHARED_DISKS
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.claiming import Claimer
+from holdfast.broker.lanes.claiming import Claimer
 from holdfast.errors import StoreUnavailable
 from holdfast.identifiers import CONTROL_LANE, PartitionId
 from holdfast.lane.appender import Appender
@@ -24,7 +25,6 @@ from holdfast.log.read_plan import batches_of
 from holdfast.log.reader import LogReader
 from holdfast.log.state import LogState, segment_key
 from holdfast.store.interface import Buffers, CreateAnswer
-from holdfast.verify.broker_process import BrokerProcess
 
 
 class HookedLanes(dict):

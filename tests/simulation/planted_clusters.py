@@ -6,18 +6,18 @@ tries, who is asked first or how soon, and safety must not rest on any of that.
 
 import asyncio
 
+from simulation.broker_process import BrokerProcess
 from tests.simulation.planted_coordinators import Hooked
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.claiming import Claimer
+from holdfast.broker.cluster.membership import Membership
 from holdfast.broker.gaps import Gaps
-from holdfast.broker.membership import Membership
-from holdfast.broker.served_lanes import ServedLanes
+from holdfast.broker.lanes.claiming import Claimer
+from holdfast.broker.lanes.served import ServedLanes
 from holdfast.cluster.peers import Leader, Peers
 from holdfast.identifiers import CONTROL_LANE
 from holdfast.lane.appender import Appender
 from holdfast.log.data_lane import DataLane
-from holdfast.verify.broker_process import BrokerProcess
 
 
 class DoesNotWait(Claimer):

@@ -6,16 +6,18 @@ No production code knows of them. COORDINATORS names them all, with the workload
 from collections.abc import Callable
 from typing import Any
 
+from simulation.broker_process import BrokerProcess
+
 from holdfast.broker.broker import Broker
-from holdfast.broker.claiming import Claimer
-from holdfast.broker.groups import LaneGroups
-from holdfast.broker.transactions import LaneTransactions
-from holdfast.groups.consumer import ConsumerGroup
-from holdfast.groups.consumer_state import reconciled_fact
+from holdfast.broker.groups.lane_groups import LaneGroups
+from holdfast.broker.lanes.claiming import Claimer
+from holdfast.broker.transactions.lane_transactions import LaneTransactions
+from holdfast.groups.consumer.consumer_group import ConsumerGroup
+from holdfast.groups.consumer.heartbeats import assignment
+from holdfast.groups.consumer.reconciliation import reconciled
+from holdfast.groups.consumer.state import reconciled_fact
 from holdfast.groups.coordinator import GroupCoordinator
 from holdfast.groups.facts import GenerationAssigned, OffsetsCommitted
-from holdfast.groups.heartbeats import assignment
-from holdfast.groups.reconciliation import reconciled
 from holdfast.groups.state import Group, GroupsState
 from holdfast.groups.table import GroupTable
 from holdfast.identifiers import CONTROL_LANE, PartitionId
@@ -26,7 +28,6 @@ from holdfast.log.state import LogState
 from holdfast.log.transactions import Transactions
 from holdfast.transactions.facts import TransactionEnded
 from holdfast.transactions.state import Phase
-from holdfast.verify.broker_process import BrokerProcess
 
 
 class Hooked(dict):

@@ -5,9 +5,10 @@ from collections import deque
 from collections.abc import Callable
 
 import msgspec
+from simulation.broker_process import BrokerProcess
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.disk_acks import DiskAcks
+from holdfast.broker.lanes.disk_acks import DiskAcks
 from holdfast.lane.appender import CLOSE_PATIENCE_S
 from holdfast.lane.spool.queue import SpoolQueue
 from holdfast.lane.spool.spool import read_spool, spools_on
@@ -15,7 +16,6 @@ from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import CeilingReserved
 from holdfast.log.spool_replay import batches_in
 from holdfast.records.stamp import stamp
-from holdfast.verify.broker_process import BrokerProcess
 
 
 class HookedLanes(dict):

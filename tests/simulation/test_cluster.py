@@ -1,13 +1,13 @@
 """Three brokers that share the lanes and hear each other, under seeded faults."""
 
 import pytest
+from simulation.broker_process import BrokerProcess
+from simulation.clients.coordination import TRANSACTIONAL, Mode, Workload
+from simulation.cluster_fleet import BROKER_MACHINES
+from simulation.seed import Outcome as Simulated
+from simulation.seed import Simulation, simulate
 
-from holdfast.verify.broker_process import BrokerProcess
-from holdfast.verify.cluster_fleet import BROKER_MACHINES
-from holdfast.verify.coordination import TRANSACTIONAL, Mode, Workload
 from holdfast.verify.history import LandedKind, MarkerKind, Outcome, Produce
-from holdfast.verify.simulation import Outcome as Simulated
-from holdfast.verify.simulation import Simulation, simulate
 from holdfast.verify.vocabulary import FetchOffsets
 
 SEEDS = range(16)

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulation.clients.coordination import Mode, Workload
+from simulation.seed import simulate
 
 from holdfast.verify.checkers import Kind
-from holdfast.verify.coordination import Mode, Workload
-from holdfast.verify.simulation import simulate
 
 _spec = importlib.util.spec_from_file_location("planted", Path(__file__).parent / "planted.py")
 assert _spec is not None and _spec.loader is not None

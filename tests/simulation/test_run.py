@@ -1,8 +1,7 @@
 """The command that plays many seeds: what it says of one that fails, and when it stops."""
 
 from click.testing import CliRunner
-
-from holdfast.verify.run import SEEDS_AT_ONCE, command
+from simulation.run import SEEDS_AT_ONCE, command
 
 
 def test_a_seed_that_fails_is_named_with_the_command_that_plays_it_again():
@@ -10,7 +9,7 @@ def test_a_seed_that_fails_is_named_with_the_command_that_plays_it_again():
         command, ["--seeds", "3", "--jobs", "1", "--planted", "ack-before-put"]
     )
     assert ran.exit_code == 1
-    assert "seed 0 FAILED; python -m holdfast.verify.run --seed 0 --planted" in ran.output
+    assert "seed 0 FAILED; python -m simulation.run --seed 0 --planted" in ran.output
     assert "3 of 3 seeds FAILED" in ran.output
 
 

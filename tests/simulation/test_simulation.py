@@ -5,12 +5,12 @@ import subprocess
 import sys
 
 import pytest
+from simulation.broker_process import BrokerProcess
+from simulation.clients.coordination import Mode, Workload
+from simulation.seed import Outcome as Simulated
+from simulation.seed import Simulation, simulate
 
-from holdfast.verify.broker_process import BrokerProcess
-from holdfast.verify.coordination import Mode, Workload
 from holdfast.verify.history import Call, LandedKind, MarkerKind, Operation, Outcome, Produce
-from holdfast.verify.simulation import Outcome as Simulated
-from holdfast.verify.simulation import Simulation, simulate
 from holdfast.verify.vocabulary import (
     Assigned,
     CommitOffsets,
@@ -46,7 +46,7 @@ def replay(outcome: Simulated) -> str:
     options = (
         f"--seed {outcome.seed} --workload {outcome.workload.value} --mode {outcome.mode.value}"
     )
-    return f"replay with: python -m holdfast.verify.run {options}"
+    return f"replay with: python -m simulation.run {options}"
 
 
 def calls_of(outcomes: list[Simulated], *kinds: type[Operation]) -> list[Call]:
@@ -194,8 +194,8 @@ def test_a_seed_has_one_history_in_this_interpreter_and_in_another():
     assert here == digests()
     assert len(set(here)) == len(here)
     code = (
-        "from holdfast.verify.coordination import Mode, Workload; "
-        "from holdfast.verify.simulation import simulate; "
+        "from simulation.clients.coordination import Mode, Workload; "
+        "from simulation.seed import simulate; "
         f"kinds = {[(w.value, m.value, d) for w, m, d in kinds]}; "
         "print([simulate(3, workload=Workload(w), mode=Mode(m), uses_disks=d).history.digest()"
         " for w, m, d in kinds])"

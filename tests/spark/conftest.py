@@ -16,7 +16,7 @@ _names = itertools.count()
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Spark as `holdfast.spark.session` starts it, small."""
+    """Spark as `holdfast.spark.runtime.session` starts it, small."""
     session = holdfast.spark.session(
         "local[2]",
         app_name="tests",

@@ -7,9 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.spark.inputs import DEFAULT_PLAN, Input, Offsets, PlanOptions, Range, TopicPartition
-from holdfast.spark.options import SourceOptions
-from holdfast.spark.source import HoldfastSource
+from holdfast.spark.source.data_source import HoldfastSource
+from holdfast.spark.source.inputs import (
+    DEFAULT_PLAN,
+    Input,
+    Offsets,
+    PlanOptions,
+    Range,
+    TopicPartition,
+)
+from holdfast.spark.source.options import SourceOptions
 
 
 class LyingInput:

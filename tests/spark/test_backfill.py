@@ -8,11 +8,11 @@ from tests.peers.holdfast import HoldfastBroker
 from tests.spark.commands import RUN_S_MAX, holdfast, holdfast_json, landed, rows, started
 from tests.spark.topics import Topics
 
-from holdfast.spark.backfill import Backfill, Standing
-from holdfast.spark.backfill_plan import Asked
-from holdfast.spark.job import Output
-from holdfast.spark.options import parse_options
-from holdfast.spark.preflight import open_source
+from holdfast.spark.ledger.backfill import Backfill, Standing
+from holdfast.spark.ledger.backfill_plan import Asked
+from holdfast.spark.ledger.job import Output
+from holdfast.spark.pipelines.preflight import open_source
+from holdfast.spark.source.options import parse_options
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

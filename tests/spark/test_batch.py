@@ -10,7 +10,7 @@ from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
 from tests.spark.topics import Topics
 
-from holdfast.spark.inputs import read_range
+from holdfast.spark.source.inputs import read_range
 
 pytestmark = pytest.mark.spark
 

@@ -9,11 +9,11 @@ import pytest
 from tests.peers.holdfast import HoldfastBroker
 from tests.spark.topics import Topics
 
+from holdfast.inspect.output_survey import survey
 from holdfast.landing.ledger import Ledger
-from holdfast.landing.survey import survey
 from holdfast.spark import pipeline
-from holdfast.spark.compact import compact
-from holdfast.spark.worker import worker
+from holdfast.spark.ledger.compact import compact
+from holdfast.spark.runtime.worker import worker
 
 pytestmark = pytest.mark.spark
 

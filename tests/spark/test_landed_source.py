@@ -13,7 +13,7 @@ from tests.unit.spark.ledgered import Sink, rows
 
 from holdfast.landing.ledger_entry import decode_entry
 from holdfast.spark import pipeline
-from holdfast.spark.chain_sink import ChainSink, Landing
+from holdfast.spark.ledger.chain_sink import ChainSink, Landing
 
 pytestmark = pytest.mark.spark
 

@@ -31,12 +31,12 @@ from tests.spark.topics import Topics
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError
 from holdfast.live_text import CLEAR_LINE
-from holdfast.spark.checkpoint_folder import local_folder
-from holdfast.spark.ledger_sink import SinkRefused
-from holdfast.spark.pipeline_file import read_pipeline
-from holdfast.spark.preflight import check_pipeline
-from holdfast.spark.progress import LiveLine, PlainLines, Totals
-from holdfast.spark.run_job import Run, begin_text, where_to_begin
+from holdfast.spark.ledger.checkpoint_folder import local_folder
+from holdfast.spark.ledger.ledger_sink import SinkRefused
+from holdfast.spark.pipelines.file import read_pipeline
+from holdfast.spark.pipelines.preflight import check_pipeline
+from holdfast.spark.pipelines.progress import LiveLine, PlainLines, Totals
+from holdfast.spark.pipelines.run import Run, begin_text, where_to_begin
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -103,7 +103,8 @@ def task_daemons(driver: int) -> list[int]:
             parents[int(folder.name)] = int(
                 (folder / "stat").read_text().rpartition(")")[2].split()[1]
             )
-            if b"holdfast.spark.daemon\0pyspark.worker" in (folder / "cmdline").read_bytes():
+            line = (folder / "cmdline").read_bytes()
+            if b"holdfast.spark.runtime.daemon\0pyspark.worker" in line:
                 daemons.append(int(folder.name))
     javas = {pid for pid, parent in parents.items() if parent == driver}
     return [pid for pid in daemons if parents[pid] in javas]

@@ -16,8 +16,8 @@ from tests.spark.topics import Topics
 from holdfast.errors import ConfigurationError
 from holdfast.landing.ledger_entry import decode_entry
 from holdfast.spark import pipeline
-from holdfast.spark.builder import Pipeline
-from holdfast.spark.operations import duration_ms
+from holdfast.spark.ledger.operations import duration_ms
+from holdfast.spark.pipelines.builder import Pipeline
 
 pytestmark = pytest.mark.spark
 

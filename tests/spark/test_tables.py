@@ -11,10 +11,10 @@ from pyiceberg.catalog import load_catalog
 from tests.peers.holdfast import HoldfastBroker
 from tests.spark.topics import Topics
 
-from holdfast.spark.checkpoint import open_checkpoint
-from holdfast.spark.compact import compact
-from holdfast.spark.job import Job, Output
-from holdfast.spark.ledger_sink import LedgerSink
+from holdfast.spark.ledger.checkpoint import open_checkpoint
+from holdfast.spark.ledger.compact import compact
+from holdfast.spark.ledger.job import Job, Output
+from holdfast.spark.ledger.ledger_sink import LedgerSink
 from holdfast.spark.tables import DeltaTable, IcebergTable
 
 pytestmark = pytest.mark.spark

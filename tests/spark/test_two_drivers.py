@@ -14,9 +14,9 @@ from tests.peers.holdfast import HoldfastBroker
 from tests.spark.topics import Topics
 
 from holdfast.spark import pipeline
-from holdfast.spark.checkpoint import open_checkpoint
-from holdfast.spark.job import Job
-from holdfast.spark.ledger_sink import LedgerSink
+from holdfast.spark.ledger.checkpoint import open_checkpoint
+from holdfast.spark.ledger.job import Job
+from holdfast.spark.ledger.ledger_sink import LedgerSink
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

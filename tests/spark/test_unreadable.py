@@ -14,12 +14,12 @@ from tests.spark.test_run import Here, written
 from tests.spark.topics import Topics
 
 from holdfast.landing.quarantine import QuarantinedBatch
-from holdfast.spark.backfill import Backfill
-from holdfast.spark.backfill_plan import Asked
-from holdfast.spark.inputs import UnreadableBatch
-from holdfast.spark.job import Output
-from holdfast.spark.options import parse_options
-from holdfast.spark.preflight import open_source
+from holdfast.spark.ledger.backfill import Backfill
+from holdfast.spark.ledger.backfill_plan import Asked
+from holdfast.spark.ledger.job import Output
+from holdfast.spark.pipelines.preflight import open_source
+from holdfast.spark.source.inputs import UnreadableBatch
+from holdfast.spark.source.options import parse_options
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 

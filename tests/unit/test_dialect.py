@@ -7,8 +7,8 @@ import pytest
 from holdfast.errors import ConfigurationError
 from holdfast.quantities import duration_ms, since_ms
 from holdfast.sink.config_file import read_sink
-from holdfast.spark.options import Subscribe
-from holdfast.spark.pipeline_file import read_pipeline
+from holdfast.spark.pipelines.file import read_pipeline
+from holdfast.spark.source.options import Subscribe
 
 SOURCE = """
 [source]

@@ -10,31 +10,31 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
-from holdfast.broker.claiming import Claimer, check_lanes, refuse_other_lanes
-from holdfast.broker.cluster_view import ClusterView, ControlLane
-from holdfast.broker.directory import Directory
-from holdfast.broker.disk_acks import DiskAcks
+from holdfast.broker.cluster.directory import Directory
+from holdfast.broker.cluster.given_lanes import GivenLanes
+from holdfast.broker.cluster.membership import Membership
+from holdfast.broker.cluster.peer_network import PeerNetwork
+from holdfast.broker.cluster.presence import Presence
+from holdfast.broker.cluster.replicas import Replicas
+from holdfast.broker.cluster.view import ClusterView, ControlLane
+from holdfast.broker.cluster.waiting_room import WaitingRoom
 from holdfast.broker.fetch_sessions import FetchSessions
 from holdfast.broker.gaps import Gaps
-from holdfast.broker.given_lanes import GivenLanes
-from holdfast.broker.group_lists import GroupLists
-from holdfast.broker.groups import LaneGroups
-from holdfast.broker.matching import NameMatcher
-from holdfast.broker.membership import Membership
-from holdfast.broker.peer_network import PeerNetwork
-from holdfast.broker.presence import Presence
+from holdfast.broker.groups.group_lists import GroupLists
+from holdfast.broker.groups.lane_groups import LaneGroups
+from holdfast.broker.groups.matching import NameMatcher
+from holdfast.broker.lanes.claiming import Claimer, check_lanes, refuse_other_lanes
+from holdfast.broker.lanes.disk_acks import DiskAcks
+from holdfast.broker.lanes.served import ServedLanes
 from holdfast.broker.producer_ids import ProducerIds
-from holdfast.broker.replicas import Replicas
-from holdfast.broker.served_lanes import ServedLanes
 from holdfast.broker.settings import BrokerSettings
-from holdfast.broker.transactions import LaneTransactions, admitted
-from holdfast.broker.verification import (
+from holdfast.broker.transactions.lane_transactions import LaneTransactions, admitted
+from holdfast.broker.transactions.verification import (
     TransactionalAppend,
     Turns,
     Underway,
     VerifyTransaction,
 )
-from holdfast.broker.waiting_room import WaitingRoom
 from holdfast.client.refusals import BrokerUnavailable
 from holdfast.cluster.facts import FORMAT_VERSION, BrokerRegistered, ClusterCreated
 from holdfast.cluster.peers import Leader, PeerReport

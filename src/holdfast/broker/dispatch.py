@@ -9,57 +9,67 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, cast
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.context import RequestContext
-from holdfast.broker.forwarding import (
+from holdfast.broker.cluster.forwarding import (
     by_coordinator,
     coordinator_elsewhere,
     forwarded,
     is_for_controller,
 )
-from holdfast.broker.handlers import (
-    abort_transaction,
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    allocate_producer_ids,
-    alter_configs,
+from holdfast.broker.context import RequestContext
+from holdfast.broker.handlers.cluster import (
     api_versions,
+    describe_cluster,
+    find_coordinator,
+    metadata,
+)
+from holdfast.broker.handlers.data import (
+    delete_records,
+    fetch,
+    list_offsets,
+    offset_for_leader_epoch,
+    produce,
+)
+from holdfast.broker.handlers.groups import (
     consumer_group_describe,
     consumer_group_heartbeat,
-    create_partitions,
-    create_topics,
     delete_groups,
-    delete_records,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
     describe_groups,
-    describe_producers,
-    describe_topic_partitions,
-    describe_transactions,
-    drain_broker,
-    end_transaction_parts,
-    end_txn,
-    fetch,
-    find_coordinator,
     heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
     join_group,
-    join_transaction,
-    lane_hand_over,
     leave_group,
     list_groups,
-    list_offsets,
-    list_transactions,
-    metadata,
     offset_commit,
     offset_delete,
     offset_fetch,
-    offset_for_leader_epoch,
+    sync_group,
+)
+from holdfast.broker.handlers.peers import (
+    abort_transaction,
+    allocate_producer_ids,
+    drain_broker,
+    end_transaction_parts,
+    join_transaction,
+    lane_hand_over,
     peer_ping,
     place_lane,
-    produce,
-    sync_group,
+)
+from holdfast.broker.handlers.topics import (
+    alter_configs,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_configs,
+    describe_topic_partitions,
+    incremental_alter_configs,
+)
+from holdfast.broker.handlers.transactions import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_producers,
+    describe_transactions,
+    end_txn,
+    init_producer_id,
+    list_transactions,
     txn_offset_commit,
     write_txn_markers,
 )

@@ -11,9 +11,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.groups import CLASSIC, CONSUMER
-from holdfast.groups.classic import ClassicGroup
-from holdfast.groups.consumer import ConsumerGroup
+from holdfast.broker.groups.lane_groups import CLASSIC, CONSUMER
+from holdfast.groups.classic.classic_group import ClassicGroup
+from holdfast.groups.consumer.consumer_group import ConsumerGroup
 from holdfast.store.counting import CountingStore
 from holdfast.transactions.state import Phase
 

@@ -7,7 +7,7 @@ not durable.
 import asyncio
 from typing import Protocol, TypeVar
 
-from holdfast.broker.cluster_view import ClusterView
+from holdfast.broker.cluster.view import ClusterView
 from holdfast.client.refusals import BrokerUnavailable
 from holdfast.cluster.facts import ProducerIdsReserved
 from holdfast.errors import Fenced

@@ -7,6 +7,7 @@ It can be run again after a kill. Owns the options, the progress and the exit co
 import shlex
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,8 @@ from holdfast.quantities import time_ms
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from holdfast.spark.backfill import Backfill, Standing
-    from holdfast.spark.progress import Reporter
+    from holdfast.spark.ledger.backfill import Backfill, Standing
+    from holdfast.spark.pipelines.progress import Reporter
 
 EXIT_INTERRUPTED = 130
 FORMATS = {"parquet": "parquet", "jsonl": "jsonl.zst", "jsonl.zst": "jsonl.zst"}
@@ -142,21 +143,20 @@ def command(verbose: bool, as_json: bool, **given: Any) -> None:
 
 def _backfill(emit: Emit | None, **given: Any) -> int:
     # Imported here, because they need the extra, and `--help` must work without it.
-    from holdfast.columnar.schema import SCHEMA
     from holdfast.settings_file import located
-    from holdfast.spark.backfill import Backfill
-    from holdfast.spark.backfill_plan import SLICE_RECORDS, Asked
-    from holdfast.spark.command_session import job_session
-    from holdfast.spark.job import Output
-    from holdfast.spark.preflight import check_machine, check_output, check_topics, open_source
-    from holdfast.spark.progress import reporter_for
+    from holdfast.spark.ledger.backfill import Backfill
+    from holdfast.spark.ledger.backfill_plan import SLICE_RECORDS, Asked
+    from holdfast.spark.ledger.job import Output
+    from holdfast.spark.pipelines.preflight import (
+        check_machine,
+        check_output,
+        check_topics,
+        open_source,
+    )
+    from holdfast.spark.pipelines.progress import reporter_for
+    from holdfast.spark.runtime.command_session import job_session
 
-    for name in given["partition_by"]:
-        if name not in SCHEMA.names:
-            raise ConfigurationError(
-                f"--partition-by {name}: there is no such column; use one of"
-                f" {', '.join(SCHEMA.names)}"
-            )
+    _check_columns(given["partition_by"])
     times = (given["from_time"], given["to_time"])
     from_ms, to_ms = (None if text is None else time_ms(text) for text in times)
     asked = Asked(
@@ -209,6 +209,17 @@ def _backfill(emit: Emit | None, **given: Any) -> int:
     return 0
 
 
+def _check_columns(names: Sequence[str]) -> None:
+    from holdfast.columnar.schema import SCHEMA
+
+    for name in names:
+        if name not in SCHEMA.names:
+            raise ConfigurationError(
+                f"--partition-by {name}: there is no such column; use one of"
+                f" {', '.join(SCHEMA.names)}"
+            )
+
+
 def _format(given: str) -> str:
     if given == "jsonl.zst":
         echo_hint("--format jsonl.zst is now --format jsonl; the old name still works")
@@ -216,7 +227,7 @@ def _format(given: str) -> str:
 
 
 def _source_options(given: dict[str, Any]) -> Any:
-    from holdfast.spark.options import parse_options
+    from holdfast.spark.source.options import parse_options
 
     options = _pairs(given["options"], "--option")
     foreign = [name for name in options if not name.lower().startswith("kafka.")]

@@ -12,7 +12,7 @@ import click
 from holdfast.cli.options import dry_run_option, examples, json_option, master_option
 from holdfast.cli.tables import echo_json, echo_table, shown_bytes
 from holdfast.extras import require
-from holdfast.spark.compact_plan import TARGET_BYTES, TARGET_BYTES_MIN, Compacted
+from holdfast.spark.ledger.compact_plan import TARGET_BYTES, TARGET_BYTES_MIN, Compacted
 
 
 @click.command(
@@ -53,7 +53,7 @@ def command(
     """
     require("holdfast compact", "sink" if dry_run else "spark")
     if dry_run:
-        from holdfast.spark.compact import dry_run as plan_only
+        from holdfast.spark.ledger.compact import dry_run as plan_only
 
         done = plan_only(url, sink_id, target_bytes=target_bytes)
     else:
@@ -65,8 +65,8 @@ def command(
 
 
 def _with_spark(url: str, sink_id: str, target_bytes: int, master: str) -> Compacted:
-    from holdfast.spark.command_session import job_session
-    from holdfast.spark.compact import compact
+    from holdfast.spark.ledger.compact import compact
+    from holdfast.spark.runtime.command_session import job_session
 
     started: list[Any] = []
 

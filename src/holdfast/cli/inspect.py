@@ -10,14 +10,14 @@ from typing import Any
 
 import click
 
-from holdfast.cli.findings import Findings, Weight
 from holdfast.cli.options import examples, json_option, verify_option
-from holdfast.cli.spools import echo_spools, survey_spools
-from holdfast.cli.survey import Survey, TopicRow, Wanted, survey
 from holdfast.cli.tables import echo_json, echo_table, shown_age, shown_bytes
-from holdfast.cli.verification import Verification
 from holdfast.environment import Environment, SystemEnvironment
 from holdfast.errors import NewerFormat, StopError
+from holdfast.inspect.findings import Findings, Weight
+from holdfast.inspect.spools import SpoolRow, survey_spools
+from holdfast.inspect.survey import Survey, TopicRow, Wanted, survey
+from holdfast.inspect.verification import Verification
 from holdfast.store.read_only import ReadOnlyStore, open_read_only
 
 EXIT_HARMED = 2
@@ -103,7 +103,7 @@ async def _inspect(
         if seen is not None:
             _echo_survey(seen, environment.now_ms(), wanted)
         if spools is not None:
-            echo_spools(spools, seen)
+            _echo_spools(spools, seen)
         _echo_findings(findings, verify)
     return EXIT_HARMED if findings.of(Weight.HARM) else 0
 
@@ -306,6 +306,41 @@ def _echo_disks(seen: Survey, now_ms: int) -> None:
             ["topic", "partition", "from offset", "disk of claim"],
             [(name, row.partition, row.high_watermark, row.awaits_claim) for name, row in awaiting],
         )
+
+
+def _echo_spools(rows: list[SpoolRow], seen: Survey | None) -> None:
+    names = {topic.topic_id: topic.name for topic in seen.topics} if seen is not None else {}
+    click.echo()
+    echo_table(
+        "SPOOLS",
+        ["lane", "claim", "state", "files", "frames", "batches", "bytes", "torn"],
+        [
+            (
+                *(row.lane, row.claim, row.state, row.files, row.frames, row.record_batches),
+                *(shown_bytes(row.bytes), shown_bytes(row.torn_bytes)),
+            )
+            for row in rows
+        ],
+    )
+    click.echo()
+    echo_table(
+        "ON THIS DISK, NOT IN THE STORE",
+        ["topic", "partition", "offsets", "lane", "claim"],
+        [
+            (
+                names.get(part.topic_id, part.topic_id),
+                part.partition,
+                f"{part.first_offset}..{part.last_offset}",
+                row.lane,
+                row.claim,
+            )
+            for row in rows
+            for part in row.not_in_store
+        ],
+    )
+    for row in rows:
+        for problem in row.problems:
+            click.echo(f"ignored: {problem}")
 
 
 def _shown_name(topic: TopicRow) -> str:

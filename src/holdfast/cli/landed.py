@@ -20,7 +20,7 @@ from holdfast.store.address import open_store
 from holdfast.store.read_only import open_read_only
 
 if TYPE_CHECKING:
-    from holdfast.landing.survey import Report, SinkReport
+    from holdfast.inspect.output_survey import Report, SinkReport
     from holdfast.landing.sweep import Swept
 
 EXIT_NOT_WHOLE = 2
@@ -69,7 +69,7 @@ def command(
 async def _landed(
     url: str, topic: str | None, files: bool, verify: bool, with_sweep: bool, as_json: bool
 ) -> int:
-    from holdfast.landing.survey import survey
+    from holdfast.inspect.output_survey import survey
 
     environment = SystemEnvironment()
     store = open_read_only(url, environment=environment)

@@ -18,7 +18,7 @@ from holdfast.extras import MissingExtra
 EXIT_MISSING_EXTRA = 2
 
 COMMANDS = {
-    "serve": ("holdfast.cli.serve", "Run a broker."),
+    "serve": ("holdfast.cli.server.serve", "Run a broker."),
     "topic": ("holdfast.cli.topic", "Create and delete topics; produce and consume records."),
     "cluster": ("holdfast.cli.cluster", "Show brokers and lanes; move a lane, drain a broker."),
     "group": ("holdfast.cli.group", "List, describe and reset consumer groups."),

@@ -30,8 +30,8 @@ from holdfast.extras import MissingExtra, require
 from holdfast.json_lines import Emit, json_output
 
 if TYPE_CHECKING:
-    from holdfast.spark.pipeline_file import PipelineFile
-    from holdfast.spark.progress import Totals
+    from holdfast.spark.pipelines.file import PipelineFile
+    from holdfast.spark.pipelines.progress import Totals
 
 EXIT_FIX = 1
 EXIT_LOOK = 3
@@ -143,10 +143,16 @@ def _run(
     verbose: bool,
 ) -> int:
     # Imported here, because they need the extra, and `--help` must work without it.
-    from holdfast.spark.checkpoint_folder import local_folder, spark_folder
-    from holdfast.spark.preflight import check_machine, check_master, check_pipeline
-    from holdfast.spark.progress import Totals, reporter_for
-    from holdfast.spark.run_job import Run, begin_text, described, start_session, where_to_begin
+    from holdfast.spark.ledger.checkpoint_folder import local_folder, spark_folder
+    from holdfast.spark.pipelines.preflight import check_machine, check_master, check_pipeline
+    from holdfast.spark.pipelines.progress import Totals, reporter_for
+    from holdfast.spark.pipelines.run import (
+        Run,
+        begin_text,
+        described,
+        start_session,
+        where_to_begin,
+    )
 
     reporter = reporter_for(sys.stderr, emit)
     pipeline, spark = _read(file, options, master, once, tell=reporter.tell, verbose=verbose)
@@ -202,7 +208,7 @@ def echo_dry_run(lines: Sequence[tuple[str, str]], emit: Emit | None, **more: An
 
 
 def _echo_end(totals: "Totals", to: str, *, was_stopped: bool, emit: Emit | None) -> None:
-    from holdfast.spark.progress import summary, summary_fields
+    from holdfast.spark.pipelines.progress import summary, summary_fields
 
     if emit is not None:
         ended = "stopped" if was_stopped else "complete"
@@ -226,10 +232,10 @@ def _read(
     verbose: bool,
 ) -> tuple["PipelineFile", Any]:
     """Return the pipeline, and a Spark session if its Python file needs one to be loaded."""
-    from holdfast.spark.command_session import job_session
-    from holdfast.spark.pipeline_file import read_pipeline, spark_of
-    from holdfast.spark.preflight import check_machine
-    from holdfast.spark.transform import NeedsSession
+    from holdfast.spark.pipelines.file import read_pipeline, spark_of
+    from holdfast.spark.pipelines.preflight import check_machine
+    from holdfast.spark.pipelines.transform import NeedsSession
+    from holdfast.spark.runtime.command_session import job_session
 
     try:
         return read_pipeline(file, options, master=master, once=once, hint=echo_hint), None
@@ -244,8 +250,8 @@ def _analyse(
     pipeline: "PipelineFile", spark: Any, *, tell: Callable[[str], None], verbose: bool
 ) -> None:
     """Check the transform's plan with a local Spark. This finds errors such as a wrong column."""
-    from holdfast.spark.command_session import job_session
-    from holdfast.spark.run_job import check_transform
+    from holdfast.spark.pipelines.run import check_transform
+    from holdfast.spark.runtime.command_session import job_session
 
     name = f"holdfast run {pipeline.origin.name} --dry-run"
     spark = spark or job_session("local[1]", name, pipeline.conf, tell=tell, verbose=verbose)

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast.cli.asking import run_with_cluster
-from holdfast.cli.loop import run_loop
 from holdfast.cli.options import (
     dry_run_option,
     examples,
@@ -38,6 +37,7 @@ from holdfast.cli.run import (
     exit_code,
     quiet_logs,
 )
+from holdfast.cli.server.loop import run_loop
 from holdfast.cli.tables import echo_table
 from holdfast.environment import SystemEnvironment
 from holdfast.extras import require
@@ -175,7 +175,7 @@ def _on_spark(
     """
 
     def work(stop: Stop, report: Report) -> Awaitable["SinkStatus"]:
-        from holdfast.spark.sink_members import run_members
+        from holdfast.spark.sink.members import run_members
 
         loop = asyncio.get_running_loop()
 

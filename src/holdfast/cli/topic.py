@@ -10,9 +10,9 @@ import dataclasses
 import click
 
 from holdfast.cli.asking import CONTACT_MS_MAX, find_topic, run_with_cluster
-from holdfast.cli.consume import consume
 from holdfast.cli.options import bootstrap_option, examples, json_option, need_yes, yes_option
-from holdfast.cli.produce import produce
+from holdfast.cli.records.consume import consume
+from holdfast.cli.records.produce import produce
 from holdfast.cli.suggestions import SuggestingGroup
 from holdfast.cli.tables import echo_json, echo_table
 from holdfast.client.admin import (

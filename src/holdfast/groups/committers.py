@@ -5,9 +5,9 @@ Pure. Must never judge single partitions: `commits` says which ones a member may
 
 from typing import NamedTuple
 
-from holdfast.groups.classic import ClassicGroup, Phase
-from holdfast.groups.consumer_checks import commit_problem
-from holdfast.groups.consumer_state import ConsumerState
+from holdfast.groups.classic.classic_group import ClassicGroup, Phase
+from holdfast.groups.consumer.checks import commit_problem
+from holdfast.groups.consumer.state import ConsumerState
 from holdfast.protocol.api import ErrorCode
 
 MEMBER_EPOCH_SINCE = 9

@@ -9,24 +9,24 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from holdfast.groups.caller import Caller
-from holdfast.groups.classic import ClassicGroup, Phase
+from holdfast.groups.classic.classic_group import ClassicGroup, Phase
+from holdfast.groups.classic.generation import metadata_of
 from holdfast.groups.commits import Asked, Judged, judge_commit
 from holdfast.groups.committers import Committer, classic_problem, consumer_problem
-from holdfast.groups.consumer import ConsumerGroup
-from holdfast.groups.consumer_checks import fetch_problem
+from holdfast.groups.consumer.checks import fetch_problem
+from holdfast.groups.consumer.consumer_group import ConsumerGroup
+from holdfast.groups.consumer.targets import subscribed_names
 from holdfast.groups.facts import (
     GroupDeleted,
     OffsetsCommitted,
     OffsetsRemoved,
 )
-from holdfast.groups.generation import metadata_of
 from holdfast.groups.memberships import Memberships
 from holdfast.groups.outbox import Outbox, Token
 from holdfast.groups.retention import Held, expired_offsets
 from holdfast.groups.rules import GroupRules
 from holdfast.groups.state import Group, GroupsState
 from holdfast.groups.table import GroupTable
-from holdfast.groups.targets import subscribed_names
 from holdfast.groups.topics import Topics
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode

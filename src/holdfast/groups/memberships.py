@@ -6,14 +6,14 @@ and its request may make the group change its protocol.
 
 from collections.abc import Callable, Sequence
 
-from holdfast.groups import classic_in_consumer as mixed
 from holdfast.groups.caller import Caller
-from holdfast.groups.classic import ClassicGroup
+from holdfast.groups.classic.classic_group import ClassicGroup
+from holdfast.groups.classic.roster import Joining
+from holdfast.groups.consumer import classic_members as mixed
+from holdfast.groups.consumer.heartbeats import Refusal, request_problem
+from holdfast.groups.consumer.reconciliation import JOIN_EPOCH
 from holdfast.groups.facts import ClassicMember
-from holdfast.groups.heartbeats import Refusal, request_problem
 from holdfast.groups.outbox import Outbox, Token
-from holdfast.groups.reconciliation import JOIN_EPOCH
-from holdfast.groups.roster import Joining
 from holdfast.groups.rules import GroupRules
 from holdfast.groups.table import GroupTable
 from holdfast.groups.topics import Topics

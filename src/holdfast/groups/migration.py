@@ -6,7 +6,9 @@ a fact that loses track of what a member may still own.
 
 from collections.abc import Iterable, Mapping
 
-from holdfast.groups.consumer_state import ConsumerState
+from holdfast.groups.classic.generation import chosen_protocol, metadata_of
+from holdfast.groups.consumer.reconciliation import JOIN_EPOCH, NOTHING, Partitions, by_topic
+from holdfast.groups.consumer.state import ConsumerState
 from holdfast.groups.facts import (
     ClassicMember,
     ClassicSide,
@@ -15,8 +17,6 @@ from holdfast.groups.facts import (
     GroupUpgraded,
     UpgradedMember,
 )
-from holdfast.groups.generation import chosen_protocol, metadata_of
-from holdfast.groups.reconciliation import JOIN_EPOCH, NOTHING, Partitions, by_topic
 from holdfast.groups.state import Generation
 from holdfast.groups.topics import Topics
 from holdfast.protocol.consumer_protocol import (

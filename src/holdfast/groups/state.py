@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from holdfast.groups.consumer_state import ConsumerFact, ConsumerState, StoredConsumers, restored
+from holdfast.groups.consumer.state import ConsumerFact, ConsumerState, StoredConsumers, restored
 from holdfast.groups.facts import (
     ClassicMember,
     CommittedOffset,

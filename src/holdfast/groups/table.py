@@ -6,10 +6,10 @@ changes: either the group has none, or one fact carries them over.
 
 from collections.abc import Callable
 
-from holdfast.groups.classic import ClassicGroup, Phase
-from holdfast.groups.consumer import ConsumerGroup, ConsumerPhase
+from holdfast.groups.classic.classic_group import ClassicGroup, Phase
+from holdfast.groups.consumer.consumer_group import ConsumerGroup, ConsumerPhase
+from holdfast.groups.consumer.heartbeats import Refusal
 from holdfast.groups.deadlines import Deadlines
-from holdfast.groups.heartbeats import Refusal
 from holdfast.groups.migration import downgraded, upgraded
 from holdfast.groups.outbox import Outbox
 from holdfast.groups.rules import GroupRules

@@ -9,13 +9,13 @@ called.
 from typing import TYPE_CHECKING
 
 from holdfast.errors import ConfigurationError
-from holdfast.spark.executors import package_zip
-from holdfast.spark.session import register, session
+from holdfast.spark.runtime.executors import package_zip
+from holdfast.spark.runtime.session import register, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from holdfast.spark.builder import Pipeline
+    from holdfast.spark.pipelines.builder import Pipeline
 
 __all__ = ["package_zip", "pipeline", "register", "session"]
 
@@ -35,6 +35,6 @@ def pipeline(stream: "DataFrame") -> "Pipeline":
             "a pipeline needs a JVM beside its driver, and a session of Spark Connect has none:"
             " start it with `holdfast run`, or in a session that is made without remote(...)"
         )
-    from holdfast.spark.builder import Pipeline
+    from holdfast.spark.pipelines.builder import Pipeline
 
     return Pipeline(stream=stream)

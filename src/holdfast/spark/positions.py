@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from holdfast.errors import CorruptObject
 from holdfast.landing.ledger_entry import SourceRange
-from holdfast.spark import offsets
-from holdfast.spark.offsets import SourceOffset
+from holdfast.spark.source import offsets
+from holdfast.spark.source.offsets import SourceOffset
 
 
 def source_ranges(

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import IO
 
 from holdfast.broker.broker import Broker
+from holdfast.broker.cluster.peer_network import TcpPeers
 from holdfast.broker.dispatch import SERVED, Dispatch
 from holdfast.broker.maintenance import Maintenance
-from holdfast.broker.peer_network import TcpPeers
 from holdfast.broker.properties import overridden
 from holdfast.broker.settings import BrokerSettings
 from holdfast.environment import SystemEnvironment

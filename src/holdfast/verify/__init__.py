@@ -1,1 +1,1 @@
-"""Histories, checkers and the deterministic simulation."""
+"""Histories of what clients saw and what was stored, and the checkers that judge them."""

@@ -29,7 +29,7 @@ from tests.hostile.load.neighbour import Neighbour, Timings
 from tests.hostile.wire import Peer, request
 from tests.peers.holdfast import HoldfastBroker
 
-from holdfast.cli.serving import REPLY_SHARE
+from holdfast.cli.server.serving import REPLY_SHARE
 from holdfast.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -8,10 +8,10 @@ from tests.unit.broker.cluster import VALID_MS, Cluster
 from tests.unit.lane.world import simulate as simulate_lanes
 
 from holdfast.broker.broker import Broker
+from holdfast.broker.cluster.peer_network import PEER_CLIENT_ID
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer as answer_of
 from holdfast.broker.maintenance import Maintenance
-from holdfast.broker.peer_network import PEER_CLIENT_ID
 from holdfast.broker.settings import BrokerSettings
 from holdfast.client.address import Address
 from holdfast.client.refusals import BrokerUnavailable, NobodyListens

@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+from simulation.faults.memory_disk import MemoryDisk
 from tests.unit.broker.cluster import (
     Cluster,
     pass_time,
@@ -13,7 +14,6 @@ from tests.unit.broker.cluster import (
 
 from holdfast.broker.broker import Broker
 from holdfast.cluster.facts import TopicConfigured
-from holdfast.lane.spool.memory_disk import MemoryDisk
 
 DAY_MS = "86400000"
 LANE_OBJECTS = "lanes/0001/"

@@ -20,7 +20,7 @@ from tests.unit.broker.transactional import (
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
-from holdfast.broker.groups import lane_of
+from holdfast.broker.groups.lane_groups import lane_of
 from holdfast.client.refusals import RETRIABLE
 from holdfast.identifiers import LaneId
 from holdfast.protocol.api import ErrorCode

@@ -15,7 +15,7 @@ from tests.unit.broker.test_maintenance import maintained
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import Dispatch, answer
-from holdfast.broker.handlers.list_transactions import SLICE_TRANSACTIONS
+from holdfast.broker.handlers.transactions.list_transactions import SLICE_TRANSACTIONS
 from holdfast.broker.metrics import BrokerCollector
 from holdfast.cluster.facts import TopicDeleted
 from holdfast.groups.commits import Asked

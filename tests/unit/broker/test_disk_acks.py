@@ -5,6 +5,7 @@ import logging
 from typing import Any
 
 import pytest
+from simulation.faults.memory_disk import MemoryDisk
 from tests.unit.broker.cluster import (
     VALID_MS,
     Cluster,
@@ -31,7 +32,6 @@ from tests.unit.lane.world import Hold, batch
 
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
-from holdfast.lane.spool.memory_disk import MemoryDisk
 from holdfast.protocol.api import ErrorCode
 
 

@@ -21,8 +21,8 @@ from tests.unit.lane.world import Hold
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
-from holdfast.broker.markers import add_marker
-from holdfast.broker.verification import TransactionalAppend
+from holdfast.broker.transactions.markers import add_marker
+from holdfast.broker.transactions.verification import TransactionalAppend
 from holdfast.errors import Fenced
 from holdfast.log.append import Refused
 from holdfast.log.facts import LogStartMoved

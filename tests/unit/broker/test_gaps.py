@@ -12,8 +12,8 @@ from tests.unit.broker.test_lanes_that_are_going import HandOver
 from tests.unit.lane.world import P0, P1, batch
 
 from holdfast.broker.broker import Broker
+from holdfast.broker.cluster.waiting_room import WAIT_S_MAX
 from holdfast.broker.gaps import CLOSES_S, GAPS_MAX, Gaps
-from holdfast.broker.waiting_room import WAIT_S_MAX
 from holdfast.environment import SystemEnvironment
 from holdfast.identifiers import PartitionId
 from holdfast.log.append import Early, Refused

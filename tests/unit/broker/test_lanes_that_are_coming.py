@@ -9,7 +9,7 @@ from tests.unit.broker.cluster import pass_time
 from tests.unit.broker.several import Several, simulate
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.given_lanes import GivenLanes
+from holdfast.broker.cluster.given_lanes import GivenLanes
 from holdfast.client.address import Address
 from holdfast.identifiers import BrokerId, LaneId
 from holdfast.protocol.message import Message

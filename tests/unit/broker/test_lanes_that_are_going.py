@@ -5,6 +5,7 @@ import asyncio
 import dataclasses
 from typing import Any
 
+from simulation.faults.memory_disk import MemoryDisk
 from tests.unit.broker.cluster import fetch, list_offset, pass_time, produce, read_log
 from tests.unit.broker.several import Several, simulate
 from tests.unit.broker.spooled import configure, on_disk
@@ -16,7 +17,6 @@ from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
 from holdfast.identifiers import BrokerId, LaneId
 from holdfast.lane.keys import entry_prefix
-from holdfast.lane.spool.memory_disk import MemoryDisk
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from holdfast.protocol.messages.offset_for_leader_epoch import (

@@ -5,7 +5,7 @@ import asyncio
 from tests.unit.broker.cluster import Cluster, simulate
 from tests.unit.broker.test_a_broker_with_many_groups import Turns, the_lane
 
-from holdfast.broker.groups import SLICE_ANSWERS, _Waiting
+from holdfast.broker.groups.lane_groups import SLICE_ANSWERS, _Waiting
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.join_group import JoinGroupResponse
 

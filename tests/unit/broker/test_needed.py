@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from holdfast.broker.needed import is_needed_to_serve
+from holdfast.broker.lanes.needed import is_needed_to_serve
 from holdfast.cluster.facts import (
     BrokerRegistered,
     ClusterCreated,

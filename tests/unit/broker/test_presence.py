@@ -5,19 +5,19 @@ import itertools
 import logging
 
 import pytest
+from simulation.faults.skewed_environment import SkewedEnvironment
 from tests.unit.broker.cluster import VALID_MS, pass_time
 from tests.unit.broker.several import Several, simulate
 from tests.unit.broker.test_several_brokers import SETTLED_S
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.claiming import CLOCK_RATE_MARGIN
-from holdfast.broker.presence import LEAVE_INTERVAL_S, LOOK_IDLE_S, PREFIX, SEARCH_S
-from holdfast.broker.reachability import REPEAT_S
+from holdfast.broker.cluster.presence import LEAVE_INTERVAL_S, LOOK_IDLE_S, PREFIX, SEARCH_S
+from holdfast.broker.cluster.reachability import REPEAT_S
+from holdfast.broker.lanes.claiming import CLOCK_RATE_MARGIN
 from holdfast.client.address import Address
 from holdfast.cluster.peers import SHOWN_S, SILENCE_S
 from holdfast.protocol.message import Message
 from holdfast.protocol.messages.peer_ping import PeerPingRequest
-from holdfast.verify.skewed_environment import SkewedEnvironment
 
 WHILE_S = 240.0
 LANES = 4

@@ -17,9 +17,9 @@ from tests.unit.broker.spread import PARTITIONS, RoutedProducer, Spread
 from tests.unit.broker.transactional import BEFORE, NEWEST
 
 from holdfast.broker.broker import Broker
+from holdfast.broker.cluster.peer_network import PEER_CLIENT_ID
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
-from holdfast.broker.peer_network import PEER_CLIENT_ID
 from holdfast.client.address import Address
 from holdfast.client.refusals import RETRIABLE, BrokerUnavailable
 from holdfast.protocol.api import ErrorCode

@@ -15,9 +15,9 @@ from tests.unit.broker.spread import (
 from tests.unit.broker.transactional import BEFORE, GROUP, NEWEST
 from tests.unit.lane.world import Hold
 
+from holdfast.broker.cluster.peer_network import PEER_CLIENT_ID
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
-from holdfast.broker.peer_network import PEER_CLIENT_ID
 from holdfast.client.address import Address
 from holdfast.client.refusals import BrokerUnavailable
 from holdfast.identifiers import BrokerId, LaneId

@@ -15,10 +15,10 @@ from tests.unit.broker.spread import (
 from tests.unit.broker.transactional import BEFORE, GROUP, NEWEST
 from tests.unit.lane.world import Hold
 
+from holdfast.broker.cluster.peer_network import PEER_CLIENT_ID
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
-from holdfast.broker.groups import lane_of
-from holdfast.broker.peer_network import PEER_CLIENT_ID
+from holdfast.broker.groups.lane_groups import lane_of
 from holdfast.client.address import Address
 from holdfast.lane.keys import entry_prefix
 from holdfast.protocol.api import ErrorCode

@@ -10,7 +10,7 @@ from tests.unit.lane.world import HookedStore
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
-from holdfast.broker.served_lanes import ServedLanes
+from holdfast.broker.lanes.served import ServedLanes
 from holdfast.client.address import Address
 from holdfast.errors import StoreUnavailable
 from holdfast.identifiers import CONTROL_LANE, LaneId

@@ -8,7 +8,7 @@ from tests.unit.broker.several import Several, simulate
 from tests.unit.broker.spread import RoutedProducer, Spread
 from tests.unit.broker.test_spread_transactions import is_end
 
-from holdfast.broker.unwritten import UnwrittenMarkers
+from holdfast.broker.transactions.unwritten import UnwrittenMarkers
 from holdfast.client.address import Address
 from holdfast.client.refusals import BrokerUnavailable
 from holdfast.protocol.message import Message

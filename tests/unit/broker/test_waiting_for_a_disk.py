@@ -5,6 +5,7 @@ import logging
 from typing import Any
 
 import pytest
+from simulation.faults.memory_disk import MemoryDisk
 from tests.unit.broker.cluster import (
     Ask,
     Cluster,
@@ -32,7 +33,6 @@ from tests.unit.lane.world import Hold
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
-from holdfast.lane.spool.memory_disk import MemoryDisk
 from holdfast.log.data_lane import RESERVED_OFFSETS
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.delete_records import (

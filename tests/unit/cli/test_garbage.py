@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from tests.unit.broker.cluster import Cluster, pass_time, simulate
 
-from holdfast.cli.garbage import LEFT_S, OBJECTS_MAX, OLDEST, LongLivedObjects
+from holdfast.cli.server.garbage import LEFT_S, OBJECTS_MAX, OLDEST, LongLivedObjects
 from holdfast.identifiers import LaneId
 
 

@@ -11,12 +11,12 @@ from tests.unit.cli.stores import StoreBuilder, build_store
 from tests.unit.spark.stores import made
 from tests.unit.spark.test_store_committed import goes_on, transactions
 
-from holdfast.cli.findings import Findings
 from holdfast.cli.inspect import progress_lines
 from holdfast.cli.main import cli
 from holdfast.environment import SeededEnvironment, SystemEnvironment, VirtualClock
 from holdfast.errors import CallError, ConfigurationError, HoldfastError
 from holdfast.identifiers import LaneId, LaneNumber
+from holdfast.inspect.findings import Findings
 from holdfast.lane.owned import raise_floor
 from holdfast.store.directory import DirectoryStore
 from holdfast.store.read_only import open_read_only

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from tests.unit.cli.stores import StoreBuilder
 
-from holdfast.cli.findings import Findings, Weight
-from holdfast.cli.survey import Wanted, survey
-from holdfast.cli.verification import Verification
 from holdfast.environment import SystemEnvironment
+from holdfast.inspect.findings import Findings, Weight
+from holdfast.inspect.survey import Wanted, survey
+from holdfast.inspect.verification import Verification
 from holdfast.store.read_only import open_read_only
 
 ROUNDS = 25

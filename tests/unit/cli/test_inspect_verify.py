@@ -9,9 +9,9 @@ import pytest
 from tests.unit.broker.transactional import TransactionalProducer
 from tests.unit.cli.stores import StoreBuilder, build_store
 
-from holdfast.cli.findings import Findings, Weight
-from holdfast.cli.verification import Verification
 from holdfast.environment import SystemEnvironment
+from holdfast.inspect.findings import Findings, Weight
+from holdfast.inspect.verification import Verification
 from holdfast.lane.entry import HEADER_BYTES as ENTRY_HEADER_BYTES
 from holdfast.lane.entry import parse_header
 from holdfast.lane.snapshot import HEADER_BYTES as SNAPSHOT_HEADER_BYTES

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.cli.record_lines import (
+from holdfast.cli.records.record_lines import (
     Shown,
     json_line,
     parse_json,

@@ -17,8 +17,8 @@ from tests.chaos.outage import fill, small_disk
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.process import Process, answers_api_versions, free_port, wait_until
 
-from holdfast.cli.serve import command
-from holdfast.cli.serve_file import NOT_IN_FILES, PLACES, overrides_of
+from holdfast.cli.server.serve import command
+from holdfast.cli.server.serve_file import NOT_IN_FILES, PLACES, overrides_of
 from holdfast.store.keys import RESERVE_FILE
 
 HOLDFAST = str(Path(sys.executable).parent / "holdfast")

@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.errors import ConfigurationError
 from holdfast.sink.config_file import read_sink
-from holdfast.spark.kafka_options import client_options
-from holdfast.spark.pipeline_file import read_pipeline
+from holdfast.spark.pipelines.file import read_pipeline
+from holdfast.spark.source.kafka_options import client_options
 
 SOURCE = '[source]\nkafka.bootstrap.servers = "broker:9092"\nsubscribe = "orders"\n'
 OUTPUT = '[output]\nto = "lake"\n'

@@ -1,6 +1,6 @@
 """What an administrator is told of a broker's lanes."""
 
-from holdfast.broker.reports import decoded, encoded
+from holdfast.broker.cluster.reports import decoded, encoded
 from holdfast.client.lanes import BrokerStatus
 from holdfast.cluster.peers import Leader, PeerReport
 from holdfast.identifiers import BrokerId, LaneId

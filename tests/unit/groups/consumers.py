@@ -6,7 +6,7 @@ from uuid import UUID
 from tests.unit.groups.world import GROUP, TOPIC, World
 
 from holdfast.groups.caller import Caller
-from holdfast.groups.consumer import ConsumerGroup
+from holdfast.groups.consumer.consumer_group import ConsumerGroup
 from holdfast.groups.outbox import Token
 from holdfast.groups.rules import GroupRules
 from holdfast.identifiers import PartitionId

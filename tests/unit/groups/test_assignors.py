@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.groups.assignors import (
+from holdfast.groups.consumer.assignors import (
     Subscriber,
     Targets,
     assign_range,

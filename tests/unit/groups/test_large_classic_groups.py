@@ -5,9 +5,9 @@ import random
 import pytest
 from tests.unit.groups.world import INITIAL_DELAY_S, World
 
+from holdfast.groups.classic.roster import Joining, Roster
 from holdfast.groups.facts import ClassicMember
 from holdfast.groups.outbox import Token
-from holdfast.groups.roster import Joining, Roster
 
 MEMBERS = 300
 

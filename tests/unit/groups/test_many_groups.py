@@ -6,7 +6,7 @@ import msgspec
 from tests.unit.groups.consumers import Client, ConsumerWorld, settle
 from tests.unit.groups.world import TOPIC_ID, World
 
-from holdfast.groups.consumer import PROMPT_MEMBERS_MAX, ConsumerPhase
+from holdfast.groups.consumer.consumer_group import PROMPT_MEMBERS_MAX, ConsumerPhase
 from holdfast.groups.coordinator import SLICE_GROUPS, SLICE_OFFSETS
 from holdfast.groups.facts import (
     CommittedOffset,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.unit.groups.consumers import Client, ConsumerWorld, settle
 from tests.unit.groups.world import TOPIC, TOPIC_ID
 
-from holdfast.groups.reconciliation import (
+from holdfast.groups.consumer.reconciliation import (
     MemberState,
     Standing,
     Target,

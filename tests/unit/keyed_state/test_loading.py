@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from simulation.faults.faulty_store import Fault, FaultPlan, FaultyStore
 from tests.unit.keyed_state.sinks import ENVIRONMENT, a_store, site
 
 from holdfast.errors import CorruptObject, InvariantViolation, ObjectNotFound
@@ -16,7 +17,6 @@ from holdfast.keyed_state.dedup_task import load_bucket, run_dedup_task, save_ru
 from holdfast.keyed_state.pinned import Pinned, RunInfo, nothing_pinned
 from holdfast.store.counting import CountingStore
 from holdfast.store.directory import DirectoryStore
-from holdfast.store.faulty import Fault, FaultPlan, FaultyStore
 from holdfast.store.memory import MemoryStore
 
 RULE = DedupSettings()

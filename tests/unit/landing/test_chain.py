@@ -6,6 +6,7 @@ import pytest
 from tests.unit.landing.records import ENVIRONMENT, batch_of, new_store
 
 from holdfast.errors import CallError, ConfigurationError, CorruptObject, StoreUnavailable
+from holdfast.inspect.output_survey import survey
 from holdfast.landing.blocking import run
 from holdfast.landing.chain import Chain, Landed, Refused
 from holdfast.landing.formats.interface import Format
@@ -14,7 +15,6 @@ from holdfast.landing.formats.parquet import Parquet
 from holdfast.landing.formats.raw import Raw
 from holdfast.landing.landed import objects, records
 from holdfast.landing.packing import Bounds
-from holdfast.landing.survey import survey
 from holdfast.store.counting import CountingStore
 from holdfast.store.interface import Store
 

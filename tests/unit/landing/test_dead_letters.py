@@ -10,6 +10,7 @@ from tests.unit.landing.records import ENVIRONMENT, batch, new_store, row
 
 from holdfast.cli.landed import command
 from holdfast.errors import CallError
+from holdfast.inspect.output_survey import survey
 from holdfast.landing.blocking import run
 from holdfast.landing.chain import Chain, Landed, Refused
 from holdfast.landing.dead_letters import DeadLetters, dead_batch
@@ -17,7 +18,6 @@ from holdfast.landing.formats.interface import Format
 from holdfast.landing.formats.known import new_format
 from holdfast.landing.keys import HIVE_TEMPLATE, KeyTemplate
 from holdfast.landing.landed import records
-from holdfast.landing.survey import survey
 from holdfast.store.address import open_store
 from holdfast.store.interface import Store
 

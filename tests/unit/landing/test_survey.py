@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from tests.unit.landing.records import ENVIRONMENT, batch_of, new_store
 
 from holdfast.cli.landed import command
+from holdfast.inspect.output_survey import Report, survey
 from holdfast.landing.blocking import run
 from holdfast.landing.chain import Chain
 from holdfast.landing.data_files import checksum_of, data_key
@@ -19,7 +20,6 @@ from holdfast.landing.keys import HIVE_TEMPLATE, KeyTemplate
 from holdfast.landing.ledger import Ledger
 from holdfast.landing.ledger_entry import Effects, MicroBatch, OutputFile, SourceRange
 from holdfast.landing.packing import Bounds
-from holdfast.landing.survey import Report, survey
 from holdfast.landing.sweep import sweep
 from holdfast.store.address import open_store
 from holdfast.store.interface import Store

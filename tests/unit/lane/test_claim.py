@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from simulation.faults.faulty_store import Fault, FaultPlan, FaultyStore
 from tests.unit.lane.world import (
     LANE,
     P0,
@@ -21,7 +22,6 @@ from holdfast.lane.keys import entry_key
 from holdfast.lane.recovery import read_head, recover
 from holdfast.log.rewriter import RewriteSettings, rewrite
 from holdfast.log.state import LogStateKind
-from holdfast.store.faulty import Fault, FaultPlan, FaultyStore
 
 NOW = RewriteSettings(delete_delay_s=0)
 

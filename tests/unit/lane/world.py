@@ -9,6 +9,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 from uuid import UUID
 
+from simulation.faults.skewed_environment import SkewedEnvironment
+from simulation.virtual_loop import VirtualLoop
+
 from holdfast.errors import HoldfastError
 from holdfast.identifiers import BrokerId, LaneId, PartitionId
 from holdfast.lane.appender import GroupSettings
@@ -32,8 +35,6 @@ from holdfast.records.record import Record, encode_batch
 from holdfast.records.stamp import stamp
 from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry, Store
 from holdfast.store.memory import MemoryStore
-from holdfast.verify.skewed_environment import SkewedEnvironment
-from holdfast.verify.virtual_loop import VirtualLoop
 
 LANE = LaneId(1)
 TOPIC = UUID(int=7)

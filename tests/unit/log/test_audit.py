@@ -5,7 +5,12 @@ from uuid import UUID
 import pytest
 
 from holdfast.identifiers import PartitionId
-from holdfast.log.audit import leader_epoch_at, payload_problems, segment_problems, tile_problems
+from holdfast.inspect.lane_audit import (
+    leader_epoch_at,
+    payload_problems,
+    segment_problems,
+    tile_problems,
+)
 from holdfast.log.facts import Appended, SegmentRef
 from holdfast.log.partition import EpochStart, PartitionLog, Run
 from holdfast.log.segment import build_segment

@@ -5,13 +5,13 @@ import asyncio
 import random
 
 import pytest
+from simulation.faults.memory_disk import MemoryDisk
 from tests.unit.lane.world import LANE, P0, P1, Hold, World, append_batch, batch, end, simulate
 
 from holdfast.errors import Fenced
 from holdfast.identifiers import PartitionId
 from holdfast.lane.entry import HEADER_BYTES
 from holdfast.lane.recovery import recover
-from holdfast.lane.spool.memory_disk import MemoryDisk
 from holdfast.lane.spool.queue import SpoolSettings
 from holdfast.lane.spool.spool import spools_on
 from holdfast.log.data_lane import RESERVED_OFFSETS, DataLane

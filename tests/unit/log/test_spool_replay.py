@@ -5,6 +5,7 @@ import random
 import re
 
 import pytest
+from simulation.faults.memory_disk import MemoryDisk
 from tests.unit.lane.world import P0, P1, Hold, World, simulate
 from tests.unit.log.test_disk_acks import (
     LANE_OBJECT,
@@ -18,7 +19,6 @@ from tests.unit.log.test_disk_acks import (
 
 from holdfast.identifiers import PartitionId
 from holdfast.lane.entry import MAGIC
-from holdfast.lane.spool.memory_disk import MemoryDisk
 from holdfast.lane.spool.spool import part_name, spools_on
 from holdfast.log.data_lane import DataLane
 from holdfast.log.spool_replay import replay_spools

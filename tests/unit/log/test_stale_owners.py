@@ -4,6 +4,7 @@ import asyncio
 import random
 
 import pytest
+from simulation.faults.faulty_store import Fault, FaultPlan, FaultyStore
 from tests.unit.lane.world import P0, P1, World, append, simulate
 
 from holdfast.errors import Fenced, HoldfastError
@@ -18,7 +19,6 @@ from holdfast.log.rewriter import (
     sweep_segments,
 )
 from holdfast.records.record import decode
-from holdfast.store.faulty import Fault, FaultPlan, FaultyStore
 
 SMALL = RewriteSettings(delete_delay_s=0, segment_bytes_max=700)
 

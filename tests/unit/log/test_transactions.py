@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from tests.unit.lane.world import P0, Hold, World, append, batch, end, flush, simulate
 
+from holdfast.inspect.lane_audit import payload_problems, transaction_problems
 from holdfast.lane.recovery import recover
 from holdfast.log.append import (
     Accepted,
@@ -17,7 +18,6 @@ from holdfast.log.append import (
     decide_marker,
     opens_transaction,
 )
-from holdfast.log.audit import payload_problems, transaction_problems
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import (
     Appended,

@@ -15,7 +15,7 @@ from holdfast.landing.landed import committed_files
 from holdfast.landing.ledger import Committed, Ledger
 from holdfast.landing.ledger_entry import Effects, FileRole, MicroBatch, OutputFile, SourceRange
 from holdfast.landing.partition_columns import described
-from holdfast.spark.worker import worker
+from holdfast.spark.runtime.worker import worker
 
 _attempts = itertools.count()
 

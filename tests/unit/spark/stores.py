@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.unit.cli.stores import StoreBuilder
 
-from holdfast.broker.directory import Led
-from holdfast.broker.markers import add_marker
+from holdfast.broker.cluster.directory import Led
+from holdfast.broker.transactions.markers import add_marker
 from holdfast.log.append import Accepted, AppendRules, decide_append
 from holdfast.log.facts import PartitionRemoved
 from holdfast.log.rewriter import RewriteSettings, collect, purge_removed, rewrite

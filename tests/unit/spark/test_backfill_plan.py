@@ -11,7 +11,7 @@ from holdfast.errors import ConfigurationError
 from holdfast.landing.ledger_entry import NO_HASH, Entry, EntryKind
 from holdfast.landing.ledger_rules import AlreadyCommitted, Commit, decide
 from holdfast.quantities import time_ms
-from holdfast.spark.backfill_plan import (
+from holdfast.spark.ledger.backfill_plan import (
     Asked,
     Plan,
     Slice,
@@ -20,8 +20,8 @@ from holdfast.spark.backfill_plan import (
     next_slice,
     span,
 )
-from holdfast.spark.inputs import DataLoss, TopicPartition
-from holdfast.spark.store_input import StoreInput
+from holdfast.spark.source.inputs import DataLoss, TopicPartition
+from holdfast.spark.source.store_input import StoreInput
 
 ALL = Asked(topic=TOPIC)
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from holdfast.spark.checkpoint import Checkpoint, OffsetLogReplaced
+from holdfast.spark.ledger.checkpoint import Checkpoint, OffsetLogReplaced
 
 
 def logged(*ends: str) -> str:

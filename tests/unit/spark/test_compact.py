@@ -13,13 +13,13 @@ from tests.unit.spark.ledgered import Sink, SparkInThisProcess, rows
 
 from holdfast.cli.compact import command
 from holdfast.errors import ConfigurationError, CorruptObject, RetryError
+from holdfast.inspect.output_survey import survey
 from holdfast.keyed_state.pinned import Operator, RunInfo, encode_pinned, nothing_pinned, run_name
 from holdfast.landing.data_files import checksum_of, data_key
 from holdfast.landing.ledger_entry import EntryKind, FileRole, OutputFile
-from holdfast.landing.survey import survey
 from holdfast.landing.sweep import sweep
-from holdfast.spark.compact import TRIES, compact, dry_run, plan_groups, sweep_state
-from holdfast.spark.worker import worker
+from holdfast.spark.ledger.compact import TRIES, compact, dry_run, plan_groups, sweep_state
+from holdfast.spark.runtime.worker import worker
 
 
 def file(name: str, size: int, *, late: bool = False, **values: str) -> OutputFile:

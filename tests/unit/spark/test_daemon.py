@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from holdfast.spark.daemon import ending_quietly
+from holdfast.spark.runtime.daemon import ending_quietly
 
 
 def test_a_worker_whose_rows_nobody_wants_any_more_ends_without_a_traceback():

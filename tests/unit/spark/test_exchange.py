@@ -7,7 +7,15 @@ import pytest
 
 from holdfast.columnar.hashing import hash_columns
 from holdfast.keyed_state.pinned import bucket_of
-from holdfast.spark.exchange import SCHEMA, Cutter, Piece, halves, opened, times, without_keys
+from holdfast.spark.ledger.exchange import (
+    SCHEMA,
+    Cutter,
+    Piece,
+    halves,
+    opened,
+    times,
+    without_keys,
+)
 
 SEED = 7
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ConfigurationError
-from holdfast.spark.executors import (
+from holdfast.spark.runtime.executors import (
     PYTHON_SETTING,
     PYTHON_VARIABLE,
     check_python,

@@ -14,10 +14,10 @@ from obstore.store import MemoryStore
 from holdfast.errors import ConfigurationError
 from holdfast.landing.ledger_entry import FileRole, OutputFile
 from holdfast.landing.output_files import read_footer
-from holdfast.spark.files import FileWriter, encode
-from holdfast.spark.job import Output
-from holdfast.spark.landed_source import conform, whole_schema
-from holdfast.spark.worker import worker
+from holdfast.spark.ledger.files import FileWriter, encode
+from holdfast.spark.ledger.job import Output
+from holdfast.spark.runtime.worker import worker
+from holdfast.spark.source.landed_source import conform, whole_schema
 
 
 @pytest.mark.parametrize("layout", ["parquet", "jsonl.zst"])

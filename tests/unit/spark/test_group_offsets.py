@@ -7,10 +7,10 @@ import pytest
 
 from holdfast.errors import ConfigurationError, RetryError
 from holdfast.protocol.consumer_protocol import TopicPartition as Where
-from holdfast.spark.group_offsets import GroupOffsets
-from holdfast.spark.inputs import TopicPartition
-from holdfast.spark.offsets import SourceOffset
-from holdfast.spark.options import parse_options
+from holdfast.spark.source.group_offsets import GroupOffsets
+from holdfast.spark.source.inputs import TopicPartition
+from holdfast.spark.source.offsets import SourceOffset
+from holdfast.spark.source.options import parse_options
 
 
 def at(**positions: int) -> SourceOffset:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ConfigurationError
-from holdfast.spark.java import find_java, parse_major
+from holdfast.spark.runtime.java import find_java, parse_major
 
 
 def java(folder: Path, version: str) -> Path:

@@ -16,16 +16,16 @@ from tests.peers.kafka import KafkaBroker
 
 from holdfast.client.refusals import BrokerUnavailable
 from holdfast.columnar.schema import SCHEMA_WITH_HEADERS
-from holdfast.spark.inputs import (
+from holdfast.spark.source.inputs import (
     DataLoss,
     PlanOptions,
     Range,
     TopicPartition,
     read_range,
 )
-from holdfast.spark.kafka_input import KafkaInput
-from holdfast.spark.kafka_options import client_options
-from holdfast.spark.where import parse_where
+from holdfast.spark.source.kafka_input import KafkaInput
+from holdfast.spark.source.kafka_options import client_options
+from holdfast.spark.source.where import parse_where
 
 SECONDS_MAX = 30
 KEPT = {"retention.ms": "-1"}

@@ -5,7 +5,12 @@ import pickle
 import pytest
 
 from holdfast.errors import ConfigurationError
-from holdfast.spark.kafka_options import ClientOptions, TlsOptions, client_options, tls_context
+from holdfast.spark.source.kafka_options import (
+    ClientOptions,
+    TlsOptions,
+    client_options,
+    tls_context,
+)
 
 BOOTSTRAP = "broker:9092"
 

@@ -12,7 +12,7 @@ from tests.unit.spark.ledgered import Sink, rows
 
 from holdfast.errors import ConfigurationError, CorruptObject, HoldfastError, ObjectNotFound
 from holdfast.landing.ledger_entry import FileRole
-from holdfast.spark.landed_source import (
+from holdfast.spark.source.landed_source import (
     LandedReader,
     LandedSource,
     grouped,

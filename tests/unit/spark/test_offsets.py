@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import CorruptObject, InvariantViolation
-from holdfast.spark import offsets
-from holdfast.spark.inputs import TopicPartition
-from holdfast.spark.offsets import OffsetRange, SourceOffset
+from holdfast.spark.source import offsets
+from holdfast.spark.source.inputs import TopicPartition
+from holdfast.spark.source.offsets import OffsetRange, SourceOffset
 
 ID, OTHER_ID = UUID(int=1), UUID(int=2)
 

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.errors import ConfigurationError
 from holdfast.quantities import duration_ms
-from holdfast.spark.options import (
+from holdfast.spark.source.options import (
     Assign,
     AtOffsets,
     AtTimestamp,
@@ -17,7 +17,7 @@ from holdfast.spark.options import (
     SubscribePattern,
     parse_options,
 )
-from holdfast.spark.where import ALL_ROWS, parse_where
+from holdfast.spark.source.where import ALL_ROWS, parse_where
 
 STORE = {"store": "/data", "subscribe": "orders"}
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from holdfast.keyed_state.dedup import DedupSettings, LatePolicy
 from holdfast.keyed_state.pinned import Pinned, next_watermark, nothing_pinned
 from holdfast.landing.ledger_entry import FileRole, OutputFile
-from holdfast.spark.exchange import Cutter, received, sent
-from holdfast.spark.job import Dedup, Job, Output
-from holdfast.spark.keys_first import SENT
-from holdfast.spark.picking import JudgeTask, PickTask, Verdict
+from holdfast.spark.ledger.exchange import Cutter, received, sent
+from holdfast.spark.ledger.job import Dedup, Job, Output
+from holdfast.spark.ledger.keys_first import SENT
+from holdfast.spark.ledger.picking import JudgeTask, PickTask, Verdict
 
 Record = tuple[str, int, int, bytes | None, int]
 """Topic, partition, offset, key, time."""

@@ -8,10 +8,10 @@ import pytest
 from holdfast.errors import ConfigurationError
 from holdfast.keyed_state.aggregates import Aggregate, Function
 from holdfast.keyed_state.dedup import LatePolicy
-from holdfast.spark.chain_sink import Landing
-from holdfast.spark.job import Aggregation, Dedup, Job, Timers
-from holdfast.spark.options import AtTimestamp, End, Rows, Subscribe
-from holdfast.spark.pipeline_file import RECORDS_PER_TRIGGER, PipelineFile, read_pipeline
+from holdfast.spark.ledger.chain_sink import Landing
+from holdfast.spark.ledger.job import Aggregation, Dedup, Job, Timers
+from holdfast.spark.pipelines.file import RECORDS_PER_TRIGGER, PipelineFile, read_pipeline
+from holdfast.spark.source.options import AtTimestamp, End, Rows, Subscribe
 
 SOURCE = """
 [source]

@@ -7,9 +7,9 @@ import click
 import pytest
 
 from holdfast.cli import backfill, run
-from holdfast.spark.operations import FUNCTIONS
-from holdfast.spark.options import NAMES
-from holdfast.spark.pipeline_tables import PIPELINE
+from holdfast.spark.ledger.operations import FUNCTIONS
+from holdfast.spark.pipelines.tables import PIPELINE
+from holdfast.spark.source.options import NAMES
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "pipeline.md"
 NOT_FOR_FILES = {"rows", "where", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"}

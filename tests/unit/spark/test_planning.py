@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.errors import ConfigurationError
-from holdfast.spark import offsets
-from holdfast.spark.inputs import (
+from holdfast.spark.source import offsets
+from holdfast.spark.source.inputs import (
     DEFAULT_PLAN,
     DataLoss,
     KafkaWhere,
@@ -21,10 +21,10 @@ from holdfast.spark.inputs import (
     TopicInfo,
     TopicPartition,
 )
-from holdfast.spark.kafka_options import ClientOptions
-from holdfast.spark.offsets import SourceOffset
-from holdfast.spark.options import parse_options
-from holdfast.spark.planning import Planner
+from holdfast.spark.source.kafka_options import ClientOptions
+from holdfast.spark.source.offsets import SourceOffset
+from holdfast.spark.source.options import parse_options
+from holdfast.spark.source.planning import Planner
 
 
 class MemoryInput:

@@ -16,12 +16,12 @@ from holdfast.errors import ConfigurationError, RetryError
 from holdfast.keyed_state.pinned import encode_pinned, nothing_pinned
 from holdfast.landing.ledger import Committed, Ledger
 from holdfast.landing.ledger_entry import Effects, MicroBatch, SourceRange
-from holdfast.spark import offsets
-from holdfast.spark.checkpoint_folder import local_folder
-from holdfast.spark.job import Job
-from holdfast.spark.offsets import SourceOffset
-from holdfast.spark.pipeline_file import PipelineFile, read_pipeline
-from holdfast.spark.preflight import Ready, check_pipeline, resume
+from holdfast.spark.ledger.checkpoint_folder import local_folder
+from holdfast.spark.ledger.job import Job
+from holdfast.spark.pipelines.file import PipelineFile, read_pipeline
+from holdfast.spark.pipelines.preflight import Ready, check_pipeline, resume
+from holdfast.spark.source import offsets
+from holdfast.spark.source.offsets import SourceOffset
 from holdfast.store.directory import DirectoryStore
 
 

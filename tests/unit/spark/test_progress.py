@@ -10,12 +10,8 @@ from tests.peers.process import wait_until
 
 from holdfast.errors import ConfigurationError, HoldfastError, RetryError, StopError
 from holdfast.live_text import CLEAR_LINE
-from holdfast.spark import offsets
-from holdfast.spark.inputs import DataLoss, Offsets, TopicInfo, TopicPartition
-from holdfast.spark.lag import NewestOffsets, lag_behind, lag_of
-from holdfast.spark.offsets import SourceOffset
-from holdfast.spark.options import parse_options
-from holdfast.spark.progress import (
+from holdfast.spark.pipelines.lag import NewestOffsets, lag_behind, lag_of
+from holdfast.spark.pipelines.progress import (
     BatchDone,
     IdleTime,
     JsonReport,
@@ -29,7 +25,11 @@ from holdfast.spark.progress import (
     summary,
     summary_fields,
 )
-from holdfast.spark.query_failure import QueryFailed, failure_of
+from holdfast.spark.pipelines.query_failure import QueryFailed, failure_of
+from holdfast.spark.source import offsets
+from holdfast.spark.source.inputs import DataLoss, Offsets, TopicInfo, TopicPartition
+from holdfast.spark.source.offsets import SourceOffset
+from holdfast.spark.source.options import parse_options
 
 COUNTS = {"rows": 1_000, "kept": 900, "duplicates": 90, "late": 10, "diverted": 10}
 ZERO = TopicPartition("t", 0, None)
@@ -254,7 +254,7 @@ def test_a_source_that_stops_answering_is_told_once_and_so_is_its_return():
     [
         (
             "org.apache.spark.SparkException: x\nTraceback (most recent call last):\n  File ...\n"
-            "holdfast.spark.inputs.DataLoss: 5 records are gone\n\n\tat org.apache.spark",
+            "holdfast.spark.source.inputs.DataLoss: 5 records are gone\n\n\tat org.apache.spark",
             DataLoss,
             "5 records are gone",
         ),

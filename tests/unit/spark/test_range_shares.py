@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.follow.stretches import Stretch
-from holdfast.spark.inputs import Range, StoreWhere
-from holdfast.spark.range_shares import shares
-from holdfast.spark.task_split import TASK_BYTES_MIN
+from holdfast.spark.ledger.range_shares import shares
+from holdfast.spark.source.inputs import Range, StoreWhere
+from holdfast.spark.source.task_split import TASK_BYTES_MIN
 
 ID = UUID(int=1)
 

@@ -9,9 +9,9 @@ import pytest
 from tests.peers.process import free_port
 
 from holdfast.errors import ConfigurationError
-from holdfast.spark.preflight import MasterUnavailable, check_master
-from holdfast.spark.query_failure import failure_of
-from holdfast.spark.transform import load_transform
+from holdfast.spark.pipelines.preflight import MasterUnavailable, check_master
+from holdfast.spark.pipelines.query_failure import failure_of
+from holdfast.spark.pipelines.transform import load_transform
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 
 from holdfast.errors import ConfigurationError
 from holdfast.spark import pipeline
-from holdfast.spark.executors import package_zip
-from holdfast.spark.session import is_local
+from holdfast.spark.runtime.executors import package_zip
+from holdfast.spark.runtime.session import is_local
 
 
 @pytest.mark.parametrize(
@@ -30,11 +30,11 @@ def test_the_zip_can_be_imported_and_is_the_same_each_time(tmp_path: Path):
     assert package_zip(tmp_path) == first
     assert first.read_bytes() == body
     names = zipfile.ZipFile(first).namelist()
-    assert "holdfast/spark/source.py" in names
+    assert "holdfast/spark/source/data_source.py" in names
     assert not [name for name in names if "__pycache__" in name]
     program = (
         f"import sys; sys.path.insert(0, {str(first)!r}); "
-        "import holdfast.spark.source as source; print(source.__file__)"
+        "import holdfast.spark.source.data_source as source; print(source.__file__)"
     )
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
@@ -59,9 +59,9 @@ def test_the_package_does_not_load_pyspark_by_itself():
 def test_the_daemon_has_loaded_what_workers_need_and_started_no_thread(worker_module: str):
     script = (
         "import sys, threading\n"
-        "from holdfast.spark.daemon import load\n"
+        "from holdfast.spark.runtime.daemon import load\n"
         f"load({worker_module!r})\n"
-        "assert 'holdfast.spark.source' in sys.modules\n"
+        "assert 'holdfast.spark.source.data_source' in sys.modules\n"
         "print(threading.active_count(), 'numba' in sys.modules)\n"
     )
     done = subprocess.run(

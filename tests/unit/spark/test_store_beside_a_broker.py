@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.chaos.brokers import ChaosBroker
 from tests.peers.process import free_port
 
-from holdfast.spark.inputs import PlanOptions, read_range
-from holdfast.spark.store_input import StoreInput
+from holdfast.spark.source.inputs import PlanOptions, read_range
+from holdfast.spark.source.store_input import StoreInput
 
 RECORDS = 30_000
 STEP = 300

@@ -7,11 +7,11 @@ import pytest
 from tests.unit.spark.stores import TOPIC, Filler, change, made, offsets_in
 from tests.unit.spark.test_store_input import rows_of
 
-from holdfast.spark.inputs import DataLoss, PlanOptions, Range, TopicPartition
-from holdfast.spark.options import parse_options
-from holdfast.spark.source import open_input
-from holdfast.spark.store_input import StoreInput
-from holdfast.spark.where import parse_where
+from holdfast.spark.source.data_source import open_input
+from holdfast.spark.source.inputs import DataLoss, PlanOptions, Range, TopicPartition
+from holdfast.spark.source.options import parse_options
+from holdfast.spark.source.store_input import StoreInput
+from holdfast.spark.source.where import parse_where
 
 FUTURE = 1 << 42
 """In ms: past the time of every marker."""

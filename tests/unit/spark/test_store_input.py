@@ -12,7 +12,7 @@ from tests.unit.spark.stores import TOPIC, Filler, change, made, offsets_in, val
 from holdfast.columnar.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from holdfast.errors import CorruptObject
 from holdfast.records.compression import Codec
-from holdfast.spark.inputs import (
+from holdfast.spark.source.inputs import (
     DataLoss,
     PlanOptions,
     Range,
@@ -20,8 +20,8 @@ from holdfast.spark.inputs import (
     TopicPartition,
     read_range,
 )
-from holdfast.spark.store_input import StoreInput
-from holdfast.spark.where import parse_where
+from holdfast.spark.source.store_input import StoreInput
+from holdfast.spark.source.where import parse_where
 
 
 def partition_of(source: StoreInput, partition: int = 0) -> TopicPartition:

@@ -19,11 +19,11 @@ from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.landing.followers import marks
 from holdfast.landing.ledger import Ledger
 from holdfast.landing.sweep import sweep
-from holdfast.spark.compact import compact
-from holdfast.spark.job import Output
+from holdfast.spark.ledger.compact import compact
+from holdfast.spark.ledger.job import Output
+from holdfast.spark.runtime.worker import worker
 from holdfast.spark.tables import IcebergTable, catch_up
 from holdfast.spark.tables.follower import TableRefused, TableUnavailable
-from holdfast.spark.worker import worker
 
 
 @pytest.fixture(params=["delta", "iceberg"])

@@ -11,8 +11,8 @@ from tests.unit.spark.followed import Crash, World
 from tests.unit.spark.ledgered import SparkInThisProcess, rows
 
 from holdfast.landing.ledger import Ledger
-from holdfast.spark.compact import compact
-from holdfast.spark.worker import worker
+from holdfast.spark.ledger.compact import compact
+from holdfast.spark.runtime.worker import worker
 from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry, Store
 
 

@@ -4,7 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.follow.stretches import Stretch
-from holdfast.spark.task_split import TASK_BYTES_MAX, TASK_BYTES_MIN, joined, split, task_bytes
+from holdfast.spark.source.task_split import (
+    TASK_BYTES_MAX,
+    TASK_BYTES_MIN,
+    joined,
+    split,
+    task_bytes,
+)
 
 MIB = 1024 * 1024
 

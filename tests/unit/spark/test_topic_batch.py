@@ -11,8 +11,8 @@ from tests.unit.client.test_transactions import committed_values
 
 from holdfast.client.refusals import Refused
 from holdfast.errors import ConfigurationError
-from holdfast.spark.topic_batch import TopicBatchWriter
-from holdfast.spark.topic_sink import topic_options
+from holdfast.spark.topic.batch import TopicBatchWriter
+from holdfast.spark.topic.sink import topic_options
 
 SCHEMA = StructType([StructField("topic", StringType()), StructField("value", StringType())])
 

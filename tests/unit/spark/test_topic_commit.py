@@ -18,10 +18,10 @@ from holdfast.client.refusals import OutcomeUnknown
 from holdfast.environment import SystemEnvironment
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.records.record import Record, encode_batch
-from holdfast.spark.topic_commit import TopicCommit, TopicSinkRefused, planned_offsets
-from holdfast.spark.topic_options import TopicOptions, parse_topic_options
-from holdfast.spark.topic_position import Position
-from holdfast.spark.topic_rows import Staged
+from holdfast.spark.topic.commit import TopicCommit, TopicSinkRefused, planned_offsets
+from holdfast.spark.topic.options import TopicOptions, parse_topic_options
+from holdfast.spark.topic.position import Position
+from holdfast.spark.topic.rows import Staged
 
 NUMBERS = itertools.count()
 NOW_MS = int(time.time() * 1_000)

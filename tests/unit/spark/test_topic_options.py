@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.errors import ConfigurationError
 from holdfast.records.compression import Codec
-from holdfast.spark.topic_options import TopicOptions, parse_topic_options
+from holdfast.spark.topic.options import TopicOptions, parse_topic_options
 
 LEAST = {"kafka.bootstrap.servers": "localhost:9092", "sinkId": "orders", "topic": "out"}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.spark.topic_position import (
+from holdfast.spark.topic.position import (
     Known,
     Note,
     Position,

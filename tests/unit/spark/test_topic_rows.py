@@ -13,7 +13,7 @@ from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.records.batch import parse_header
 from holdfast.records.compression import Codec
 from holdfast.records.record import decode_batch
-from holdfast.spark.topic_rows import Encoder, Staged
+from holdfast.spark.topic.rows import Encoder, Staged
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

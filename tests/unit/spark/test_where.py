@@ -14,7 +14,7 @@ from holdfast.columnar.arrow import RecordBatch, pa
 from holdfast.columnar.schema import SCHEMA, TIMESTAMP
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.errors import ConfigurationError
-from holdfast.spark.inputs import (
+from holdfast.spark.source.inputs import (
     DEFAULT_PLAN,
     KafkaWhere,
     Offsets,
@@ -23,10 +23,10 @@ from holdfast.spark.inputs import (
     TopicInfo,
     TopicPartition,
 )
-from holdfast.spark.kafka_options import ClientOptions
-from holdfast.spark.options import parse_options
-from holdfast.spark.planning import Planner
-from holdfast.spark.where import INT64_MAX, INT64_MIN, Numbers, RowFilter, parse_where
+from holdfast.spark.source.kafka_options import ClientOptions
+from holdfast.spark.source.options import parse_options
+from holdfast.spark.source.planning import Planner
+from holdfast.spark.source.where import INT64_MAX, INT64_MIN, Numbers, RowFilter, parse_where
 
 MIDNIGHT = int(datetime(2026, 11, 16, tzinfo=UTC).timestamp() * 1_000_000)
 

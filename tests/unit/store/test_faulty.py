@@ -6,13 +6,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from simulation.faults.faulty_store import FAULTS_OF, Fault, FaultPlan, FaultyStore, Operation
+from simulation.virtual_loop import VirtualLoop
 
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.errors import HoldfastError, StoreUnavailable
-from holdfast.store.faulty import FAULTS_OF, Fault, FaultPlan, FaultyStore, Operation
 from holdfast.store.interface import CreateAnswer
 from holdfast.store.memory import MemoryStore
-from holdfast.verify.virtual_loop import VirtualLoop
 
 BODY = bytes(range(200))
 

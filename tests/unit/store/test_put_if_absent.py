@@ -7,14 +7,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from simulation.faults.faulty_store import FAULTS_OF, Fault, FaultPlan, FaultyStore, Operation
+from simulation.virtual_loop import VirtualLoop
 
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.errors import CorruptObject, StoreUnavailable
-from holdfast.store.faulty import FAULTS_OF, Fault, FaultPlan, FaultyStore, Operation
 from holdfast.store.interface import Buffers, CreateAnswer
 from holdfast.store.memory import MemoryStore
 from holdfast.store.put_if_absent import Backoff, Lost, Retry, Won, put_if_absent, same_bytes
-from holdfast.verify.virtual_loop import VirtualLoop
 
 SEEDS = range(150)
 RIVALS = 3

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from holdfast.cli.store_warnings import PAUSE_S, StoreWarnings
+from holdfast.cli.server.store_warnings import PAUSE_S, StoreWarnings
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.errors import ObjectNotFound, StoreUnavailable
 from holdfast.store.interface import Buffers, CreateAnswer

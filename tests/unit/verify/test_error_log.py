@@ -3,8 +3,7 @@
 import logging
 
 import pytest
-
-from holdfast.verify.error_log import errors_logged_to
+from simulation.error_log import errors_logged_to
 
 log = logging.getLogger("holdfast.of_this_test")
 

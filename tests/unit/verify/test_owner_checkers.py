@@ -1,7 +1,8 @@
 """Who may answer for a lane, on hand-written histories; and what a settled cluster looks like."""
 
+from simulation.cluster_fleet import unsettled
+
 from holdfast.verify.checkers import Kind, check
-from holdfast.verify.cluster_fleet import unsettled
 from holdfast.verify.history import (
     Append,
     Fetch,

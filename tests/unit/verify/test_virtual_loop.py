@@ -10,9 +10,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from simulation.virtual_loop import PROCESS, Runaway, Schedule, Stalled, VirtualLoop
 
 from holdfast.errors import CallError
-from holdfast.verify.virtual_loop import PROCESS, Runaway, Schedule, Stalled, VirtualLoop
 
 SEEDS = range(60)
 Main = Callable[[VirtualLoop], Coroutine[Any, Any, Any]]

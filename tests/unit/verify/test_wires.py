@@ -5,15 +5,15 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from simulation.network import Network, NetworkPlan
+from simulation.virtual_loop import PROCESS, VirtualLoop
+from simulation.wires import PeerWay, Wires
 
 from holdfast.client.address import Address
 from holdfast.client.refusals import BrokerUnavailable, NobodyListens
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.protocol.message import Message
 from holdfast.protocol.messages.lane_hand_over import LaneHandOverRequest, LaneHandOverResponse
-from holdfast.verify.network import Network, NetworkPlan
-from holdfast.verify.virtual_loop import PROCESS, VirtualLoop
-from holdfast.verify.wires import PeerWay, Wires
 
 THERE = Address("there", 9092)
 REQUEST = LaneHandOverRequest(lane=1, leader_epoch=2, to_broker_id=3)

@@ -23,8 +23,8 @@ from holdfast.landing.ledger_entry import Entry, EntryKind, FileRole, OutputFile
 from holdfast.landing.output_files import read_footer
 from holdfast.landing.parallel import each
 from holdfast.landing.partition_columns import partition_fields
-from holdfast.spark.job import Output
-from holdfast.spark.worker import worker
+from holdfast.spark.ledger.job import Output
+from holdfast.spark.runtime.worker import worker
 
 LOGGER = logging.getLogger("holdfast.spark.tables")
 

@@ -1,0 +1,1 @@
+"""The simulated clients: producers, consumers, group members, transactional producers."""

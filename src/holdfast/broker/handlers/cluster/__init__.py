@@ -1,0 +1,1 @@
+"""Handlers of requests about the cluster: versions, metadata, coordinators."""

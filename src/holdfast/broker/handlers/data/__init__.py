@@ -1,0 +1,1 @@
+"""Handlers of requests that read and write records: Produce, Fetch, offsets, DeleteRecords."""

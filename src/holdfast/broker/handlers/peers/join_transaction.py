@@ -1,0 +1,20 @@
+"""JoinTransaction (10005), version 0: add parts on another broker to a transaction."""
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext
+from holdfast.broker.transactions.joining import joined
+from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.join_transaction import (
+    JoinTransactionRequest,
+    JoinTransactionResponse,
+)
+
+
+async def handle(
+    broker: Broker, request: JoinTransactionRequest, context: RequestContext
+) -> JoinTransactionResponse:
+    del context
+    here = broker.transactions_of(request.transactional_id)
+    if isinstance(here, ErrorCode):
+        return JoinTransactionResponse(error_code=here)
+    return await joined(here, request)

@@ -1,0 +1,1 @@
+"""Handlers of requests that change or describe topics and configurations."""

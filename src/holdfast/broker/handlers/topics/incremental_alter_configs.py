@@ -1,0 +1,75 @@
+"""IncrementalAlterConfigs (44), versions 0 to 1.
+
+Changes the configurations that are named, and leaves the others. APPEND and SUBTRACT start from the
+value in effect, even if that is a default.
+Deviations: a broker's settings are chosen at its start, so altering a broker is refused.
+"""
+
+from functools import partial
+
+from holdfast.broker.broker import Broker
+from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.handlers.topics.alter_configs import Alteration, alter_all, change_problem
+from holdfast.cluster.facts import TopicConfigured
+from holdfast.cluster.state import Topic
+from holdfast.cluster.topics import (
+    ConfigChange,
+    ConfigOperation,
+    TopicRefused,
+    decide_config_changes,
+)
+from holdfast.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+async def handle(
+    broker: Broker, request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> IncrementalAlterConfigsResponse:
+    del context
+    changes = [
+        Alteration(r.resource_type, r.resource_name, partial(_change, r)) for r in request.resources
+    ]
+    decided = await alter_all(broker, changes, validate_only=request.validate_only)
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=error_code(refused.error if refused else "NONE"),
+                error_message=refused.message if refused else None,
+                resource_type=resource_type,
+                resource_name=name,
+            )
+            for (resource_type, name), refused in decided.items()
+        ]
+    )
+
+
+def _change(resource: AlterConfigsResource, topic: Topic) -> TopicConfigured | TopicRefused:
+    for config in resource.configs:
+        if config.config_operation not in ConfigOperation.__members__.values():
+            return TopicRefused(
+                "INVALID_REQUEST",
+                f"topic {topic.name}, {config.name[:200]}: Unknown operation type"
+                f" {config.config_operation}",
+            )
+    problem = change_problem(
+        topic,
+        [config.name for config in resource.configs],
+        [
+            config.name
+            for config in resource.configs
+            if config.value is None and config.config_operation != ConfigOperation.DELETE
+        ],
+    )
+    if problem is not None:
+        return problem
+    return decide_config_changes(
+        topic,
+        [
+            ConfigChange(c.name, ConfigOperation(c.config_operation), c.value or "")
+            for c in resource.configs
+        ],
+    )

@@ -1,0 +1,1 @@
+"""Handlers of requests to a transaction coordinator, and about producers."""

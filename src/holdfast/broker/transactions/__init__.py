@@ -1,0 +1,1 @@
+"""The shell around the pure core of transactions: lanes, markers, checks between brokers."""

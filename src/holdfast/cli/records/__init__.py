@@ -1,0 +1,1 @@
+"""`holdfast topic produce` and `holdfast topic consume`."""

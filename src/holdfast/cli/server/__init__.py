@@ -1,0 +1,1 @@
+"""`holdfast serve`: its options, its config file, and the process around the broker."""

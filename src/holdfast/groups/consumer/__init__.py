@@ -1,0 +1,1 @@
+"""Consumer groups (KIP-848): the coordinator computes the assignment."""

@@ -1,0 +1,1 @@
+"""Micro-batches that commit to a ledger: tasks, state, backfill, compaction."""

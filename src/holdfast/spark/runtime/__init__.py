@@ -1,0 +1,1 @@
+"""Sessions, Java, Python workers and executors."""

@@ -1,0 +1,1 @@
+"""The sink with Spark tasks as its members."""

@@ -1,0 +1,1 @@
+"""Spark's source `holdfast`: planning, reading from brokers, reading from the store."""
