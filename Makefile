@@ -19,8 +19,8 @@ SPARK_REBALANCES ?= 50
 HOSTILE_SECONDS ?= 20
 HOSTILE_GROUPS ?= 100000
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
-# Many tests wait for something most of the time: one worker more than there are cores.
-WORKERS ?= $(shell expr $(JOBS) + 1)
+# Many tests wait for something most of the time: two workers more than there are cores.
+WORKERS ?= $(shell expr $(JOBS) + 2)
 # Without files of bytecode each of the hundreds of processes of the tests compiles all modules.
 unexport PYTHONDONTWRITEBYTECODE
 

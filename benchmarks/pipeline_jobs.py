@@ -96,12 +96,12 @@ def backfill(work: Work) -> None:
 def _backfill_command(spark: Any, work: Work, share: float, output: str) -> None:
     """What `holdfast backfill` does: from record batches to files and a ledger, in the workers."""
     from holdfast.spark.ledger.backfill import Backfill
-    from holdfast.spark.ledger.backfill_plan import SLICE_RECORDS, Asked
+    from holdfast.spark.ledger.backfill_plan import SLICE_RECORDS, BackfillRequest
     from holdfast.spark.ledger.job import Output
     from holdfast.spark.source.data_source import open_input
     from holdfast.spark.source.options import parse_options
 
-    asked = Asked(topic=work.topic, to_offset=_offset(work, share) if share < 1 else None)
+    asked = BackfillRequest(topic=work.topic, to_offset=_offset(work, share) if share < 1 else None)
     opened = open_input(parse_options(source(work)[1], streaming=False))
     job = Backfill(asked, Output(store=output, sink_id=SINK_ID), opened)
     job.run(spark, watch=lambda *_: None, slice_records=SLICE_RECORDS)

@@ -32,7 +32,7 @@ from holdfast.protocol.messages.offset_commit import OffsetCommitRequest
 from holdfast.protocol.messages.offset_fetch import OffsetFetchRequest
 from holdfast.store.interface import Store
 from holdfast.verify.history import Deleted, Done, Listed, Partition, Produced, Which
-from simulation.clients.client import FETCH_WAIT_MS, FetchedBatches, Refused
+from simulation.clients.client import FETCH_WAIT_MS, CallRefused, FetchedBatches
 from simulation.virtual_loop import VirtualLoop
 
 PRODUCE_VERSION = 11
@@ -204,7 +204,7 @@ class BrokerProcess:
         )
         return await answer(self._broker, message, context)
 
-    async def produce(self, partition: Partition, batch: bytes) -> Produced | Refused:
+    async def produce(self, partition: Partition, batch: bytes) -> Produced | CallRefused:
         topic, number = _split(partition)
         data = produce.PartitionProduceData(index=number, records=memoryview(bytearray(batch)))
         request = produce.ProduceRequest(
@@ -222,7 +222,7 @@ class BrokerProcess:
         offset: int,
         isolation: int = 0,
         wait_ms: int = FETCH_WAIT_MS,
-    ) -> FetchedBatches | Refused:
+    ) -> FetchedBatches | CallRefused:
         topic, number = _split(partition)
         wanted = fetch.FetchPartition(
             partition=number, fetch_offset=offset, partition_max_bytes=FETCH_BYTES_MAX
@@ -246,7 +246,7 @@ class BrokerProcess:
 
     async def list_offsets(
         self, partition: Partition, which: Which, isolation: int = 0
-    ) -> Listed | Refused:
+    ) -> Listed | CallRefused:
         topic, number = _split(partition)
         wanted = list_offsets.ListOffsetsPartition(
             partition_index=number, timestamp=TIMESTAMPS[which]
@@ -260,7 +260,7 @@ class BrokerProcess:
         told = response.topics[0].partitions[0]
         return _refusal(told.error_code) or Listed(told.offset)
 
-    async def delete_records(self, partition: Partition, before: int) -> Deleted | Refused:
+    async def delete_records(self, partition: Partition, before: int) -> Deleted | CallRefused:
         topic, number = _split(partition)
         wanted = delete_records.DeleteRecordsPartition(partition_index=number, offset=before)
         request = delete_records.DeleteRecordsRequest(
@@ -273,7 +273,7 @@ class BrokerProcess:
 
     async def create_topic(
         self, topic: str, partitions: int, configs: dict[str, str]
-    ) -> Done | Refused:
+    ) -> Done | CallRefused:
         wanted = create_topics.CreatableTopic(
             name=topic,
             num_partitions=partitions,
@@ -289,7 +289,7 @@ class BrokerProcess:
         )
         return _refusal(response.topics[0].error_code) or Done()
 
-    async def delete_topic(self, topic: str) -> Done | Refused:
+    async def delete_topic(self, topic: str) -> Done | CallRefused:
         request = delete_topics.DeleteTopicsRequest(
             topic_names=[topic], timeout_ms=REQUEST_TIMEOUT_MS
         )
@@ -315,5 +315,5 @@ def _split(partition: Partition) -> tuple[str, int]:
     return topic, int(number)
 
 
-def _refusal(code: int) -> Refused | None:
-    return Refused(ErrorCode(code).name) if code else None
+def _refusal(code: int) -> CallRefused | None:
+    return CallRefused(ErrorCode(code).name) if code else None

@@ -23,7 +23,7 @@ from simulation.observed_store import process_name
 from simulation.virtual_loop import VirtualLoop
 
 
-class Parts(NamedTuple):
+class ProcessParts(NamedTuple):
     """What a process is built from, beside the settings that all processes share."""
 
     broker_id: int
@@ -34,7 +34,7 @@ class Parts(NamedTuple):
     peers: PeerNetwork | None
 
 
-MakeProcess = Callable[[Parts], BrokerProcess]
+MakeProcess = Callable[[ProcessParts], BrokerProcess]
 WALL_SKEW_MS_MAX = 600_000
 DRIFT_MAX = 0.02
 BROKER_IDS = 3
@@ -95,7 +95,9 @@ class Fleet:
         machine = machine or drawn
         store = self._stores[name] = CutStore(self._store)
         liveness = SimulatedLiveness(self._machines, machine, name, number)
-        process = self._make_process(Parts(broker_id, store, environment, liveness, address, peers))
+        process = self._make_process(
+            ProcessParts(broker_id, store, environment, liveness, address, peers)
+        )
         self.processes[name] = process
         self._recorder.mark(MarkerKind.START, name, self._loop.time(), machine)
         life = self._loop.spawn(name, process.run())

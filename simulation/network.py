@@ -39,7 +39,7 @@ class _Request(NamedTuple):
     reply: "asyncio.Future[Any]"
 
 
-class Connection:
+class SimulatedConnection:
     """One client's connection to one process; its requests arrive, and begin to run, in order."""
 
     def __init__(self, network: "Network", process: str) -> None:
@@ -103,8 +103,8 @@ class Network:
         self.is_healed = False
         self._chance = environment.random()
 
-    def connect(self, process: str) -> Connection:
-        return Connection(self, process)
+    def connect(self, process: str) -> SimulatedConnection:
+        return SimulatedConnection(self, process)
 
     def delay(self) -> float:
         low, high = self.plan.delay_seconds

@@ -52,7 +52,7 @@ FREE = Choice()
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class SeedSummary:
     """The part of a seed's outcome that the report needs."""
 
     seed: int
@@ -72,7 +72,7 @@ class Summary:
 
 
 @dataclasses.dataclass(slots=True)
-class Totals:
+class SeedTotals:
     """The sums over all seeds."""
 
     seeds: int = 0
@@ -89,7 +89,7 @@ class Totals:
     faults: Counter[str] = dataclasses.field(default_factory=Counter[str])
     kinds: Counter[str] = dataclasses.field(default_factory=Counter[str])
 
-    def add(self, summary: Summary) -> None:
+    def add(self, summary: SeedSummary) -> None:
         self.seeds += 1
         self.workloads[f"{summary.workload} {summary.mode}"] += 1
         self.calls += summary.calls
@@ -149,7 +149,7 @@ def hang_detector(processor_seconds: float = HUNG_AFTER_SECONDS) -> Generator[No
         signal.signal(signal.SIGVTALRM, before)
 
 
-def run_seed(seed: int, process_type: ProcessType, choice: Choice = FREE) -> Summary:
+def run_seed(seed: int, process_type: ProcessType, choice: Choice = FREE) -> SeedSummary:
     """Run one seed and reduce its outcome to what the report needs."""
     try:
         with hang_detector():
@@ -157,7 +157,7 @@ def run_seed(seed: int, process_type: ProcessType, choice: Choice = FREE) -> Sum
     except Hung as hung:
         frames = traceback.extract_tb(hung.__traceback__)[-4:]
         where = " < ".join(f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in reversed(frames))
-        return Summary(
+        return SeedSummary(
             seed=seed,
             workload="hung",
             mode="hung",
@@ -173,7 +173,7 @@ def run_seed(seed: int, process_type: ProcessType, choice: Choice = FREE) -> Sum
             kills=0,
         )
     history = outcome.history
-    return Summary(
+    return SeedSummary(
         seed=seed,
         workload=outcome.workload.value,
         mode=outcome.mode.value,
@@ -190,11 +190,11 @@ def run_seed(seed: int, process_type: ProcessType, choice: Choice = FREE) -> Sum
     )
 
 
-def run_seeds(seeds: Iterable[int], planted: str | None, choice: Choice) -> list[Summary]:
+def run_seeds(seeds: Iterable[int], planted: str | None, choice: Choice) -> list[SeedSummary]:
     """Run some seeds in this process."""
     process_type: ProcessType = load_planted(planted) if planted else BrokerProcess
     gc.disable()
-    found: list[Summary] = []
+    found: list[SeedSummary] = []
     for seed in seeds:
         found.append(run_seed(seed, process_type, choice))
     gc.enable()
@@ -208,7 +208,7 @@ def run_all(
     jobs: int,
     planted: str | None,
     choice: Choice,
-) -> Iterator[Summary]:
+) -> Iterator[SeedSummary]:
     """Run all seeds in `jobs` processes and yield their summaries in order."""
     chunks = [
         range(start, min(start + SEEDS_AT_ONCE, first + count))
@@ -309,7 +309,7 @@ def command(
     clock = SystemEnvironment()
     started = clock.monotonic()
     deadline = started + minutes * 60 if minutes is not None else float("inf")
-    totals = Totals()
+    totals = SeedTotals()
     for summary in run_all(first, seeds, jobs, planted, choice):
         totals.add(summary)
         if summary.violations and len(totals.failed) <= SHOWN_VIOLATIONS_MAX:
@@ -332,7 +332,7 @@ def command(
     sys.exit(1 if totals.failed else 0 if proved else 2)
 
 
-def _report(totals: Totals, seconds: float) -> None:
+def _report(totals: SeedTotals, seconds: float) -> None:
     click.echo(
         f"{totals.seeds} seeds in {seconds:.1f} s: {totals.calls} operations, {totals.acked} acked "
         f"batches, {totals.hand_offs} hand-offs, {totals.kills} kills, {totals.void} void runs"

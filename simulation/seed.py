@@ -20,7 +20,7 @@ from holdfast.verify.checkers import Violation, check, void_reason
 from holdfast.verify.checkers.void import hand_offs
 from holdfast.verify.history import History, MarkerKind, PartitionRules, Recorder
 from simulation.broker_process import BrokerProcess
-from simulation.clients.client import Clients
+from simulation.clients.client import SimulatedClients
 from simulation.clients.coordination import (
     Ground,
     Mode,
@@ -30,16 +30,16 @@ from simulation.clients.coordination import (
     finish,
     start_clients,
 )
-from simulation.clients.workload import Administrator, Consumer, Deleter, Poller, Producer
+from simulation.clients.workload import Administrator, Consumer, Deleter, Poller, SimulatedProducer
 from simulation.cluster_fleet import ClusterFleet, unsettled
 from simulation.cold_read import read_cold
 from simulation.drawing import draw_settings, draw_topics
 from simulation.error_log import errors_logged_to
 from simulation.faults.disks import UNCLEAN, DiskPlan, Disks, Switcher
 from simulation.faults.faulty_store import FaultyStore
-from simulation.faults.plan import ALONE, Act, Plan, draw_plan, strike_all
+from simulation.faults.plan import ALONE, Act, SeedFaults, draw_plan, strike_all
 from simulation.faults.skewed_environment import SkewedEnvironment
-from simulation.fleet import Fleet, Parts
+from simulation.fleet import Fleet, ProcessParts
 from simulation.network import Network
 from simulation.observed_store import ObservedStore
 from simulation.virtual_loop import Runaway, Schedule, Stalled, VirtualLoop
@@ -58,7 +58,7 @@ ProcessType = Callable[..., BrokerProcess]
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-class Outcome:
+class SeedOutcome:
     """The result of one seed."""
 
     seed: int
@@ -86,7 +86,7 @@ def simulate(
     workload: Workload | None = None,
     mode: Mode | None = None,
     uses_disks: bool | None = None,
-) -> Outcome:
+) -> SeedOutcome:
     """Run one seed and check its history; each choice that is None follows from the seed."""
     return Simulation(seed, process_type, workload, mode, uses_disks).run()
 
@@ -120,7 +120,7 @@ class Simulation:
             step_seconds=0.00002 if self._chance.random() < 0.3 else 0.0,
         )
         self.recorder = Recorder()
-        self.plan: Plan = draw_plan(
+        self.plan: SeedFaults = draw_plan(
             self._environment, WORK_SECONDS, tuple(Act) if is_cluster else ALONE
         )
         self.liveness: list[str] = []
@@ -153,7 +153,7 @@ class Simulation:
         self.fleet = (
             ClusterFleet(wires, has_disks=has_disks, **parts) if is_cluster else Fleet(**parts)
         )
-        self.clients = Clients(
+        self.clients = SimulatedClients(
             network=self.network,
             environment=SkewedEnvironment(seed=seed + 2, loop=self.loop),
             recorder=self.recorder,
@@ -176,7 +176,7 @@ class Simulation:
             values_of=self._values_of,
         )
 
-    def run(self) -> Outcome:
+    def run(self) -> SeedOutcome:
         """Run the whole seed and return its outcome."""
         history = self.recorder.history
         with errors_logged_to(history.crashes):
@@ -201,7 +201,7 @@ class Simulation:
         for _ in range(min(1, self.store.faults_by_kind().total())):
             self.recorder.mark(MarkerKind.FAULT, "store", self.loop.time())
         violations = check(history) if not self.liveness or history.cold else []
-        return Outcome(
+        return SeedOutcome(
             seed=self.seed,
             workload=self.workload,
             mode=self.mode,
@@ -275,7 +275,7 @@ class Simulation:
         producing: list[asyncio.Task[None]] = []
         others: list[asyncio.Task[None]] = []
         for number in range(2 + int(chance.random() * 3)):
-            producer = Producer(
+            producer = SimulatedProducer(
                 clients,
                 f"producer-{number}",
                 partitions[int(chance.random() * len(partitions))],
@@ -387,7 +387,7 @@ class Simulation:
         unknown = tuple(-1 for _ in range(fact.base_offset, fact.last_offset + 1))
         return self.clients.values_of_crc.get(key, unknown)
 
-    def _make_process(self, parts: Parts) -> BrokerProcess:
+    def _make_process(self, parts: ProcessParts) -> BrokerProcess:
         host, port = parts.address
         return self._process_type(
             store=parts.store,

@@ -18,7 +18,7 @@ R = TypeVar("R", bound=Message)
 Reply = asyncio.Future[Any]
 
 
-class Listener(Protocol):
+class ListeningProcess(Protocol):
     """A process, as other brokers see it."""
 
     @property
@@ -32,7 +32,7 @@ class Wires:
 
     def __init__(self, network: Network) -> None:
         self.network = network
-        self._listeners: dict[str, Listener] = {}
+        self._listeners: dict[str, ListeningProcess] = {}
         self._at: dict[Address, str] = {}
         self._cut: dict[tuple[str, str], int] = {}
         """(from, to) -> the number of the last cut that includes this link."""
@@ -40,7 +40,7 @@ class Wires:
         self._waiting: dict[str, set[Reply]] = {}
         """The requests that a process has not answered yet."""
 
-    def listen(self, address: Address, process: str, listener: Listener) -> None:
+    def listen(self, address: Address, process: str, listener: ListeningProcess) -> None:
         self._at[address] = process
         self._listeners[process] = listener
 

@@ -20,8 +20,8 @@ from holdfast.identifiers import BrokerId
 from holdfast.landing.facts import Facts
 from holdfast.landing.formats.known import NAMES as FORMATS
 from holdfast.landing.ledger_entry import Entry, OutputFile
-from holdfast.landing.ledger_rules import _REMEDIES, Refusal
-from holdfast.landing.origin import Origin
+from holdfast.landing.ledger_rules import _REMEDIES, CommitRefusal
+from holdfast.landing.origin import ChainOrigin
 from holdfast.sink.config_file import read_sink
 from holdfast.spark.pipelines.file import read_pipeline
 from holdfast.spark.source import kafka_options, options
@@ -112,7 +112,9 @@ def test_what_has_no_effect_and_what_is_refused_is_named():
         assert f"`{name}`" in page, name
 
 
-@pytest.mark.parametrize("document", [Facts, Origin, Entry, OutputFile], ids=lambda d: d.__name__)
+@pytest.mark.parametrize(
+    "document", [Facts, ChainOrigin, Entry, OutputFile], ids=lambda d: d.__name__
+)
 def test_every_field_of_a_landed_document_is_on_its_page(document: type[msgspec.Struct]):
     page = (REFERENCE / "landing-layout.md").read_text()
     for field in msgspec.structs.fields(document):
@@ -128,7 +130,9 @@ def test_every_format_is_on_its_page():
 def test_every_refusal_of_the_ledger_is_explained_in_its_own_words():
     page = (ROOT / "docs" / "explanation" / "exactly-once.md").read_text()
     quoted = [words.split(" ... ") for words in re.findall(r"^\| `([^`]+)`", page, re.MULTILINE)]
-    for refusal in set(Refusal) - {Refusal.OVERTAKEN}:  # that one the sink answers by itself
+    for refusal in set(CommitRefusal) - {
+        CommitRefusal.OVERTAKEN
+    }:  # that one the sink answers by itself
         remedy = _REMEDIES[refusal]
         assert any(all(part in remedy for part in parts) for parts in quoted), refusal
 

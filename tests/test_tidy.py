@@ -1,11 +1,15 @@
-"""Style as numbers: module and function lengths, and a docstring that says what a module owns."""
+"""Style as numbers: lengths of modules, functions and folders; docstrings; names used once."""
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 MODULE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
+FOLDER_MODULES_MAX = 25
+PRODUCT = sorted((ROOT / "src").rglob("*.py"))
+SIMULATION = sorted((ROOT / "simulation").rglob("*.py"))
 SOURCES = sorted(
     p
     for part in ("src", "simulation", "tests", "benchmarks", "examples")
@@ -45,6 +49,22 @@ def test_every_module_says_what_it_owns():
         and not (ast.get_docstring(ast.parse(path.read_text())) or "").strip()
     ]
     assert not silent
+
+
+def test_no_folder_of_the_product_holds_more_modules_than_its_bound():
+    """The messages of the protocol are one file for each of Kafka's."""
+    counts = Counter(path.parent for path in PRODUCT if path.stem != "__init__")
+    del counts[ROOT / "src/holdfast/protocol/messages"]
+    assert {folder: n for folder, n in counts.items() if n > FOLDER_MODULES_MAX} == {}
+
+
+def test_no_public_class_name_stands_for_two_things():
+    places: dict[str, list[str]] = {}
+    for path in PRODUCT + SIMULATION:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
 def test_no_module_is_called_utils():

@@ -12,15 +12,15 @@ from holdfast.verify.history import Done, Operation
 from holdfast.verify.vocabulary import (
     Assigned,
     Heartbeat,
-    Joined,
+    JoinAnswer,
     JoinGroup,
     LeaveGroup,
     Partition,
     SyncGroup,
 )
 from simulation.clients import consumer_bytes
-from simulation.clients.client import Clients, Refused
-from simulation.clients.member import LOSES_MEMBERSHIP, Member
+from simulation.clients.client import CallRefused, SimulatedClients
+from simulation.clients.member import LOSES_MEMBERSHIP, SimulatedMember
 from simulation.clients.transaction_requests import refusal
 from simulation.observed_decisions import partitions_in
 
@@ -33,12 +33,12 @@ LEAVE_VERSION = 5
 PROTOCOL = "simulated"
 
 
-class ClassicMember(Member):
+class SimulatedClassicMember(SimulatedMember):
     """A member of a classic group."""
 
     def __init__(
         self,
-        clients: Clients,
+        clients: SimulatedClients,
         name: str,
         group: str,
         partitions: list[Partition],
@@ -133,14 +133,14 @@ class ClassicMember(Member):
         call, answer = await self.request(
             self.group, operation, request, JOIN_VERSION, lambda r: _unwrapped(understand(r))
         )
-        if isinstance(answer, Refused):
+        if isinstance(answer, CallRefused):
             self.heed(answer)
         if isinstance(answer, MemberIdRequired):
             self.clients.recorder.fail(call, "MEMBER_ID_REQUIRED", self.clients.loop.time())
             self.member_id = answer.member_id
         if not isinstance(answer, join_group.JoinGroupResponse):
             return None
-        self.ok(call, Joined(answer.member_id, answer.generation_id, answer.leader))
+        self.ok(call, JoinAnswer(answer.member_id, answer.generation_id, answer.leader))
         self.member_id, self.generation = answer.member_id, answer.generation_id
         return answer
 
@@ -207,7 +207,7 @@ class ClassicMember(Member):
 
     async def _ask(self, operation: Operation, request: Any, version: int, understand: Any) -> Any:
         call, answer = await self.request(self.group, operation, request, version, understand)
-        if answer is None or isinstance(answer, Refused):
+        if answer is None or isinstance(answer, CallRefused):
             self.heed(answer)
             return None
         self.ok(call, answer)
@@ -215,7 +215,7 @@ class ClassicMember(Member):
 
     def heed(self, answer: Any) -> None:
         super().heed(answer)
-        if not isinstance(answer, Refused):
+        if not isinstance(answer, CallRefused):
             return
         if answer.error in ("REBALANCE_IN_PROGRESS", *LOSES_MEMBERSHIP):
             self._must_join = True
@@ -235,9 +235,9 @@ class MemberIdRequired:
 
 def _unwrapped(understood: Any) -> Any:
     match understood:
-        case (str(member_id), Refused(error="MEMBER_ID_REQUIRED")):
+        case (str(member_id), CallRefused(error="MEMBER_ID_REQUIRED")):
             return MemberIdRequired(member_id)
-        case (str(), Refused() as refused):
+        case (str(), CallRefused() as refused):
             return refused
         case _:
             return understood

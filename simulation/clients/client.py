@@ -29,7 +29,7 @@ from holdfast.verify.history import (
 )
 from simulation.clients.locating import Sought, place, question
 from simulation.clients.reading import Aborted
-from simulation.network import Connection, Network
+from simulation.network import Network, SimulatedConnection
 
 DEFINITE_ERRORS = frozenset(
     (
@@ -59,7 +59,7 @@ STALE_CLIENTS = 0.25
 """The share of clients that often keep asking the broker that they know, even after a refusal."""
 
 
-class Refused(NamedTuple):
+class CallRefused(NamedTuple):
     """An answer with an error code, by Kafka's name."""
 
     error: str
@@ -82,7 +82,7 @@ class BrokerPort(Protocol):
         """Send any request of Kafka's protocol and return its response."""
         ...
 
-    async def produce(self, partition: Partition, batch: bytes) -> Produced | Refused: ...
+    async def produce(self, partition: Partition, batch: bytes) -> Produced | CallRefused: ...
 
     async def fetch(
         self,
@@ -90,19 +90,19 @@ class BrokerPort(Protocol):
         offset: int,
         isolation: int = 0,
         wait_ms: int = FETCH_WAIT_MS,
-    ) -> FetchedBatches | Refused: ...
+    ) -> FetchedBatches | CallRefused: ...
 
     async def list_offsets(
         self, partition: Partition, which: Which, isolation: int = 0
-    ) -> Listed | Refused: ...
+    ) -> Listed | CallRefused: ...
 
-    async def delete_records(self, partition: Partition, before: int) -> Deleted | Refused: ...
+    async def delete_records(self, partition: Partition, before: int) -> Deleted | CallRefused: ...
 
     async def create_topic(
         self, topic: str, partitions: int, configs: dict[str, str]
-    ) -> Done | Refused: ...
+    ) -> Done | CallRefused: ...
 
-    async def delete_topic(self, topic: str) -> Done | Refused: ...
+    async def delete_topic(self, topic: str) -> Done | CallRefused: ...
 
 
 class Ports(Protocol):
@@ -116,7 +116,7 @@ class Ports(Protocol):
 ProcessAt = Callable[[Address], str | None]
 
 
-class Clients:
+class SimulatedClients:
     """The state that all clients of one simulation share."""
 
     def __init__(
@@ -173,13 +173,13 @@ class Clients:
         self.values_of_crc[crc, producer_id, sequence] = values
 
 
-class Client:
+class SimulatedClient:
     """One client with its connections and its guess of which broker leads each partition."""
 
-    def __init__(self, clients: Clients, name: str) -> None:
+    def __init__(self, clients: SimulatedClients, name: str) -> None:
         self.clients = clients
         self.name = name
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, SimulatedConnection] = {}
         self._guess: dict[Partition, str] = {}
         self._former: dict[Partition, list[str]] = {}
         """The brokers that have ever answered for a key."""
@@ -233,7 +233,7 @@ class Client:
             await self.pause(0.02, 0.4)
         return None
 
-    def _connection(self, broker: str) -> Connection:
+    def _connection(self, broker: str) -> SimulatedConnection:
         connection = self._connections.get(broker)
         if connection is None:
             connection = self._connections[broker] = self.clients.network.connect(broker)
@@ -264,7 +264,7 @@ class Client:
             recorder.info(call, str(error), loop.time())
             self.forget(partition)
             return call, None
-        if isinstance(answer, Refused):
+        if isinstance(answer, CallRefused):
             if answer.error in DEFINITE_ERRORS:
                 recorder.fail(call, answer.error, loop.time())
             else:
@@ -304,7 +304,7 @@ class Client:
         await asyncio.sleep(low_s + (high_s - low_s) * self.clients.chance.random())
 
 
-def new_records(clients: Clients, values: tuple[int, ...]) -> list[Record]:
+def new_records(clients: SimulatedClients, values: tuple[int, ...]) -> list[Record]:
     now_ms = clients.environment.now_ms()
     return [Record(0, now_ms, None, b"%d" % value) for value in values]
 

@@ -15,8 +15,8 @@ from holdfast.protocol.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from holdfast.verify.vocabulary import Assigned, ConsumerHeartbeat, Partition
-from simulation.clients.client import Clients, Refused
-from simulation.clients.member import LOSES_MEMBERSHIP, Member
+from simulation.clients.client import CallRefused, SimulatedClients
+from simulation.clients.member import LOSES_MEMBERSHIP, SimulatedMember
 from simulation.clients.transaction_requests import refusal
 
 REBALANCE_MS = 1_500
@@ -26,12 +26,12 @@ LEAVE_EPOCH = -1
 STATIC_LEAVE_EPOCH = -2
 
 
-class ConsumerMember(Member):
+class SimulatedConsumerMember(SimulatedMember):
     """A member of a consumer group; its generation is its member epoch."""
 
     def __init__(
         self,
-        clients: Clients,
+        clients: SimulatedClients,
         name: str,
         group: str,
         topics: list[str],
@@ -85,7 +85,7 @@ class ConsumerMember(Member):
 
         def understand(response: metadata.MetadataResponse) -> Any:
             found = {t.name or "": t.topic_id for t in response.topics if not t.error_code}
-            return found if len(found) == len(self._topics) else Refused("UNKNOWN_TOPIC_ID")
+            return found if len(found) == len(self._topics) else CallRefused("UNKNOWN_TOPIC_ID")
 
         call, answer = await self.request(
             self.group, operation, request, METADATA_VERSION, understand
@@ -161,6 +161,6 @@ class ConsumerMember(Member):
 
     def heed(self, answer: Any) -> None:
         super().heed(answer)
-        if isinstance(answer, Refused) and answer.error in LOSES_MEMBERSHIP:
+        if isinstance(answer, CallRefused) and answer.error in LOSES_MEMBERSHIP:
             self.lose(self.owned)
             self.generation = 0

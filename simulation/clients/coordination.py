@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 from holdfast.groups.rules import GroupRules
 from holdfast.verify.history import READ_COMMITTED, MarkerKind
 from holdfast.verify.vocabulary import OffsetsTold, Partition
-from simulation.clients.classic_member import ClassicMember
-from simulation.clients.client import Clients
-from simulation.clients.consumer_member import ConsumerMember
+from simulation.clients.classic_member import SimulatedClassicMember
+from simulation.clients.client import SimulatedClients
+from simulation.clients.consumer_member import SimulatedConsumerMember
 from simulation.clients.member import OffsetsPoller, fetch_offsets
-from simulation.clients.streams import Worker
+from simulation.clients.streams import StreamsWorker
 from simulation.clients.transactional import Transactional, finish_transactions
-from simulation.clients.workload import Consumer, Deleter, Producer
+from simulation.clients.workload import Consumer, Deleter, SimulatedProducer
 
 RULES = GroupRules(
     group_min_session_timeout_ms=100,
@@ -88,7 +88,7 @@ class Ground(NamedTuple):
 
 
 def start_clients(
-    workload: Workload, clients: Clients, draw: Draw, ground: Ground
+    workload: Workload, clients: SimulatedClients, draw: Draw, ground: Ground
 ) -> tuple[Tasks, Tasks]:
     """Start the clients; return those that end by themselves, and those that run until told to
     end."""
@@ -110,17 +110,19 @@ def start_clients(
     return finite, endless
 
 
-def _feed(clients: Clients, draw: Draw, ground: Ground, finite: Tasks) -> None:
+def _feed(clients: SimulatedClients, draw: Draw, ground: Ground, finite: Tasks) -> None:
     """Start producers of plain records, for the clients that consume."""
     for number, partition in enumerate(ground.inputs):
-        producer = Producer(clients, f"feeder-{number}", partition, producer_id=FEEDER_IDS + number)
+        producer = SimulatedProducer(
+            clients, f"feeder-{number}", partition, producer_id=FEEDER_IDS + number
+        )
         batches = 3 + int(draw() * 6)
         run = producer.run(batches, 1.6 * ground.seconds / batches)
         finite.append(clients.loop.create_task(run))
 
 
 def _start_groups(
-    clients: Clients, draw: Draw, ground: Ground, finite: Tasks, endless: Tasks
+    clients: SimulatedClients, draw: Draw, ground: Ground, finite: Tasks, endless: Tasks
 ) -> None:
     _feed(clients, draw, ground, finite)
     is_classic = draw() < 0.5
@@ -136,15 +138,15 @@ def _start_groups(
         name = f"member-{number}"
         if is_classic:
             options["is_cooperative"] = is_cooperative
-            member = ClassicMember(clients, name, GROUP, ground.inputs, **options)
+            member = SimulatedClassicMember(clients, name, GROUP, ground.inputs, **options)
         else:
             topics = sorted({p.rpartition("/")[0] for p in ground.inputs})
-            member = ConsumerMember(clients, name, GROUP, topics, **options)
+            member = SimulatedConsumerMember(clients, name, GROUP, topics, **options)
         endless.append(clients.loop.create_task(member.take_part(0.6)))
 
 
 def _start_transactions(
-    clients: Clients, draw: Draw, ground: Ground, finite: Tasks, endless: Tasks
+    clients: SimulatedClients, draw: Draw, ground: Ground, finite: Tasks, endless: Tasks
 ) -> None:
     is_new = draw() < 0.7
     for number in range(1 + int(draw() * 3)):
@@ -166,12 +168,12 @@ def _start_transactions(
 
 
 def _start_streams(
-    clients: Clients, draw: Draw, ground: Ground, finite: Tasks, endless: Tasks
+    clients: SimulatedClients, draw: Draw, ground: Ground, finite: Tasks, endless: Tasks
 ) -> None:
     _feed(clients, draw, ground, finite)
     is_cooperative = draw() < 0.5
     for number in range(2 + (draw() < 0.3)):
-        worker = Worker(
+        worker = StreamsWorker(
             clients,
             f"worker-{number}",
             GROUP,
@@ -184,7 +186,7 @@ def _start_streams(
         endless.append(clients.loop.create_task(worker.take_part(0.6)))
 
 
-async def finish(clients: Clients, ground: Ground, broker: str) -> None:
+async def finish(clients: SimulatedClients, ground: Ground, broker: str) -> None:
     """End every transaction, read all that is committed, and ask for all committed offsets."""
     history = clients.recorder.history
     history.is_settled = await finish_transactions(clients)

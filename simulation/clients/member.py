@@ -16,7 +16,7 @@ from holdfast.verify.vocabulary import (
     OffsetsTold,
     Partition,
 )
-from simulation.clients.client import Clients, Refused
+from simulation.clients.client import CallRefused, SimulatedClients
 from simulation.clients.transaction_requests import refusal, taken
 from simulation.clients.workload import Consumer
 from simulation.observed_decisions import commit_in
@@ -28,11 +28,17 @@ WAIT_MS = 20
 LOSES_MEMBERSHIP = frozenset(("ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_MEMBER_EPOCH"))
 
 
-class Member(Consumer):
+class SimulatedMember(Consumer):
     """A group member, with what it believes about its membership."""
 
     def __init__(
-        self, clients: Clients, name: str, group: str, *, instance: str | None, is_late: bool
+        self,
+        clients: SimulatedClients,
+        name: str,
+        group: str,
+        *,
+        instance: str | None,
+        is_late: bool,
     ) -> None:
         super().__init__(clients, name)
         self.wait_ms = WAIT_MS
@@ -134,7 +140,7 @@ class Member(Consumer):
 
     def heed(self, answer: Any) -> None:
         """Update the member's beliefs after a refusal; each protocol adds its own rules."""
-        if isinstance(answer, Refused) and answer.error == "FENCED_INSTANCE_ID":
+        if isinstance(answer, CallRefused) and answer.error == "FENCED_INSTANCE_ID":
             self.is_gone = True
 
 
@@ -153,7 +159,7 @@ class OffsetsPoller(Consumer):
 
 
 async def fetch_offsets(
-    client: Consumer, group: str, partitions: list[Partition], member: Member | None = None
+    client: Consumer, group: str, partitions: list[Partition], member: SimulatedMember | None = None
 ) -> Any:
     """Send one OffsetFetch for stable offsets, which no open transaction can change."""
     topics: dict[str, list[int]] = {}
@@ -174,13 +180,13 @@ async def fetch_offsets(
     return await client.request(group, operation, request, FETCH_VERSION, _told)
 
 
-def _told(response: offset_fetch.OffsetFetchResponse) -> OffsetsTold | Refused:
+def _told(response: offset_fetch.OffsetFetchResponse) -> OffsetsTold | CallRefused:
     group = response.groups[0]
     found: list[tuple[Partition, int, int]] = []
     for topic in group.topics:
         for part in topic.partitions:
             if part.error_code and not group.error_code:
-                return Refused(ErrorCode(part.error_code).name)
+                return CallRefused(ErrorCode(part.error_code).name)
             commit = commit_in(part.metadata)
             found.append((f"{topic.name}/{part.partition_index}", part.committed_offset, commit))
     return refusal(group.error_code) or OffsetsTold(tuple(found))

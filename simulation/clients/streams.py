@@ -7,18 +7,18 @@ in the middle of a transaction and lose their partitions meanwhile. Must never l
 
 from holdfast.verify.history import READ_COMMITTED
 from holdfast.verify.vocabulary import Partition
-from simulation.clients.classic_member import ClassicMember
-from simulation.clients.client import Clients
+from simulation.clients.classic_member import SimulatedClassicMember
+from simulation.clients.client import SimulatedClients
 from simulation.clients.transaction_requests import Offsets
 from simulation.clients.transactional import Transactional
 
 
-class Worker(ClassicMember):
+class StreamsWorker(SimulatedClassicMember):
     """One instance of the consume-transform-produce application."""
 
     def __init__(
         self,
-        clients: Clients,
+        clients: SimulatedClients,
         name: str,
         group: str,
         inputs: list[Partition],

@@ -15,7 +15,7 @@ from holdfast.protocol.messages import (
 )
 from holdfast.verify.history import Done, Produced
 from holdfast.verify.vocabulary import OffsetsTaken, Partition
-from simulation.clients.client import Refused
+from simulation.clients.client import CallRefused
 
 REQUEST_TIMEOUT_MS = 3_000
 
@@ -54,7 +54,7 @@ def produce_request(
     )
 
 
-def produced(response: produce.ProduceResponse) -> Produced | Refused:
+def produced(response: produce.ProduceResponse) -> Produced | CallRefused:
     told = response.responses[0].partition_responses[0]
     return refusal(told.error_code) or Produced(told.base_offset, told.log_start_offset)
 
@@ -72,7 +72,9 @@ def add_partition_request(
     )
 
 
-def partition_added(response: add_partitions_to_txn.AddPartitionsToTxnResponse) -> Done | Refused:
+def partition_added(
+    response: add_partitions_to_txn.AddPartitionsToTxnResponse,
+) -> Done | CallRefused:
     told = response.results_by_topic_v3_and_below[0].results_by_partition[0]
     return refusal(told.partition_error_code) or Done()
 
@@ -121,16 +123,16 @@ def end_request(identity: Identity, *, committed: bool) -> end_txn.EndTxnRequest
     )
 
 
-def done(response: Any) -> Done | Refused:
+def done(response: Any) -> Done | CallRefused:
     """Read a response that has nothing but an error code."""
     return refusal(response.error_code) or Done()
 
 
-def refusal(code: int) -> Refused | None:
-    return Refused(ErrorCode(code).name) if code else None
+def refusal(code: int) -> CallRefused | None:
+    return CallRefused(ErrorCode(code).name) if code else None
 
 
-def taken(response: Any) -> OffsetsTaken | Refused:
+def taken(response: Any) -> OffsetsTaken | CallRefused:
     """Read which partitions of an offset commit were taken, and which were not.
 
     A partition that another member owns is refused with STALE_MEMBER_EPOCH; a member with a stale
@@ -144,7 +146,7 @@ def taken(response: Any) -> OffsetsTaken | Refused:
     ]
     others = [error for _, error in answers if error and error != ErrorCode.STALE_MEMBER_EPOCH]
     if others:
-        return Refused(ErrorCode(others[0]).name)
+        return CallRefused(ErrorCode(others[0]).name)
     return OffsetsTaken(
         tuple(partition for partition, error in answers if not error),
         tuple(partition for partition, error in answers if error),

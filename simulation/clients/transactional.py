@@ -18,12 +18,12 @@ from holdfast.verify.vocabulary import (
     CommitOffsets,
     EndTransaction,
     ExtendTransaction,
-    Initialised,
+    InitialisedProducer,
     InitProducer,
     OffsetsTaken,
     Partition,
 )
-from simulation.clients.client import Clients, Refused, new_records
+from simulation.clients.client import CallRefused, SimulatedClients, new_records
 from simulation.clients.transaction_requests import (
     REQUEST_TIMEOUT_MS,
     Identity,
@@ -54,7 +54,13 @@ class Transactional(Consumer):
     """A producer with a transactional id; if `is_new`, it uses the protocol of KIP-890."""
 
     def __init__(
-        self, clients: Clients, name: str, transactional_id: str, *, is_new: bool, timeout_ms: int
+        self,
+        clients: SimulatedClients,
+        name: str,
+        transactional_id: str,
+        *,
+        is_new: bool,
+        timeout_ms: int,
     ) -> None:
         super().__init__(clients, name, READ_COMMITTED)
         self.transactional_id = transactional_id
@@ -117,7 +123,7 @@ class Transactional(Consumer):
         )
 
         def understand(response: init_producer_id.InitProducerIdResponse) -> Any:
-            return refusal(response.error_code) or Initialised(
+            return refusal(response.error_code) or InitialisedProducer(
                 response.producer_id, response.producer_epoch
             )
 
@@ -125,7 +131,7 @@ class Transactional(Consumer):
             answer = await self._ask(
                 InitProducer(self.transactional_id), request, INIT_VERSION, understand
             )
-            if isinstance(answer, Initialised):
+            if isinstance(answer, InitialisedProducer):
                 self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
                 self._sequences.clear()
                 self.is_fenced = False
@@ -196,13 +202,13 @@ class Transactional(Consumer):
             if isinstance(answer, OffsetsTaken):
                 return len(answer.partitions) == len(wanted.offsets)
             if self.clients.is_over or (
-                isinstance(answer, Refused) and answer.error not in RETRIED
+                isinstance(answer, CallRefused) and answer.error not in RETRIED
             ):
                 return False
             await self.pause(0.02, 0.4)
         return False
 
-    async def _commit_once(self, wanted: Offsets) -> OffsetsTaken | Refused | None:
+    async def _commit_once(self, wanted: Offsets) -> OffsetsTaken | CallRefused | None:
         commit = self.clients.new_number()
         request = offsets_request(self._identity, wanted, commit)
         operation = CommitOffsets(
@@ -263,14 +269,14 @@ class Transactional(Consumer):
         """Repeat a request until it is done; return False if it is refused for good or unknown."""
         for _ in range(TRIES_MAX):
             answer = await self._ask(operation, request(), version, understand)
-            if answer is not None and not isinstance(answer, Refused):
+            if answer is not None and not isinstance(answer, CallRefused):
                 return True
             if isinstance(operation, EndTransaction) and self.clients.chance.random() < 0.4:
                 return False  # the process crashes here and never learns the outcome
-            if isinstance(answer, Refused) and answer.error in FENCED:
+            if isinstance(answer, CallRefused) and answer.error in FENCED:
                 self.is_fenced = True
                 return False
-            if isinstance(answer, Refused) and answer.error in ABORTABLE:
+            if isinstance(answer, CallRefused) and answer.error in ABORTABLE:
                 return False
             await self.pause(0.02, 0.4)
         return False
@@ -288,7 +294,7 @@ class Transactional(Consumer):
         return answer
 
     def _complete(self, call: Call, answer: Any) -> None:
-        if answer is not None and not isinstance(answer, Refused):
+        if answer is not None and not isinstance(answer, CallRefused):
             self.ok(call, answer)
 
 
@@ -304,7 +310,7 @@ RETRIED = frozenset(
 )
 
 
-async def finish_transactions(clients: Clients) -> bool:
+async def finish_transactions(clients: SimulatedClients) -> bool:
     """Initialise every transactional id once, so that no transaction stays open.
 
     Return True if all of them were initialised.

@@ -28,22 +28,22 @@ from simulation.clients.client import (
     FETCH_WAIT_MS,
     OUT_OF_ORDER,
     UNKNOWN_TOPIC,
-    Client,
-    Clients,
+    CallRefused,
     FetchedBatches,
-    Refused,
+    SimulatedClient,
+    SimulatedClients,
     new_records,
 )
 from simulation.clients.locating import Sought
 from simulation.clients.reading import Reading, read_batches
 
 
-class Producer(Client):
+class SimulatedProducer(SimulatedClient):
     """A producer of one partition; idempotent if it has a producer id."""
 
     def __init__(
         self,
-        clients: Clients,
+        clients: SimulatedClients,
         name: str,
         partition: Partition,
         *,
@@ -144,15 +144,15 @@ class Producer(Client):
                 self.ok(call, answer)
                 self.clients.acked += 1
                 return True
-            case Refused(error) if error == UNKNOWN_TOPIC:
+            case CallRefused(error) if error == UNKNOWN_TOPIC:
                 # A broker that lost its lanes may not know a new topic; a deleted one stays gone.
                 is_doomed = self.partition.rpartition("/")[0] in self.clients.doomed
                 self._refused += is_doomed
                 self._has_failed = is_doomed and self._refused > self._refused_max
                 return self._has_failed
-            case Refused(error) if error == OUT_OF_ORDER and was_behind:
+            case CallRefused(error) if error == OUT_OF_ORDER and was_behind:
                 return False
-            case Refused(error) if error in DEFINITE_ERRORS:
+            case CallRefused(error) if error in DEFINITE_ERRORS:
                 self._has_failed = self.producer_id >= 0
                 topic = self.partition.rpartition("/")[0]
                 if topic not in self.clients.doomed and topic not in self.clients.lossy:
@@ -170,10 +170,10 @@ class Producer(Client):
         await self._moved.wait()
 
 
-class Consumer(Client):
+class Consumer(SimulatedClient):
     """A consumer that reads a partition from its start, fetch after fetch."""
 
-    def __init__(self, clients: Clients, name: str, isolation: int = 0) -> None:
+    def __init__(self, clients: SimulatedClients, name: str, isolation: int = 0) -> None:
         super().__init__(clients, name)
         self.isolation = isolation
         self.wait_ms = FETCH_WAIT_MS
@@ -222,14 +222,14 @@ class Consumer(Client):
                     ),
                 )
                 return reading
-            case Refused("OFFSET_OUT_OF_RANGE"):
+            case CallRefused("OFFSET_OUT_OF_RANGE"):
                 earliest = await list_offsets(self, partition, Which.EARLIEST)
                 return Reading((), position if earliest is None else earliest)
             case _:
                 return Reading((), position)
 
 
-class Poller(Client):
+class Poller(SimulatedClient):
     """A client that keeps asking for the ends of a partition, sometimes at a former leader."""
 
     async def run(self, partition: Partition, pause_s: float) -> None:
@@ -239,7 +239,7 @@ class Poller(Client):
             await self.pause(0.0, pause_s)
 
 
-class Deleter(Client):
+class Deleter(SimulatedClient):
     """A client that sometimes moves the log start of a partition up."""
 
     async def run(self, partition: Partition, pause_s: float) -> None:
@@ -261,7 +261,7 @@ class Deleter(Client):
                 self.ok(call, answer)
 
 
-class Administrator(Client):
+class Administrator(SimulatedClient):
     """A client that creates topics, with retries until they exist, and deletes them."""
 
     async def create(self, topic: str, partitions: int, configs: dict[str, str]) -> None:
@@ -277,7 +277,7 @@ class Administrator(Client):
             if isinstance(answer, Done):
                 self.ok(call, answer)
                 return
-            if isinstance(answer, Refused) and answer.error == "TOPIC_ALREADY_EXISTS":
+            if isinstance(answer, CallRefused) and answer.error == "TOPIC_ALREADY_EXISTS":
                 return
             self.clients.uncertain.add(topic)
             await self.pause(0.02, 0.3)
@@ -302,7 +302,7 @@ class Administrator(Client):
 
 
 async def list_offsets(
-    client: Client,
+    client: SimulatedClient,
     partition: Partition,
     which: Which,
     *,

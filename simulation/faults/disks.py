@@ -16,12 +16,12 @@ from holdfast.lane.spool.disk import DiskFailed
 from holdfast.lane.spool.frames import parse_frame
 from holdfast.log.facts import Appended, decode_facts
 from holdfast.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from holdfast.verify.history import AlterTopic, Append, Done, MarkerKind, Recorder
-from simulation.clients.client import Client
+from simulation.clients.client import SimulatedClient
 from simulation.faults.memory_disk import MemoryDisk
 from simulation.virtual_loop import VirtualLoop
 
@@ -34,7 +34,7 @@ DISK_TOPIC_SHARE = 0.75
 LOSSY_SHARE = 0.3
 
 
-class Trouble(NamedTuple):
+class DiskTrouble(NamedTuple):
     """A time during which a disk is full or slow."""
 
     start: float
@@ -64,7 +64,7 @@ class DiskPlan:
         self._flush_ms = (200, 2_000, DAY_MS)[int(self.draw() * 3)]
         self._flush_bytes = (300, 2_000, 1 << 26)[int(self.draw() * 3)]
         self.switches = self.draw() < 0.3
-        self.troubles: dict[str, list[Trouble]] = {}
+        self.troubles: dict[str, list[DiskTrouble]] = {}
         self._topics = 0
         self._seconds = seconds
         self.is_lossy = self.is_used and may_lose and self.draw() < LOSSY_SHARE
@@ -91,12 +91,12 @@ class DiskPlan:
         self._topics += 1
         return self.is_lossy and (bool(self.losses) or self._topics % 2 == 1)
 
-    def troubles_of(self, machine: str) -> list[Trouble]:
+    def troubles_of(self, machine: str) -> list[DiskTrouble]:
         if machine not in self.troubles:
             count = int(self.draw() * 3)
             starts = [self.draw() * self._seconds for _ in range(count)]
             self.troubles[machine] = [
-                Trouble(start, min(self._seconds, start + self.draw() * 3), self.draw() < 0.6)
+                DiskTrouble(start, min(self._seconds, start + self.draw() * 3), self.draw() < 0.6)
                 for start in starts
             ]
         return self.troubles[machine]
@@ -110,7 +110,7 @@ class ObservedDisk(MemoryDisk):
         *,
         environment: Environment,
         loop: VirtualLoop,
-        troubles: Sequence[Trouble],
+        troubles: Sequence[DiskTrouble],
         tell: Callable[[bytes], None],
     ) -> None:
         super().__init__(environment=environment)
@@ -135,7 +135,7 @@ class ObservedDisk(MemoryDisk):
         file[before:] = whole
         self._tell(whole)
 
-    def _trouble(self) -> Trouble | None:
+    def _trouble(self) -> DiskTrouble | None:
         now = self._loop.time()
         return next((t for t in self._troubles if t.start <= now < t.end), None)
 
@@ -200,7 +200,7 @@ class Disks:
             )
 
 
-class Switcher(Client):
+class Switcher(SimulatedClient):
     """A client that switches a topic's acknowledgements between disk and store."""
 
     async def run(self, topic: str, pause_s: float) -> None:
@@ -211,10 +211,10 @@ class Switcher(Client):
             await self._alter(topic, "disk" if is_on_disk else "store")
 
     async def _alter(self, topic: str, ack: str) -> None:
-        change = AlterableConfig(name="holdfast.ack", config_operation=0, value=ack)
+        change = IncrementalAlterableConfig(name="holdfast.ack", config_operation=0, value=ack)
         request = IncrementalAlterConfigsRequest(
             resources=[
-                AlterConfigsResource(
+                IncrementalAlterConfigsResource(
                     resource_type=TOPIC_RESOURCE, resource_name=topic, configs=[change]
                 )
             ]

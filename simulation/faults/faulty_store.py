@@ -29,7 +29,7 @@ class Chance(Protocol):
     def randrange(self, start: int) -> int: ...
 
 
-class Operation(enum.Enum):
+class StoreOperation(enum.Enum):
     """The operations of a store."""
 
     CREATE = "create"
@@ -70,18 +70,18 @@ class Fault(enum.Enum):
 
 _CALL_FAULTS = (Fault.LOST_BEFORE, Fault.LATE, Fault.BURST, Fault.SLOW, Fault.STALLED)
 _WRITE_FAULTS = (*_CALL_FAULTS, Fault.LOST_AFTER, Fault.LANDS_LATER, Fault.ERROR_AFTER)
-FAULTS_OF: Mapping[Operation, tuple[Fault, ...]] = MappingProxyType(
+FAULTS_OF: Mapping[StoreOperation, tuple[Fault, ...]] = MappingProxyType(
     {
-        Operation.CREATE: (*_WRITE_FAULTS, Fault.REPEATED, Fault.CONFLICT),
-        Operation.READ: (*_CALL_FAULTS, Fault.LOST_AFTER, Fault.SHORT_READ, Fault.BIT_FLIP),
-        Operation.SIZE: (*_CALL_FAULTS, Fault.LOST_AFTER),
-        Operation.LIST: (*_CALL_FAULTS, Fault.LOST_AFTER),
-        Operation.DELETE: _WRITE_FAULTS,
+        StoreOperation.CREATE: (*_WRITE_FAULTS, Fault.REPEATED, Fault.CONFLICT),
+        StoreOperation.READ: (*_CALL_FAULTS, Fault.LOST_AFTER, Fault.SHORT_READ, Fault.BIT_FLIP),
+        StoreOperation.SIZE: (*_CALL_FAULTS, Fault.LOST_AFTER),
+        StoreOperation.LIST: (*_CALL_FAULTS, Fault.LOST_AFTER),
+        StoreOperation.DELETE: _WRITE_FAULTS,
     }
 )
 """The faults that each operation can have, in the order in which one is drawn."""
 
-WRITES = frozenset({Operation.CREATE, Operation.DELETE})
+WRITES = frozenset({StoreOperation.CREATE, StoreOperation.DELETE})
 Range = tuple[float, float]
 
 
@@ -91,7 +91,7 @@ class FaultPlan:
 
     chances: Mapping[Fault, float] = field(default_factory=dict[Fault, float])
     """The probability of each fault in one call; at most one fault happens to a call."""
-    operations: frozenset[Operation] = frozenset(Operation)
+    operations: frozenset[StoreOperation] = frozenset(StoreOperation)
     late_seconds: Range = (0.1, 30.0)
     slow_seconds: Range = (0.1, 5.0)
     burst_seconds: Range = (0.5, 5.0)
@@ -110,8 +110,8 @@ class FaultyStore:
     """Another store, behind a bad network and a bad service."""
 
     def __init__(self, store: Store, *, plan: FaultPlan, chance: Chance) -> None:
-        self.injected: Counter[tuple[Operation, Fault]] = Counter()
-        self.calls: Counter[Operation] = Counter()
+        self.injected: Counter[tuple[StoreOperation, Fault]] = Counter()
+        self.calls: Counter[StoreOperation] = Counter()
         self._store = store
         self._plan = plan
         self._chance = chance
@@ -170,17 +170,20 @@ class FaultyStore:
         def call() -> Awaitable[CreateAnswer]:
             return self._store.create(key, sent)
 
-        fault = await self._begin(Operation.CREATE)
+        fault = await self._begin(StoreOperation.CREATE)
         if fault is Fault.CONFLICT:
             return CreateAnswer.CONFLICT
         if fault is Fault.REPEATED:
             await call()
-        return await self._perform(Operation.CREATE, key, fault, call)
+        return await self._perform(StoreOperation.CREATE, key, fault, call)
 
     async def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
-        fault = await self._begin(Operation.READ)
+        fault = await self._begin(StoreOperation.READ)
         body = await self._perform(
-            Operation.READ, key, fault, lambda: self._store.read(key, start=start, length=length)
+            StoreOperation.READ,
+            key,
+            fault,
+            lambda: self._store.read(key, start=start, length=length),
         )
         if fault is Fault.SHORT_READ and body:
             return body[: self._chance.randrange(len(body))]
@@ -191,15 +194,15 @@ class FaultyStore:
         return body
 
     async def size(self, key: str) -> int | None:
-        fault = await self._begin(Operation.SIZE)
-        return await self._perform(Operation.SIZE, key, fault, lambda: self._store.size(key))
+        fault = await self._begin(StoreOperation.SIZE)
+        return await self._perform(StoreOperation.SIZE, key, fault, lambda: self._store.size(key))
 
     async def list(
         self, prefix: str, *, after: str = "", limit: int | None = None
     ) -> list[ObjectEntry]:
-        fault = await self._begin(Operation.LIST)
+        fault = await self._begin(StoreOperation.LIST)
         return await self._perform(
-            Operation.LIST,
+            StoreOperation.LIST,
             prefix,
             fault,
             lambda: self._store.list(prefix, after=after, limit=limit),
@@ -207,9 +210,9 @@ class FaultyStore:
 
     async def delete(self, keys: Sequence[str]) -> None:
         sent = tuple(keys)
-        fault = await self._begin(Operation.DELETE)
+        fault = await self._begin(StoreOperation.DELETE)
         await self._perform(
-            Operation.DELETE, ",".join(sent[:3]), fault, lambda: self._store.delete(sent)
+            StoreOperation.DELETE, ",".join(sent[:3]), fault, lambda: self._store.delete(sent)
         )
 
     async def close(self) -> None:
@@ -217,7 +220,7 @@ class FaultyStore:
         await self.settle()
         await self._store.close()
 
-    async def _begin(self, operation: Operation) -> Fault | None:
+    async def _begin(self, operation: StoreOperation) -> Fault | None:
         """Draw this call's fault. Raises StoreUnavailable if the store cannot be reached at all."""
         self.calls[operation] += 1
         if self._is_cut:
@@ -230,7 +233,7 @@ class FaultyStore:
             self.injected[operation, fault] += 1
         return fault
 
-    def _draw(self, operation: Operation) -> Fault | None:
+    def _draw(self, operation: StoreOperation) -> Fault | None:
         if self._is_healed or operation not in self._plan.operations:
             return None
         left = self._chance.random()
@@ -242,7 +245,7 @@ class FaultyStore:
 
     async def _perform(
         self,
-        operation: Operation,
+        operation: StoreOperation,
         key: str,
         fault: Fault | None,
         call: Callable[[], Awaitable[T]],
@@ -283,7 +286,7 @@ class FaultyStore:
 
     async def _travel(
         self,
-        operation: Operation,
+        operation: StoreOperation,
         call: Callable[[], Awaitable[T]],
         before_seconds: float,
         after_seconds: float,

@@ -53,7 +53,7 @@ class Strike(NamedTuple):
     """The process, as a fraction of the list of living processes."""
 
 
-class Plan(NamedTuple):
+class SeedFaults(NamedTuple):
     """All faults of one seed."""
 
     store: FaultPlan
@@ -61,7 +61,7 @@ class Plan(NamedTuple):
     strikes: tuple[Strike, ...]
 
 
-def draw_plan(environment: Environment, seconds: float, kinds: Sequence[Act] = ALONE) -> Plan:
+def draw_plan(environment: Environment, seconds: float, kinds: Sequence[Act] = ALONE) -> SeedFaults:
     """Draw a seed's own mixture of faults."""
     chance = environment.random()
     chances = {
@@ -98,7 +98,7 @@ def draw_plan(environment: Environment, seconds: float, kinds: Sequence[Act] = A
             for _ in range(2 + int(chance.random() * 6))
         )
     )
-    return Plan(store, network, strikes)
+    return SeedFaults(store, network, strikes)
 
 
 class Victims(Protocol):
@@ -128,7 +128,7 @@ class Victims(Protocol):
 
 
 async def strike_all(
-    plan: Plan,
+    plan: SeedFaults,
     *,
     loop: VirtualLoop,
     victims: Victims,

@@ -94,7 +94,7 @@ class FileTables:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class KeyPlaces:
     """The places where the keys of a file were written."""
 
     name: str
@@ -154,7 +154,7 @@ def read_toml(name: str, text: str) -> Table:
         raise ConfigurationError(f"{name} is not TOML: {wrong}") from wrong
 
 
-def check_tables(tables: Mapping[str, Any], origin: Origin) -> dict[str, Table]:
+def check_tables(tables: Mapping[str, Any], origin: KeyPlaces) -> dict[str, Table]:
     """Return the tables by name. Raise if one is unknown, or if a required one is missing."""
     known = origin.known
     for name, value in tables.items():
@@ -170,7 +170,7 @@ def check_tables(tables: Mapping[str, Any], origin: Origin) -> dict[str, Table]:
     return {name: cast(Table, value) for name, value in tables.items()}
 
 
-def convert(table: Table, name: str, kind: type[T], origin: Origin) -> T:
+def convert(table: Table, name: str, kind: type[T], origin: KeyPlaces) -> T:
     """Convert a table to its type. The error names the key, and the nearest known one."""
     keys = origin.known.keys_of(name)
     for key in table:
@@ -233,7 +233,7 @@ def dotted(prefix: str, table: Table) -> Table:
     return flat
 
 
-def option_text(value: object, name: str, origin: Origin, *, table: str = "source") -> str:
+def option_text(value: object, name: str, origin: KeyPlaces, *, table: str = "source") -> str:
     """Return a TOML value as the text of an option."""
     match value:
         case bool():
@@ -259,7 +259,7 @@ def option_text(value: object, name: str, origin: Origin, *, table: str = "sourc
     )
 
 
-def texts_of(inner: Table, table: str, key: str, origin: Origin) -> dict[str, str]:
+def texts_of(inner: Table, table: str, key: str, origin: KeyPlaces) -> dict[str, str]:
     """Return the settings of an inner table as texts, by their full names."""
     return {
         name: option_text(value, f"{key}.{name}", origin, table=table)
@@ -267,7 +267,7 @@ def texts_of(inner: Table, table: str, key: str, origin: Origin) -> dict[str, st
     }
 
 
-def spark_settings(inner: Table, origin: Origin) -> dict[str, str]:
+def spark_settings(inner: Table, origin: KeyPlaces) -> dict[str, str]:
     """Return the settings of Spark in [spark] conf."""
     flat = texts_of(inner, "spark", "conf", origin)
     for name in flat:

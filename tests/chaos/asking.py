@@ -5,7 +5,7 @@ Must never retry and never look for another broker: the caller wants to hear thi
 
 from tests.chaos.ledger import identity_of
 
-from holdfast.client.connection import Connection
+from holdfast.client.connection import BrokerConnection
 from holdfast.client.fetch import without_cut_batch
 from holdfast.protocol.messages.fetch import (
     FetchPartition,
@@ -35,7 +35,9 @@ FETCH_BYTES_MAX = 1 << 20
 MANY_TIMEOUT_MS = 100_000
 
 
-async def list_at(connection: Connection, topic: str, partition: int) -> tuple[int, Listed | None]:
+async def list_at(
+    connection: BrokerConnection, topic: str, partition: int
+) -> tuple[int, Listed | None]:
     wanted = ListOffsetsPartition(partition_index=partition, timestamp=-1)
     request = ListOffsetsRequest(
         replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[wanted])]
@@ -46,7 +48,7 @@ async def list_at(connection: Connection, topic: str, partition: int) -> tuple[i
 
 
 async def fetch_at(
-    connection: Connection,
+    connection: BrokerConnection,
     topic: str,
     partition: int,
     offset: int,
@@ -75,7 +77,7 @@ async def fetch_at(
 
 
 async def produce_at(
-    connection: Connection, topic: str, partition: int, batch: bytes, *, timeout_ms: int
+    connection: BrokerConnection, topic: str, partition: int, batch: bytes, *, timeout_ms: int
 ) -> tuple[int, Produced | None]:
     data = PartitionProduceData(index=partition, records=memoryview(batch))
     request = ProduceRequest(
@@ -88,7 +90,7 @@ async def produce_at(
     return row.error_code, None if row.error_code else Produced(row.base_offset)
 
 
-async def list_all_at(connection: Connection, topic: str, count: int) -> list[int]:
+async def list_all_at(connection: BrokerConnection, topic: str, count: int) -> list[int]:
     """The error code of each of the first partitions, asked for in one request."""
     wanted = [ListOffsetsPartition(partition_index=i, timestamp=-1) for i in range(count)]
     request = ListOffsetsRequest(
@@ -100,7 +102,7 @@ async def list_all_at(connection: Connection, topic: str, count: int) -> list[in
     return [row.error_code for row in answer.topics[0].partitions]
 
 
-async def fetch_all_at(connection: Connection, topic: str, count: int) -> int:
+async def fetch_all_at(connection: BrokerConnection, topic: str, count: int) -> int:
     """How many of the first partitions came with records, asked for in one request."""
     wanted = [
         FetchPartition(partition=i, fetch_offset=0, partition_max_bytes=FETCH_BYTES_MAX)

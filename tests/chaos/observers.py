@@ -17,10 +17,10 @@ from tests.chaos.ledger import NUMBER_BITS, Ledger, identity_of, value_of
 
 from holdfast.client import admin
 from holdfast.client.cluster import Cluster, PartitionLeader
-from holdfast.client.connection import Connection
+from holdfast.client.connection import BrokerConnection
 from holdfast.client.fetch import fetch, records_of
 from holdfast.client.produce import IdempotentProducer
-from holdfast.client.refusals import OutcomeUnknown, Refused, raise_for
+from holdfast.client.refusals import OutcomeUnknown, RequestRefused, raise_for
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import HoldfastError
 from holdfast.protocol.messages.offset_for_leader_epoch import (
@@ -134,7 +134,7 @@ class Observers(threading.Thread):
         )
         try:
             told = await producer.send(TOPIC, partition, records)
-        except Refused as error:
+        except RequestRefused as error:
             self._note(error)
             self.recorder.fail(call, error.code.name, self.now())
         except (OutcomeUnknown, HoldfastError) as error:
@@ -220,7 +220,7 @@ class Observers(threading.Thread):
     async def _answered(self, call, ask: Callable[[], Awaitable]):
         try:
             got = await ask()
-        except Refused as error:
+        except RequestRefused as error:
             self._note(error)
             self.recorder.fail(call, error.code.name, self.now())
             if error.code.name == "OFFSET_OUT_OF_RANGE":
@@ -239,7 +239,7 @@ class Observers(threading.Thread):
 
 
 async def _end_of_newest_epoch(cluster: Cluster, topic: str, partition: int) -> int:
-    async def ask(connection: Connection, leader: PartitionLeader) -> int:
+    async def ask(connection: BrokerConnection, leader: PartitionLeader) -> int:
         asked = OffsetForLeaderPartition(
             partition=partition,
             current_leader_epoch=leader.leader_epoch,

@@ -19,7 +19,7 @@ from tests.chaos.ledger import NUMBER_BITS, value_of
 from tests.contract.bad_proxy import BadProxy, Mishap
 
 from holdfast.client.address import Address
-from holdfast.client.connection import Connection
+from holdfast.client.connection import BrokerConnection
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import HoldfastError
 from holdfast.protocol.api import ErrorCode
@@ -103,7 +103,7 @@ class Client:
         self.offsets: dict[int, int] = {}
         self._address = Address("127.0.0.1", port)
         self._environment = SystemEnvironment()
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, BrokerConnection] = {}
         self._next = 0
 
     async def __aenter__(self) -> "Client":
@@ -113,10 +113,10 @@ class Client:
         for connection in self._connections.values():
             await connection.close()
 
-    async def _connection(self, name: str) -> Connection:
+    async def _connection(self, name: str) -> BrokerConnection:
         known = self._connections.get(name)
         if known is None or not known.is_open:
-            known = self._connections[name] = await Connection.open(
+            known = self._connections[name] = await BrokerConnection.open(
                 self._address, timeout_ms=20_000
             )
         return known
@@ -131,7 +131,7 @@ class Client:
         record = Record(0, -1, None, value_of(PRODUCER, number).ljust(size, b"."))
         operation = Produce(f"{self.topic}/{partition}", (value,))
 
-        async def ask(connection: Connection) -> tuple[int, Produced | None]:
+        async def ask(connection: BrokerConnection) -> tuple[int, Produced | None]:
             batch = encode_batch([record])
             return await produce_at(connection, self.topic, partition, batch, timeout_ms=timeout_ms)
 
@@ -173,7 +173,7 @@ class Client:
         self,
         name: str,
         operation: Produce | Fetch | ListOffsets,
-        ask: Callable[[Connection], Coroutine[Any, Any, tuple[int, Any]]],
+        ask: Callable[[BrokerConnection], Coroutine[Any, Any, tuple[int, Any]]],
     ) -> Any:
         now = self._environment.monotonic
         kind = type(operation).__name__

@@ -18,7 +18,7 @@ from tests.chaos.observers import OBSERVED_BYTES_MAX, Observers
 from tests.peers.process import wait_until
 
 from holdfast.client.address import Address
-from holdfast.client.connection import Connection
+from holdfast.client.connection import BrokerConnection
 from holdfast.errors import HoldfastError
 from holdfast.protocol.api import ErrorCode
 from holdfast.records.record import Record, encode_batch
@@ -51,7 +51,7 @@ class Sleeper:
         """What it answered, after its wake-up."""
         self._observers = observers
         self._broker = broker
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, BrokerConnection] = {}
         self._led: list[tuple[str, int]] = []
         self._asked: dict[asyncio.Task[None], _Question] = {}
 
@@ -80,7 +80,7 @@ class Sleeper:
     async def _connect(self) -> None:
         address = Address("127.0.0.1", self._broker.port)
         for kind in QUESTIONS:  # a connection each, since answers come in the order of requests
-            self._connections[kind] = await Connection.open(
+            self._connections[kind] = await BrokerConnection.open(
                 address, timeout_ms=int(ANSWER_SECONDS_MAX * 1000)
             )
         counts = {observed.TOPIC: observed.PARTITIONS, TOPIC: self._observers.ledger.partitions}

@@ -130,9 +130,9 @@ def start_query(spark: Any, plan: Plan) -> Any:
     stream = stream_of(spark, plan)
     trigger = {"processingTime": "100 milliseconds"}
     if plan.mode == "chain":
-        from holdfast.spark.ledger.chain_sink import ChainSink, Landing
+        from holdfast.spark.ledger.chain_sink import ChainLanding, ChainSink
 
-        writer = stream.writeStream.foreachBatch(ChainSink(Landing(store=plan.lake)))
+        writer = stream.writeStream.foreachBatch(ChainSink(ChainLanding(store=plan.lake)))
         writer = writer.option("checkpointLocation", plan.checkpoint)
         return writer.trigger(**trigger).start()
     built = built_of(stream, plan.mode).to(plan.lake, sink_id=plan.sink_id)

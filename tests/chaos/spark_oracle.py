@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from holdfast.environment import SystemEnvironment
 from holdfast.landing import landed
 from holdfast.landing.ledger import Ledger
-from holdfast.landing.ledger_entry import Entry, EntryKind
+from holdfast.landing.ledger_entry import Entry, LedgerEntryKind
 from holdfast.store.read_only import open_read_only
 
 SHOWN_MAX = 5
@@ -129,7 +129,7 @@ def steps_of(entries: Iterable[Entry], topic: str) -> list[Step]:
             start=_positions(entry.sources[0].start, topic),
             end=_positions(entry.sources[0].end, topic) or {},
             rows=entry.counts.get("rows"),
-            is_rewrite=entry.kind is EntryKind.REWRITE,
+            is_rewrite=entry.kind is LedgerEntryKind.REWRITE,
             committed_ms=entry.committed_ms,
         )
         for entry in entries

@@ -15,7 +15,7 @@ from tests.chaos.spark_driver import Plan
 
 from holdfast.spark.source.data_source import HoldfastSource
 from holdfast.spark.topic import commit as topic_commit
-from holdfast.spark.topic.position import Run
+from holdfast.spark.topic.position import WriteRecords
 from holdfast.spark.topic.sink import TopicStreamWriter, topic_options
 
 AIM = "aim"
@@ -51,7 +51,7 @@ class AimedWriter(TopicStreamWriter):
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803
         if self._variant == BLIND:
-            topic_commit.decide = lambda *_, **__: Run()
+            topic_commit.decide = lambda *_, **__: WriteRecords()
         super().commit(messages, batchId)
 
     def at(self, step: str) -> None:

@@ -28,10 +28,10 @@ from tests.peers.process import free_port
 from holdfast.client import admin
 from holdfast.client.address import Address
 from holdfast.client.cluster import Cluster
-from holdfast.client.connection import Connection
+from holdfast.client.connection import BrokerConnection
 from holdfast.client.fetch import fetch, records_of
 from holdfast.client.produce import IdempotentProducer
-from holdfast.client.refusals import Refused
+from holdfast.client.refusals import RequestRefused
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import HoldfastError
 from holdfast.protocol.api import ErrorCode
@@ -103,7 +103,7 @@ class Takeovers:
         new = self.warm()
         async with self.cluster(old) as cluster:
             await self.use(cluster, old.name)
-        connection = await Connection.open(
+        connection = await BrokerConnection.open(
             Address("127.0.0.1", old.port), timeout_ms=int(EXIT_SECONDS_MAX * 1000)
         )
         asked: list[asyncio.Future[None]] = []
@@ -131,7 +131,7 @@ class Takeovers:
         self.figures.rounds += 1
         return new
 
-    async def _ask_until_it_ends(self, connection: Connection, broker: str) -> None:
+    async def _ask_until_it_ends(self, connection: BrokerConnection, broker: str) -> None:
         """A broker that was never stopped: what it says before it is overtaken counts as said."""
         while connection.is_open:
             for partition in range(PARTITIONS):
@@ -188,7 +188,7 @@ class Takeovers:
 
     async def _ask_old(
         self,
-        connection: Connection,
+        connection: BrokerConnection,
         broker: str,
         partition: int,
         kind: str,
@@ -262,7 +262,7 @@ async def _rounds(takeovers: Takeovers, rounds: int) -> ChaosBroker:
     async with takeovers.cluster(broker) as cluster:
         try:
             await admin.create_topics(cluster, [admin.NewTopic(TOPIC, PARTITIONS)])
-        except Refused as refused:
+        except RequestRefused as refused:
             raise AssertionError(str(refused)) from None
     for number in range(rounds):
         broker = await takeovers.round(broker, KINDS[number % len(KINDS)])

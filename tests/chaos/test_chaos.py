@@ -6,7 +6,7 @@ import pytest
 from tests.chaos import cluster_faults, sigkill, takeover
 from tests.peers.seaweedfs import weed_binary
 
-from holdfast.verify.checkers import Kind
+from holdfast.verify.checkers import Anomaly
 
 pytestmark = pytest.mark.slow
 
@@ -98,5 +98,5 @@ def test_a_broker_that_stood_still_under_load_acks_nothing_and_tells_nothing_old
 @pytest.mark.timeout(400)
 def test_a_broker_that_wakes_up_and_does_not_look_whether_its_lanes_are_its_own_is_found(tmp_path):
     figures = of_a_cluster(tmp_path, seed=5, ack="store", stop_seconds=(20.0,), without="claims")
-    assert any(Kind.WATERMARK_BACK.value in problem for problem in figures.problems)
-    assert any(Kind.HIDDEN.value in problem for problem in figures.problems)
+    assert any(Anomaly.WATERMARK_BACK.value in problem for problem in figures.problems)
+    assert any(Anomaly.HIDDEN.value in problem for problem in figures.problems)

@@ -19,14 +19,14 @@ from holdfast.sink import run
 from holdfast.sink.encoder import Sealed
 from holdfast.sink.flow import Flow
 from holdfast.sink.ownership import Token
-from holdfast.sink.worker import Worker
+from holdfast.sink.worker import SinkWorker
 
 LATE_SECONDS = 1.0
 ACKED_LATE = "acked_late"
 """Said in the log, with the partitions whose late ack the broker took."""
 
 
-class LateWorker(Worker):
+class LateWorker(SinkWorker):
     """Acks after it has lost."""
 
     async def revoked(self, partitions: Collection[TopicPartition], seconds: float) -> None:
@@ -66,8 +66,8 @@ class BelievingFlow(Flow):
 
 
 def main() -> None:
-    run.Worker = LateWorker
-    sys.modules[Worker.__module__].Flow = BelievingFlow
+    run.SinkWorker = LateWorker
+    sys.modules[SinkWorker.__module__].Flow = BelievingFlow
     sink.command.main(args=sys.argv[1:], standalone_mode=True)
 
 

@@ -9,7 +9,7 @@ from confluent_kafka import TopicPartition as TheirPartition
 
 from holdfast.client.cluster import Cluster
 from holdfast.client.membership.interface import MemberSettings
-from holdfast.client.membership.member import Member
+from holdfast.client.membership.member import RunningMember
 from holdfast.environment import SystemEnvironment
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
@@ -53,7 +53,7 @@ class Ours:
         self.name = name
         self._table = table
         self._cluster = Cluster(bootstrap, environment=SystemEnvironment(), client_id=name)
-        self.member = Member(self._cluster, settings, self, environment=SystemEnvironment())
+        self.member = RunningMember(self._cluster, settings, self, environment=SystemEnvironment())
         self.stop = asyncio.Event()
         self.may_give_up = asyncio.Event()
         self.may_give_up.set()

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from holdfast.client.cluster import Cluster
 from holdfast.client.membership.interface import MemberSettings
-from holdfast.client.membership.member import Member
+from holdfast.client.membership.member import RunningMember
 from holdfast.environment import SystemEnvironment
 from holdfast.protocol.consumer_protocol import TopicPartition
 
@@ -44,7 +44,7 @@ async def main(bootstrap: str, group: str, topic: str, protocol: str) -> None:
     )
     environment, owner = SystemEnvironment(), Printing()
     async with Cluster(bootstrap, environment=environment) as cluster:
-        member = Member(cluster, settings, owner, environment=environment)
+        member = RunningMember(cluster, settings, owner, environment=environment)
         running = asyncio.create_task(member.run(asyncio.Event()))
         offset = 1_000
         while not running.done():

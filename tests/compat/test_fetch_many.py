@@ -9,8 +9,8 @@ from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
 
 from holdfast.client.cluster import Cluster
-from holdfast.client.fetch import Fetched, fetch, records_of
-from holdfast.client.fetch_many import Unfetched, Wanted, fetch_many
+from holdfast.client.fetch import PartitionFetch, fetch, records_of
+from holdfast.client.fetch_many import PartitionToFetch, Unfetched, fetch_many
 from holdfast.environment import SystemEnvironment
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
@@ -37,14 +37,14 @@ def test_partitions_of_several_topics_come_with_one_answer(
         async with Cluster(cluster.bootstrap, environment=SystemEnvironment()) as client:
             leader = await client.leader(first, 0)
             places = [(first, n, 1) for n in range(3)] + [(first, 3, 99), (second, 1, 0)]
-            wanted = [Wanted(topic, n, offset, MIB) for topic, n, offset in places]
+            wanted = [PartitionToFetch(topic, n, offset, MIB) for topic, n, offset in places]
             answers = await fetch_many(client, leader.node_id, wanted, read_committed=True)
             assert answers.keys() == {TopicPartition(topic, n) for topic, n, _ in places}
             refused = answers.pop(TopicPartition(first, 3))
             assert isinstance(refused, Unfetched)
             assert refused.code == ErrorCode.OFFSET_OUT_OF_RANGE
             for where, answer in answers.items():
-                assert isinstance(answer, Fetched)
+                assert isinstance(answer, PartitionFetch)
                 seen = [record.value for record in records_of(answer, read_committed=True)]
                 assert seen == ([b"1", b"2"] if where.topic == first else [b"0", b"1", b"2"])
                 assert answer.next_offset == answer.high_watermark == 3
@@ -64,7 +64,7 @@ def test_a_long_poll_does_not_hold_up_what_goes_over_a_sibling(
         ):
             await fetch(client, topic, 0, 0, max_wait_ms=0)
             leader = await client.leader(topic, 0)
-            wanted = [Wanted(topic, 0, 0, MIB)]
+            wanted = [PartitionToFetch(topic, 0, 0, MIB)]
             waiting = asyncio.create_task(
                 fetch_many(client, leader.node_id, wanted, max_wait_ms=2000)
             )
@@ -72,7 +72,7 @@ def test_a_long_poll_does_not_hold_up_what_goes_over_a_sibling(
             assert not waiting.done()
             answers = await waiting
             answer = answers[TopicPartition(topic, 0)]
-            assert isinstance(answer, Fetched)
+            assert isinstance(answer, PartitionFetch)
             assert answer.next_offset == 0
 
     asyncio.run(scenario())

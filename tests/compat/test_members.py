@@ -12,7 +12,7 @@ from tests.peers.kafka import KafkaBroker
 
 from holdfast.client.cluster import Cluster
 from holdfast.client.groups import committed_offsets
-from holdfast.client.refusals import Refused
+from holdfast.client.refusals import RequestRefused
 from holdfast.environment import SystemEnvironment
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
@@ -197,12 +197,12 @@ def test_a_static_member_comes_back_to_what_it_had_and_nobody_else_may_be_it(
             assert back.held == had
             if protocol == "consumer":
                 double = group.join("double", instance_id="one")
-                with pytest.raises(Refused, match="instance id") as refusal:
+                with pytest.raises(RequestRefused, match="instance id") as refusal:
                     await asyncio.wait_for(double.task, 20)
                 assert refusal.value.code == ErrorCode.UNRELEASED_INSTANCE_ID
             else:
                 group.join("double", instance_id="one")
-                with pytest.raises(Refused, match="instance id") as refusal:
+                with pytest.raises(RequestRefused, match="instance id") as refusal:
                     await asyncio.wait_for(back.task, 20)
                 assert refusal.value.code == ErrorCode.FENCED_INSTANCE_ID
                 assert back.lost_ones == had

@@ -14,8 +14,8 @@ from holdfast.landing.formats.parquet import Parquet
 from holdfast.landing.landed import records
 from holdfast.landing.ledger import Committed, Ledger
 from holdfast.landing.ledger_entry import Effects, MicroBatch, SourceRange
-from holdfast.landing.ledger_rules import Refusal, Refused
-from holdfast.landing.packing import Bounds
+from holdfast.landing.ledger_rules import CommitRefusal, CommitRefused
+from holdfast.landing.packing import ObjectBounds
 from holdfast.store.interface import Store
 
 ENVIRONMENT = SystemEnvironment()
@@ -45,7 +45,7 @@ async def land_all(store: Store, step: int) -> None:
             [rows(position, end)],
             start_offset=position,
             end_offset=end,
-            bounds=Bounds(rows_max=step),
+            bounds=ObjectBounds(rows_max=step),
         )
         assert isinstance(outcome, Landed)
         position = outcome.next_offset
@@ -76,8 +76,8 @@ def test_of_rival_drivers_one_commits_each_micro_batch(run: Run):
             outcome = await ledger.commit(batch, Effects(state=b"%d" % n), n=n)
             if isinstance(outcome, Committed):
                 won.append(n)
-            elif isinstance(outcome, Refused):
-                assert outcome.refusal is Refusal.OLD_CHECKPOINT
+            elif isinstance(outcome, CommitRefused):
+                assert outcome.refusal is CommitRefusal.OLD_CHECKPOINT
         return won
 
     async def scenario(store: Store) -> None:

@@ -9,7 +9,7 @@ import cramjam
 from fastcrc.crc32 import iscsi
 
 from holdfast.client.cluster import Cluster, PartitionLeader
-from holdfast.client.connection import Connection
+from holdfast.client.connection import BrokerConnection
 from holdfast.environment import SystemEnvironment
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.produce import (
@@ -61,7 +61,7 @@ def produce_raw(bootstrap: str, topic: str, partition: int, batches: Sequence[by
             for batch in batches:
 
                 async def ask(
-                    connection: Connection, leader: PartitionLeader, batch: bytes = batch
+                    connection: BrokerConnection, leader: PartitionLeader, batch: bytes = batch
                 ) -> None:
                     data = PartitionProduceData(index=partition, records=memoryview(batch))
                     named = TopicProduceData(

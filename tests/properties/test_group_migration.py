@@ -9,7 +9,7 @@ from tests.unit.groups.classics import COOPERATIVE, EAGER, Classic
 from tests.unit.groups.consumers import Client, ConsumerWorld
 from tests.unit.groups.world import GROUP, SESSION_MS, TOPIC, TOPIC_ID
 
-from holdfast.groups.commits import Judged
+from holdfast.groups.commits import CommitDecision
 from holdfast.groups.rules import GroupRules, MigrationPolicy
 from holdfast.identifiers import PartitionId
 
@@ -74,7 +74,7 @@ class Walked:
             return
         others = [m for m in self.alive if m is not member and number in m.numbers]
         if others:
-            assert not (isinstance(judged, Judged) and judged.accepted)
+            assert not (isinstance(judged, CommitDecision) and judged.accepted)
             assert self.world.committed(number) == before
 
     def check(self) -> None:

@@ -23,7 +23,7 @@ from holdfast.landing.formats.interface import Format
 from holdfast.landing.formats.jsonl import JsonLines
 from holdfast.landing.formats.parquet import Parquet
 from holdfast.landing.landed import records
-from holdfast.landing.packing import Bounds
+from holdfast.landing.packing import ObjectBounds
 from holdfast.store.memory import MemoryStore
 
 TOPIC, PARTITION = "orders", 7
@@ -73,7 +73,7 @@ async def write(store: FaultyStore, log: list[int], size: int, format: Format, s
             batches_of(part, chance),
             start_offset=position,
             end_offset=end,
-            bounds=Bounds(rows_max=chance.randint(1, 12)),
+            bounds=ObjectBounds(rows_max=chance.randint(1, 12)),
         )
         assert isinstance(outcome, Landed), outcome
         assert outcome.next_offset >= end

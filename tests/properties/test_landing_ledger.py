@@ -24,7 +24,7 @@ from holdfast.landing.data_files import checksum_of, data_key
 from holdfast.landing.landed import committed_files
 from holdfast.landing.ledger import Committed, Ledger
 from holdfast.landing.ledger_entry import Effects, Entry, MicroBatch, OutputFile, SourceRange
-from holdfast.landing.ledger_rules import AlreadyCommitted, Commit, Refusal, Refused
+from holdfast.landing.ledger_rules import AlreadyCommitted, Commit, CommitRefusal, CommitRefused
 from holdfast.store.memory import MemoryStore
 from holdfast.store.put_if_absent import Lost, put_if_absent, same_bytes
 
@@ -71,7 +71,7 @@ class World:
         self.checkpoint = Checkpoint("first", 0)
         self.copies: list[Checkpoint] = []
         self.queries = 0
-        self.refusals: list[Refusal] = []
+        self.refusals: list[CommitRefusal] = []
 
     def some_checkpoint(self) -> Checkpoint:
         """The shared one, an old copy that someone restored, or a new one from the start."""
@@ -88,7 +88,10 @@ class World:
         checkpoint = self.checkpoint if until_done else self.some_checkpoint()
         while position_of(ledger.head) < SIZE:
             outcome = await self.micro_batch(ledger, checkpoint)
-            if isinstance(outcome, Refused) and outcome.refusal is not Refusal.OVERTAKEN:
+            if (
+                isinstance(outcome, CommitRefused)
+                and outcome.refusal is not CommitRefusal.OVERTAKEN
+            ):
                 self.refusals.append(outcome.refusal)
                 if not until_done:
                     return
@@ -99,7 +102,7 @@ class World:
 
     async def micro_batch(
         self, ledger: Ledger, checkpoint: Checkpoint
-    ) -> Committed | AlreadyCommitted | Refused:
+    ) -> Committed | AlreadyCommitted | CommitRefused:
         batch_id, (start, end) = checkpoint.next_batch(self.chance)
         await asyncio.sleep(self.chance.random())
         batch = MicroBatch(
@@ -111,7 +114,7 @@ class World:
         if isinstance(outcome, Commit):
             effects = await self.run(ledger, outcome.n, start, end)
             outcome = await ledger.commit(batch, effects, n=outcome.n)
-        if not isinstance(outcome, Refused):
+        if not isinstance(outcome, CommitRefused):
             self.copies.append(copy.deepcopy(checkpoint))
             checkpoint.done = max(checkpoint.done, batch_id + 1)
         return outcome
@@ -183,7 +186,7 @@ def test_committed_micro_batches_tile_the_source_exactly(seed: int):
 
 
 def test_the_play_reaches_every_refusal_that_a_checkpoint_can_cause():
-    seen: set[Refusal] = set()
+    seen: set[CommitRefusal] = set()
     for seed in range(120):
         world = World(seed)
         loop = VirtualLoop(seed=seed)
@@ -192,4 +195,8 @@ def test_the_play_reaches_every_refusal_that_a_checkpoint_can_cause():
         finally:
             loop.close()
         seen.update(world.refusals)
-    assert {Refusal.OLD_CHECKPOINT, Refusal.TWO_DRIVERS, Refusal.CHECKPOINT_DELETED} <= seen
+    assert {
+        CommitRefusal.OLD_CHECKPOINT,
+        CommitRefusal.TWO_DRIVERS,
+        CommitRefusal.CHECKPOINT_DELETED,
+    } <= seen

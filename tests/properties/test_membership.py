@@ -9,7 +9,7 @@ from tests.unit.client.driven import Driven
 from tests.unit.groups.consumers import ConsumerWorld
 from tests.unit.groups.world import SESSION_MS, TOPIC
 
-from holdfast.groups.commits import Judged
+from holdfast.groups.commits import CommitDecision
 from holdfast.groups.rules import GroupRules, MigrationPolicy
 
 PARTITIONS = 5
@@ -90,7 +90,7 @@ class Walked:
         for number in member.numbers:
             judged = self.world.commit(member.core.member_id, member.core.epoch, {number: 1})
             if any(number in other.numbers for other in self.alive):
-                assert not (isinstance(judged, Judged) and judged.accepted)
+                assert not (isinstance(judged, CommitDecision) and judged.accepted)
 
     def check(self) -> None:
         numbers = [n for member in self.alive for n in member.numbers]

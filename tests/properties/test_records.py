@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import CorruptObject
 from holdfast.records.batch import parse_header, walk
-from holdfast.records.check import Refusal, check_produced
+from holdfast.records.check import BatchRefusal, check_produced
 from holdfast.records.compression import Codec, decompress
 from holdfast.records.record import Record, decode, decode_batch, encode_batch, first_at_or_after
 from holdfast.records.stamp import stamp
@@ -32,7 +32,7 @@ def test_a_batch_that_is_taken_and_stamped_decodes_to_its_records(
 ):
     raw = bytearray(encode_batch(batch, codec=codec))
     answer = check_produced(memoryview(raw), max_batch_bytes=len(raw))
-    assert not isinstance(answer, Refusal)
+    assert not isinstance(answer, BatchRefusal)
     stamp(raw, base_offset=base_offset, leader_epoch=leader_epoch)
     assert decode_batch(raw) == placed(batch, base_offset)
     header = parse_header(raw)
@@ -63,7 +63,7 @@ def test_a_lookup_by_time_agrees_with_a_scan(batch: list[Record], codec: Codec, 
 
 @given(st.binary(max_size=300))
 def test_arbitrary_bytes_are_refused_and_never_raise(data: bytes):
-    assert isinstance(check_produced(memoryview(data), max_batch_bytes=1_000), Refusal)
+    assert isinstance(check_produced(memoryview(data), max_batch_bytes=1_000), BatchRefusal)
 
 
 @given(records, codecs, st.data())
@@ -73,7 +73,7 @@ def test_a_damaged_batch_is_refused_and_never_decodes(
     raw = bytearray(encode_batch(batch, codec=codec))
     position = data.draw(st.integers(16, len(raw) - 1))
     raw[position] ^= data.draw(st.integers(1, 255))
-    assert isinstance(check_produced(memoryview(raw), max_batch_bytes=len(raw)), Refusal)
+    assert isinstance(check_produced(memoryview(raw), max_batch_bytes=len(raw)), BatchRefusal)
     try:
         decode_batch(raw)
     except CorruptObject:

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.client.membership.sticky import Assignments, Claim, assign, balance, owners
+from holdfast.client.membership.sticky import Assignments, StickyMember, assign, balance, owners
 from holdfast.protocol.consumer_protocol import TopicPartition
 
 TOPICS = ("orders", "payments", "refunds")
@@ -13,10 +13,12 @@ counts_of_topics = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 7), m
 subscriptions = st.frozensets(st.sampled_from(TOPICS), min_size=1)
 partitions = st.builds(TopicPartition, st.sampled_from(TOPICS), st.integers(0, 8))
 names = st.sampled_from([f"member-{number}" for number in range(6)])
-claims = st.builds(Claim, subscriptions, st.frozensets(partitions, max_size=10), st.integers(-1, 3))
+claims = st.builds(
+    StickyMember, subscriptions, st.frozensets(partitions, max_size=10), st.integers(-1, 3)
+)
 groups = st.dictionaries(names, claims, min_size=1)
 
-Group = dict[str, Claim]
+Group = dict[str, StickyMember]
 Counts = dict[str, int]
 
 
@@ -28,7 +30,7 @@ def everything(group: Group, counts: Counts) -> set[TopicPartition]:
 
 def next_round(group: Group, given: Assignments, generation: int) -> Group:
     """All have taken what they were given, and join again."""
-    return {i: Claim(claim.topics, given[i], generation) for i, claim in group.items()}
+    return {i: StickyMember(claim.topics, given[i], generation) for i, claim in group.items()}
 
 
 def settled(group: Group, counts: Counts) -> Group:
@@ -62,7 +64,7 @@ def test_nothing_is_given_while_another_says_that_it_owns_it(group: Group, count
 
 @given(group=groups, counts=counts_of_topics)
 def test_all_is_given_in_one_round_where_nobody_owns_anything(group: Group, counts: Counts):
-    fresh = {i: Claim(claim.topics) for i, claim in group.items()}
+    fresh = {i: StickyMember(claim.topics) for i, claim in group.items()}
     given = assign(fresh, counts)
     assert set().union(*given.values()) == everything(group, counts)
 
@@ -129,7 +131,7 @@ def test_when_a_member_goes_the_others_keep_what_they_have(
 def test_who_claims_in_an_older_generation_is_no_owner_and_gives_up_first():
     orders = frozenset({"orders"})
     both = frozenset({TopicPartition("orders", 0), TopicPartition("orders", 1)})
-    group = {"late": Claim(orders, both, 4), "new": Claim(orders, frozenset(), 5)}
+    group = {"late": StickyMember(orders, both, 4), "new": StickyMember(orders, frozenset(), 5)}
     given = assign(group, {"orders": 2})
     assert balance(group, {"orders": 2}) != {"late": both, "new": frozenset()}
     assert all(len(held) <= 1 for held in given.values())
@@ -138,7 +140,7 @@ def test_who_claims_in_an_older_generation_is_no_owner_and_gives_up_first():
 
 def test_what_two_claim_in_one_generation_is_given_to_neither_until_one_has_let_go():
     orders, disputed = frozenset({"orders"}), frozenset({TopicPartition("orders", 0)})
-    group = {"a": Claim(orders, disputed, 5), "b": Claim(orders, disputed, 5)}
+    group = {"a": StickyMember(orders, disputed, 5), "b": StickyMember(orders, disputed, 5)}
     given = assign(group, {"orders": 1})
     assert given == {"a": frozenset(), "b": frozenset()}
     again = assign(next_round(group, given, 6), {"orders": 1})
@@ -147,8 +149,8 @@ def test_what_two_claim_in_one_generation_is_given_to_neither_until_one_has_let_
 
 def test_a_thousand_partitions_over_fifty_members_move_only_to_the_one_that_is_new():
     topics = frozenset({"orders"})
-    group = settled({f"m{n:02}": Claim(topics) for n in range(50)}, {"orders": 1000})
-    group["newcomer"] = Claim(topics)
+    group = settled({f"m{n:02}": StickyMember(topics) for n in range(50)}, {"orders": 1000})
+    group["newcomer"] = StickyMember(topics)
     given = balance(group, {"orders": 1000})
     moved = sum(len(claim.owned - given[i]) for i, claim in group.items())
     assert moved == len(given["newcomer"]) == 19
@@ -156,8 +158,8 @@ def test_a_thousand_partitions_over_fifty_members_move_only_to_the_one_that_is_n
 
 def test_five_thousand_partitions_of_one_member_go_to_a_hundred_more():
     topics, counts = frozenset(TOPICS), dict.fromkeys(TOPICS, 1700)
-    alone = settled({"alone": Claim(topics)}, counts)
-    group = alone | {f"m{n:02}": Claim(topics) for n in range(101)}
+    alone = settled({"alone": StickyMember(topics)}, counts)
+    group = alone | {f"m{n:02}": StickyMember(topics) for n in range(101)}
     given = balance(group, counts)
     assert {len(held) for held in given.values()} == {50}
     assert given["alone"] <= alone["alone"].owned

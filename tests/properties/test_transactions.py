@@ -12,7 +12,7 @@ from tests.unit.lane.world import HookedStore
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.transactions.markers import add_marker
-from holdfast.follow.follower import Follower
+from holdfast.follow.follower import StoreFollower
 from holdfast.identifiers import PartitionId
 from holdfast.log.facts import LogStartMoved
 from holdfast.log.read_plan import batches_of
@@ -200,7 +200,9 @@ class Run:
 
     async def follow(self) -> None:
         """A reader with no broker ends where the broker's readers end, and filters the same."""
-        follower = Follower(self.world.store_of_its_own(), environment=self.world.environment())
+        follower = StoreFollower(
+            self.world.store_of_its_own(), environment=self.world.environment()
+        )
         await follower.refresh()
         log = log_of(self.live)
         bounds = follower.bounds(log.partition, read_committed=True)

@@ -21,9 +21,9 @@ from holdfast.landing.blocking import run
 from holdfast.landing.formats.jsonl import JsonLines
 from holdfast.landing.landed import objects, records
 from holdfast.protocol.consumer_protocol import TopicPartition
-from holdfast.sink.settings import BatchBounds, Limits, OutputSettings, SinkSettings
+from holdfast.sink.settings import BatchBounds, OutputSettings, SinkLimits, SinkSettings
 from holdfast.sink.watched_store import WatchedStore
-from holdfast.sink.worker import Worker
+from holdfast.sink.worker import SinkWorker
 from holdfast.store.interface import Buffers, CreateAnswer
 from holdfast.store.memory import MemoryStore
 
@@ -82,18 +82,18 @@ class Incident:
             ),
             output=OutputSettings(store="memory:"),
             batch=BatchBounds(age_ms=3_600_000),
-            limits=Limits(revoke_margin_ms=1_000),
+            limits=SinkLimits(revoke_margin_ms=1_000),
         )
 
     @asynccontextmanager
-    async def member(self) -> AsyncIterator[Worker]:
+    async def member(self) -> AsyncIterator[SinkWorker]:
         loop = asyncio.get_running_loop()
         settings = self.settings
         async with (
             Cluster(self.bootstrap, environment=ENVIRONMENT) as control,
             control.sibling() as data,
         ):
-            worker = Worker(
+            worker = SinkWorker(
                 settings,
                 control=control,
                 data=data,
@@ -137,13 +137,13 @@ async def until(condition: Callable[[], bool], what: str) -> None:
     raise AssertionError(f"not within {SECONDS_MAX} s: {what}")
 
 
-def open_records(worker: Worker) -> dict[int, int]:
+def open_records(worker: SinkWorker) -> dict[int, int]:
     return {
         where.partition: part.open_records for where, part in worker.status().partitions.items()
     }
 
 
-def owned(worker: Worker) -> set[int]:
+def owned(worker: SinkWorker) -> set[int]:
     return {where.partition for where in worker.status().partitions}
 
 

@@ -27,7 +27,7 @@ from holdfast.log.partition import PartitionLog
 from holdfast.log.state import LogState
 from holdfast.log.transactions import Transactions
 from holdfast.transactions.facts import TransactionEnded
-from holdfast.transactions.state import Phase
+from holdfast.transactions.state import TransactionPhase
 
 
 class Hooked(dict):
@@ -255,8 +255,8 @@ class ZombiesWrite(LaneTransactions):
 
 def abort_what_was_committed(state: LogState) -> None:
     for transaction in state.transactions.transactions.values():
-        if transaction.phase is Phase.PREPARE_COMMIT and transaction.marker is not None:
-            transaction.phase = Phase.PREPARE_ABORT
+        if transaction.phase is TransactionPhase.PREPARE_COMMIT and transaction.marker is not None:
+            transaction.phase = TransactionPhase.PREPARE_ABORT
             transaction.marker = type(transaction.marker)(
                 transaction.marker.producer_id, transaction.marker.producer_epoch, False
             )

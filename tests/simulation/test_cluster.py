@@ -4,8 +4,7 @@ import pytest
 from simulation.broker_process import BrokerProcess
 from simulation.clients.coordination import TRANSACTIONAL, Mode, Workload
 from simulation.cluster_fleet import BROKER_MACHINES
-from simulation.seed import Outcome as Simulated
-from simulation.seed import Simulation, simulate
+from simulation.seed import SeedOutcome, Simulation, simulate
 
 from holdfast.verify.history import LandedKind, MarkerKind, Outcome, Produce
 from holdfast.verify.vocabulary import FetchOffsets
@@ -14,7 +13,7 @@ SEEDS = range(16)
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> list[Simulated]:
+def outcomes() -> list[SeedOutcome]:
     return [
         simulate(seed, workload=workload, mode=Mode.CLUSTER)
         for workload in (Workload.RECORDS, Workload.GROUPS)
@@ -22,18 +21,18 @@ def outcomes() -> list[Simulated]:
     ]
 
 
-def test_no_seed_breaks_a_promise_and_every_lane_finds_an_owner_again(outcomes: list[Simulated]):
+def test_no_seed_breaks_a_promise_and_every_lane_finds_an_owner_again(outcomes: list[SeedOutcome]):
     for outcome in outcomes:
         where = f"--seed {outcome.seed} --workload {outcome.workload.value} --mode cluster"
         assert not [str(v) for v in outcome.violations], where
         assert not outcome.liveness, where
 
 
-def test_most_seeds_prove_something(outcomes: list[Simulated]):
+def test_most_seeds_prove_something(outcomes: list[SeedOutcome]):
     assert sum(outcome.void is not None for outcome in outcomes) < len(outcomes) / 4
 
 
-def test_lanes_are_shared_by_three_brokers_and_handed_over(outcomes: list[Simulated]):
+def test_lanes_are_shared_by_three_brokers_and_handed_over(outcomes: list[SeedOutcome]):
     for outcome in outcomes:
         owners = {
             landing.process.partition(".")[0]
@@ -46,14 +45,14 @@ def test_lanes_are_shared_by_three_brokers_and_handed_over(outcomes: list[Simula
     assert sum(outcome.hand_offs for outcome in outcomes) > 5 * len(outcomes)
 
 
-def test_brokers_are_killed_parted_and_doubled(outcomes: list[Simulated]):
+def test_brokers_are_killed_parted_and_doubled(outcomes: list[SeedOutcome]):
     markers = [marker for outcome in outcomes for marker in outcome.history.markers]
     assert sum(marker.kind is MarkerKind.KILL for marker in markers) > 5
     assert sum(marker.detail.startswith("parted") for marker in markers) > 5
     assert sum(marker.detail.startswith("cut") for marker in markers) > 5
 
 
-def test_old_leaders_are_asked_and_refuse(outcomes: list[Simulated]):
+def test_old_leaders_are_asked_and_refuse(outcomes: list[SeedOutcome]):
     calls = [call for outcome in outcomes for call in outcome.history.calls]
     errors = [call.error for call in calls]
     assert errors.count("NOT_LEADER_OR_FOLLOWER") > 50
@@ -64,7 +63,7 @@ def test_old_leaders_are_asked_and_refuse(outcomes: list[Simulated]):
 
 
 @pytest.fixture(scope="module")
-def with_disks() -> list[Simulated]:
+def with_disks() -> list[SeedOutcome]:
     return [
         simulate(seed, workload=Workload.RECORDS, mode=Mode.CLUSTER, uses_disks=True)
         for seed in (*range(100, 112), 118, 123, 133, 134, 136, 145)
@@ -72,7 +71,7 @@ def with_disks() -> list[Simulated]:
 
 
 def test_what_is_acknowledged_from_three_disks_is_there_when_each_machine_had_its_turn(
-    with_disks: list[Simulated],
+    with_disks: list[SeedOutcome],
 ):
     for outcome in with_disks:
         where = f"--seed {outcome.seed} --workload records --mode cluster --disks"
@@ -86,7 +85,7 @@ def test_what_is_acknowledged_from_three_disks_is_there_when_each_machine_had_it
     assert any(land.given_up for outcome in with_disks for land in outcome.history.landings)
 
 
-def test_every_process_of_a_broker_has_the_disk_of_its_machine(with_disks: list[Simulated]):
+def test_every_process_of_a_broker_has_the_disk_of_its_machine(with_disks: list[SeedOutcome]):
     starts = [
         (marker.process.partition(".")[0], marker.detail)
         for outcome in with_disks
@@ -96,7 +95,7 @@ def test_every_process_of_a_broker_has_the_disk_of_its_machine(with_disks: list[
     assert len(set(starts)) == len(BROKER_MACHINES) < len(starts)
 
 
-def test_a_disk_is_taken_in_by_a_later_owner_of_the_lane(with_disks: list[Simulated]):
+def test_a_disk_is_taken_in_by_a_later_owner_of_the_lane(with_disks: list[SeedOutcome]):
     taken_in = 0
     for outcome in with_disks:
         framed = {

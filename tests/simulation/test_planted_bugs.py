@@ -8,7 +8,7 @@ import pytest
 from simulation.clients.coordination import Mode, Workload
 from simulation.seed import simulate
 
-from holdfast.verify.checkers import Kind
+from holdfast.verify.checkers import Anomaly
 
 _spec = importlib.util.spec_from_file_location("planted", Path(__file__).parent / "planted.py")
 assert _spec is not None and _spec.loader is not None
@@ -17,70 +17,93 @@ _spec.loader.exec_module(planted)
 
 SEEDS_MAX = 300
 HARMLESS_SEEDS = 12
-EXPECTED: dict[str, set[Kind]] = {
-    "ack-before-put": {Kind.ACK_NOT_DURABLE},
-    "fenced-writer-acks": {Kind.ACK_NOT_DURABLE, Kind.FENCED_ACK},
-    "foreign-exists-is-ours": {Kind.LOST_WRITE, Kind.CHAIN_BROKEN, Kind.CLAIM_BACK},
-    "unknown-is-success": {Kind.CHAIN_BROKEN, Kind.LANE_HOLE, Kind.ACK_NOT_DURABLE},
-    "offsets-not-stamped": {Kind.TWO_VALUES, Kind.GAP, Kind.CRASH},
-    "never-validates": {Kind.STALE_ANSWER, Kind.WATERMARK_BACK, Kind.HIDDEN},
-    "does-not-wait-for-the-owner": {Kind.SERVED_TOO_EARLY, Kind.WATERMARK_BACK, Kind.HIDDEN},
-    "forgets-producers": {Kind.DOUBLED, Kind.SEQUENCE_REFUSED, Kind.ORDER},
-    "forgets-the-last-object": {Kind.TWO_VALUES, Kind.LOST_WRITE},
-    "takes-retries-for-new": {Kind.DOUBLED, Kind.ORDER},
-    "watermark-runs-ahead": {Kind.READ_NOT_DURABLE, Kind.WATERMARK_BACK},
-    "log-start-runs-ahead": {Kind.LOG_START_BACK},
-    "snapshot-ahead-of-its-number": {Kind.CRASH, Kind.LOST_WRITE, Kind.HIDDEN},
-    "segment-cut-short": {Kind.LOST_WRITE},
-    "deletes-without-snapshot-or-floor": {Kind.LOST_WRITE, Kind.CRASH, Kind.WATERMARK_BACK},
-    "collects-what-is-named": {Kind.LOST_WRITE},
-    "load-loses-the-last-batch": {Kind.LOST_WRITE, Kind.GAP, Kind.CRASH},
-    "sweeps-claims": {Kind.CRASH},
+EXPECTED: dict[str, set[Anomaly]] = {
+    "ack-before-put": {Anomaly.ACK_NOT_DURABLE},
+    "fenced-writer-acks": {Anomaly.ACK_NOT_DURABLE, Anomaly.FENCED_ACK},
+    "foreign-exists-is-ours": {Anomaly.LOST_WRITE, Anomaly.CHAIN_BROKEN, Anomaly.CLAIM_BACK},
+    "unknown-is-success": {Anomaly.CHAIN_BROKEN, Anomaly.LANE_HOLE, Anomaly.ACK_NOT_DURABLE},
+    "offsets-not-stamped": {Anomaly.TWO_VALUES, Anomaly.GAP, Anomaly.CRASH},
+    "never-validates": {Anomaly.STALE_ANSWER, Anomaly.WATERMARK_BACK, Anomaly.HIDDEN},
+    "does-not-wait-for-the-owner": {
+        Anomaly.SERVED_TOO_EARLY,
+        Anomaly.WATERMARK_BACK,
+        Anomaly.HIDDEN,
+    },
+    "forgets-producers": {Anomaly.DOUBLED, Anomaly.SEQUENCE_REFUSED, Anomaly.ORDER},
+    "forgets-the-last-object": {Anomaly.TWO_VALUES, Anomaly.LOST_WRITE},
+    "takes-retries-for-new": {Anomaly.DOUBLED, Anomaly.ORDER},
+    "watermark-runs-ahead": {Anomaly.READ_NOT_DURABLE, Anomaly.WATERMARK_BACK},
+    "log-start-runs-ahead": {Anomaly.LOG_START_BACK},
+    "snapshot-ahead-of-its-number": {Anomaly.CRASH, Anomaly.LOST_WRITE, Anomaly.HIDDEN},
+    "segment-cut-short": {Anomaly.LOST_WRITE},
+    "deletes-without-snapshot-or-floor": {
+        Anomaly.LOST_WRITE,
+        Anomaly.CRASH,
+        Anomaly.WATERMARK_BACK,
+    },
+    "collects-what-is-named": {Anomaly.LOST_WRITE},
+    "load-loses-the-last-batch": {Anomaly.LOST_WRITE, Anomaly.GAP, Anomaly.CRASH},
+    "sweeps-claims": {Anomaly.CRASH},
 }
-OF_DISKS: dict[str, set[Kind]] = {
-    "ack-before-fsync": {Kind.ACK_NOT_DURABLE},
-    "spool-dropped-before-the-put": {Kind.LOST_WRITE},
-    "no-ceiling": {Kind.LOST_WRITE, Kind.HIDDEN},
-    "store-overtakes-disk": {Kind.ACK_NOT_DURABLE, Kind.CRASH},
-    "published-past-the-put": {Kind.HIDDEN, Kind.WATERMARK_BACK},
-    "any-disk-will-do": {Kind.LOST_WRITE, Kind.TWO_VALUES},
-    "goes-on-at-the-log-end": {Kind.LOST_WRITE, Kind.WATERMARK_BACK, Kind.TWO_VALUES, Kind.HIDDEN},
-    "replayed-out-of-order": {Kind.LOST_WRITE, Kind.TWO_VALUES},
+OF_DISKS: dict[str, set[Anomaly]] = {
+    "ack-before-fsync": {Anomaly.ACK_NOT_DURABLE},
+    "spool-dropped-before-the-put": {Anomaly.LOST_WRITE},
+    "no-ceiling": {Anomaly.LOST_WRITE, Anomaly.HIDDEN},
+    "store-overtakes-disk": {Anomaly.ACK_NOT_DURABLE, Anomaly.CRASH},
+    "published-past-the-put": {Anomaly.HIDDEN, Anomaly.WATERMARK_BACK},
+    "any-disk-will-do": {Anomaly.LOST_WRITE, Anomaly.TWO_VALUES},
+    "goes-on-at-the-log-end": {
+        Anomaly.LOST_WRITE,
+        Anomaly.WATERMARK_BACK,
+        Anomaly.TWO_VALUES,
+        Anomaly.HIDDEN,
+    },
+    "replayed-out-of-order": {Anomaly.LOST_WRITE, Anomaly.TWO_VALUES},
 }
-OF_GROUPS: dict[str, set[Kind]] = {
-    "late-acks-count": {Kind.NOT_OWNER_COMMIT},
-    "old-owners-are-kept": {Kind.OWNER_REFUSED},
-    "commit-acked-at-once": {Kind.COMMIT_NOT_DURABLE},
-    "assignment-told-at-once": {Kind.ASSIGNMENT_NOT_DURABLE},
-    "gives-what-is-owned": {Kind.OWNERSHIP_OVERLAP},
-    "tells-the-target": {Kind.TOLD_ANOTHERS},
-    "forgets-committed-offsets": {Kind.COMMITTED_BACK},
-    "coordinator-never-validates": {Kind.STALE_ANSWER, Kind.COMMITTED_BACK},
+OF_GROUPS: dict[str, set[Anomaly]] = {
+    "late-acks-count": {Anomaly.NOT_OWNER_COMMIT},
+    "old-owners-are-kept": {Anomaly.OWNER_REFUSED},
+    "commit-acked-at-once": {Anomaly.COMMIT_NOT_DURABLE},
+    "assignment-told-at-once": {Anomaly.ASSIGNMENT_NOT_DURABLE},
+    "gives-what-is-owned": {Anomaly.OWNERSHIP_OVERLAP},
+    "tells-the-target": {Anomaly.TOLD_ANOTHERS},
+    "forgets-committed-offsets": {Anomaly.COMMITTED_BACK},
+    "coordinator-never-validates": {Anomaly.STALE_ANSWER, Anomaly.COMMITTED_BACK},
 }
-OF_TRANSACTIONS: dict[str, set[Kind]] = {
-    "nothing-was-aborted": {Kind.ABORTED_READ},
-    "stable-is-the-high-watermark": {Kind.ABORTED_READ},
-    "stable-before-the-marker": {Kind.STABLE_BACK, Kind.TORN_TRANSACTION},
-    "no-markers-elsewhere": {Kind.STABLE_STUCK},
-    "zombies-write": {Kind.ZOMBIE},
-    "aborts-what-was-committed": {Kind.COMMITTED_LOST},
-    "tears-what-was-committed": {Kind.TORN_TRANSACTION},
+OF_TRANSACTIONS: dict[str, set[Anomaly]] = {
+    "nothing-was-aborted": {Anomaly.ABORTED_READ},
+    "stable-is-the-high-watermark": {Anomaly.ABORTED_READ},
+    "stable-before-the-marker": {Anomaly.STABLE_BACK, Anomaly.TORN_TRANSACTION},
+    "no-markers-elsewhere": {Anomaly.STABLE_STUCK},
+    "zombies-write": {Anomaly.ZOMBIE},
+    "aborts-what-was-committed": {Anomaly.COMMITTED_LOST},
+    "tears-what-was-committed": {Anomaly.TORN_TRANSACTION},
 }
-OF_STREAMS: dict[str, set[Kind]] = {
-    "offsets-count-at-once": {Kind.OUTPUT_LOST, Kind.OFFSET_NOT_DURABLE},
-    "offsets-are-dropped": {Kind.OUTPUT_DOUBLED},
-    "pending-is-stable": {Kind.OUTPUT_DOUBLED},
+OF_STREAMS: dict[str, set[Anomaly]] = {
+    "offsets-count-at-once": {Anomaly.OUTPUT_LOST, Anomaly.OFFSET_NOT_DURABLE},
+    "offsets-are-dropped": {Anomaly.OUTPUT_DOUBLED},
+    "pending-is-stable": {Anomaly.OUTPUT_DOUBLED},
 }
-OF_CLUSTERS: dict[str, set[Kind]] = {
-    "serves-too-early": {Kind.SERVED_TOO_EARLY},
-    "answers-for-what-it-gave": {Kind.ANSWER_AFTER_RELEASE},
-    "trusts-its-claim": {Kind.STALE_ANSWER},
-    "trusts-an-early-hand-over": {Kind.SERVED_TOO_EARLY},
-    "calls-gaps-at-once": {Kind.GAP_CALLED},
+OF_CLUSTERS: dict[str, set[Anomaly]] = {
+    "serves-too-early": {Anomaly.SERVED_TOO_EARLY},
+    "answers-for-what-it-gave": {Anomaly.ANSWER_AFTER_RELEASE},
+    "trusts-its-claim": {Anomaly.STALE_ANSWER},
+    "trusts-an-early-hand-over": {Anomaly.SERVED_TOO_EARLY},
+    "calls-gaps-at-once": {Anomaly.GAP_CALLED},
 }
-OF_SHARED_DISKS: dict[str, set[Kind]] = {
-    "hands-over-unflushed": {Kind.LOST_WRITE, Kind.TWO_VALUES, Kind.HIDDEN, Kind.WATERMARK_BACK},
-    "forgets-anothers-disk": {Kind.LOST_WRITE, Kind.TWO_VALUES, Kind.HIDDEN, Kind.WATERMARK_BACK},
+OF_SHARED_DISKS: dict[str, set[Anomaly]] = {
+    "hands-over-unflushed": {
+        Anomaly.LOST_WRITE,
+        Anomaly.TWO_VALUES,
+        Anomaly.HIDDEN,
+        Anomaly.WATERMARK_BACK,
+    },
+    "forgets-anothers-disk": {
+        Anomaly.LOST_WRITE,
+        Anomaly.TWO_VALUES,
+        Anomaly.HIDDEN,
+        Anomaly.WATERMARK_BACK,
+    },
 }
 LATE: dict[str, int] = {
     "any-disk-will-do": 12,
@@ -123,7 +146,7 @@ def test_every_planted_bug_is_expected_somewhere():
 
 @pytest.mark.parametrize(("workload", "mode", "name", "kinds"), CASES)
 def test_a_planted_bug_is_caught_on_a_seed_that_is_clean_without_it(
-    workload: Workload, mode: Mode, name: str, kinds: set[Kind]
+    workload: Workload, mode: Mode, name: str, kinds: set[Anomaly]
 ):
     kind: Any = {"workload": workload, "mode": mode}
     if mode is Mode.CLUSTER:

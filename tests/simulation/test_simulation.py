@@ -7,8 +7,7 @@ import sys
 import pytest
 from simulation.broker_process import BrokerProcess
 from simulation.clients.coordination import Mode, Workload
-from simulation.seed import Outcome as Simulated
-from simulation.seed import Simulation, simulate
+from simulation.seed import SeedOutcome, Simulation, simulate
 
 from holdfast.verify.history import Call, LandedKind, MarkerKind, Operation, Outcome, Produce
 from holdfast.verify.vocabulary import (
@@ -30,31 +29,31 @@ COORDINATED = [workload for workload in Workload if workload is not Workload.REC
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> list[Simulated]:
+def outcomes() -> list[SeedOutcome]:
     return [simulate(seed, workload=Workload.RECORDS, mode=Mode.ALONE) for seed in CLEAN_SEEDS]
 
 
 @pytest.fixture(scope="module")
-def coordinated() -> dict[Workload, list[Simulated]]:
+def coordinated() -> dict[Workload, list[SeedOutcome]]:
     return {
         w: [simulate(seed, workload=w, mode=Mode.ALONE) for seed in COORDINATED_SEEDS]
         for w in COORDINATED
     }
 
 
-def replay(outcome: Simulated) -> str:
+def replay(outcome: SeedOutcome) -> str:
     options = (
         f"--seed {outcome.seed} --workload {outcome.workload.value} --mode {outcome.mode.value}"
     )
     return f"replay with: python -m simulation.run {options}"
 
 
-def calls_of(outcomes: list[Simulated], *kinds: type[Operation]) -> list[Call]:
+def calls_of(outcomes: list[SeedOutcome], *kinds: type[Operation]) -> list[Call]:
     return [c for o in outcomes for c in o.history.calls if isinstance(c.operation, kinds)]
 
 
 def test_no_seed_breaks_a_promise(
-    outcomes: list[Simulated], coordinated: dict[Workload, list[Simulated]]
+    outcomes: list[SeedOutcome], coordinated: dict[Workload, list[SeedOutcome]]
 ):
     for outcome in [*outcomes, *(o for found in coordinated.values() for o in found)]:
         assert not [str(v) for v in outcome.violations], replay(outcome)
@@ -67,7 +66,7 @@ def test_a_seed_draws_its_kind_and_every_kind_is_drawn():
 
 
 def test_most_coordinated_seeds_prove_something_and_end_all_their_transactions(
-    coordinated: dict[Workload, list[Simulated]],
+    coordinated: dict[Workload, list[SeedOutcome]],
 ):
     for workload, found in coordinated.items():
         assert sum(o.void is not None for o in found) < len(found) / 3, workload
@@ -75,7 +74,7 @@ def test_most_coordinated_seeds_prove_something_and_end_all_their_transactions(
 
 
 def test_members_of_both_protocols_are_assigned_and_commit_and_lose_and_commit_late(
-    coordinated: dict[Workload, list[Simulated]],
+    coordinated: dict[Workload, list[SeedOutcome]],
 ):
     found = coordinated[Workload.GROUPS]
     for kind in (SyncGroup, ConsumerHeartbeat):
@@ -90,7 +89,7 @@ def test_members_of_both_protocols_are_assigned_and_commit_and_lose_and_commit_l
 
 
 def test_transactions_end_both_ways_over_several_lanes_and_zombies_are_refused(
-    coordinated: dict[Workload, list[Simulated]],
+    coordinated: dict[Workload, list[SeedOutcome]],
 ):
     found = coordinated[Workload.TRANSACTIONS]
     ends = calls_of(found, EndTransaction)
@@ -109,7 +108,7 @@ def test_transactions_end_both_ways_over_several_lanes_and_zombies_are_refused(
 
 
 def test_workers_commit_output_and_offsets_and_some_are_aborted(
-    coordinated: dict[Workload, list[Simulated]],
+    coordinated: dict[Workload, list[SeedOutcome]],
 ):
     found = coordinated[Workload.STREAMS]
     assert sum(len(o.history.sources) for o in found) > 100
@@ -124,12 +123,12 @@ def test_workers_commit_output_and_offsets_and_some_are_aborted(
     assert ended.count(False) > 5
 
 
-def test_most_seeds_prove_something(outcomes: list[Simulated]):
+def test_most_seeds_prove_something(outcomes: list[SeedOutcome]):
     void = {outcome.seed: outcome.void for outcome in outcomes if outcome.void}
     assert len(void) < len(outcomes) / 3, void
 
 
-def test_the_seeds_have_faults_of_many_kinds_and_hand_offs(outcomes: list[Simulated]):
+def test_the_seeds_have_faults_of_many_kinds_and_hand_offs(outcomes: list[SeedOutcome]):
     kinds = {kind for outcome in outcomes for kind in outcome.faults}
     assert {"kill", "pause", "release", "lost after", "lands later", "late", "slow"} <= kinds
     assert sum(outcome.hand_offs for outcome in outcomes) > 3 * len(outcomes)
@@ -162,14 +161,14 @@ def test_records_are_acknowledged_from_disks_that_are_torn_full_slow_lost_and_gi
     )
 
 
-def test_lanes_are_released_and_claimed_and_written(outcomes: list[Simulated]):
+def test_lanes_are_released_and_claimed_and_written(outcomes: list[SeedOutcome]):
     kinds = {landing.kind for outcome in outcomes for landing in outcome.history.landings}
     assert kinds == set(LandedKind)
     marks = {marker.kind for outcome in outcomes for marker in outcome.history.markers}
     assert {MarkerKind.KILL, MarkerKind.PAUSE, MarkerKind.START, MarkerKind.RELEASE} <= marks
 
 
-def test_idempotent_and_plain_producers_take_part(outcomes: list[Simulated]):
+def test_idempotent_and_plain_producers_take_part(outcomes: list[SeedOutcome]):
     ids = {
         call.operation.producer_id
         for outcome in outcomes

@@ -14,7 +14,7 @@ from holdfast.spark.source.inputs import (
     Offsets,
     PlanOptions,
     Range,
-    TopicPartition,
+    SourcePartition,
 )
 from holdfast.spark.source.options import SourceOptions
 
@@ -29,10 +29,10 @@ class LyingInput:
     def topics(self) -> dict[str, Any]:
         return self._source.topics()
 
-    def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def earliest(self, partitions: Sequence[SourcePartition]) -> dict[SourcePartition, int]:
         return self._source.earliest(partitions)
 
-    def latest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def latest(self, partitions: Sequence[SourcePartition]) -> dict[SourcePartition, int]:
         truth = self._source.latest(partitions)
         try:
             told = int(self._lie.read_text())
@@ -41,7 +41,7 @@ class LyingInput:
         (self._lie.parent / "told").touch()
         return {where: min(offset, told) for where, offset in truth.items()}
 
-    def by_timestamp(self, at_ms: Offsets) -> dict[TopicPartition, int | None]:
+    def by_timestamp(self, at_ms: Offsets) -> dict[SourcePartition, int | None]:
         return self._source.by_timestamp(at_ms)
 
     def plan(

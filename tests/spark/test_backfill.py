@@ -8,8 +8,8 @@ from tests.peers.holdfast import HoldfastBroker
 from tests.spark.commands import RUN_S_MAX, holdfast, holdfast_json, landed, rows, started
 from tests.spark.topics import Topics
 
-from holdfast.spark.ledger.backfill import Backfill, Standing
-from holdfast.spark.ledger.backfill_plan import Asked
+from holdfast.spark.ledger.backfill import Backfill, BackfillProgress
+from holdfast.spark.ledger.backfill_plan import BackfillRequest
 from holdfast.spark.ledger.job import Output
 from holdfast.spark.pipelines.preflight import open_source
 from holdfast.spark.source.options import parse_options
@@ -80,11 +80,11 @@ def test_a_range_by_offsets_through_a_broker_is_exactly_that_range(
     tmp_path: Path,
 ):
     lake = tmp_path / "lake"
-    asked = Asked(topic=topic, from_offset=100, to_offset=400)
+    asked = BackfillRequest(topic=topic, from_offset=100, to_offset=400)
     output = Output(store=str(lake), sink_id="part", partition_by=("partition",))
     servers = {"kafka.bootstrap.servers": holdfast_broker.bootstrap, "subscribe": topic}
     source = open_source(parse_options(servers, streaming=False))
-    told: list[Standing] = []
+    told: list[BackfillProgress] = []
     backfill = Backfill(asked, output, source)
     backfill.run(spark, watch=lambda standing, *_: told.append(standing), slice_records=250)
     assert backfill.is_done()

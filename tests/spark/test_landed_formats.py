@@ -16,7 +16,7 @@ from holdfast.landing.formats.known import new_format
 from holdfast.landing.formats.parquet import Parquet
 from holdfast.landing.formats.raw import Raw
 from holdfast.landing.keys import HIVE_TEMPLATE, KeyTemplate
-from holdfast.landing.packing import Bounds
+from holdfast.landing.packing import ObjectBounds
 from holdfast.store.address import open_store
 
 pytestmark = pytest.mark.spark
@@ -46,7 +46,7 @@ def land(folder: Path, format: Format, offsets: range, topic: str = "orders") ->
             [log(offsets, topic)],
             start_offset=offsets.start,
             end_offset=offsets.stop,
-            bounds=Bounds(rows_max=7),
+            bounds=ObjectBounds(rows_max=7),
         )
         await chain.land([], start_offset=offsets.stop, end_offset=offsets.stop + 5)
         await store.close()

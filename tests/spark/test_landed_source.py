@@ -13,7 +13,7 @@ from tests.unit.spark.ledgered import Sink, rows
 
 from holdfast.landing.ledger_entry import decode_entry
 from holdfast.spark import pipeline
-from holdfast.spark.ledger.chain_sink import ChainSink, Landing
+from holdfast.spark.ledger.chain_sink import ChainLanding, ChainSink
 
 pytestmark = pytest.mark.spark
 
@@ -134,7 +134,7 @@ def test_chains_are_read_with_the_columns_of_the_log(
     for partition in range(2):
         topics.produce(topic, [f"v{partition}-{i}" for i in range(4)], partition=partition)
     frame = stream(spark, holdfast_broker.store, topic, rows="ranges")
-    sink = ChainSink(Landing(store=str(tmp_path / "lake"), format=layout))
+    sink = ChainSink(ChainLanding(store=str(tmp_path / "lake"), format=layout))
     query = (
         frame.writeStream.foreachBatch(sink)
         .option("checkpointLocation", str(tmp_path / "checkpoint"))

@@ -35,8 +35,8 @@ from holdfast.spark.ledger.checkpoint_folder import local_folder
 from holdfast.spark.ledger.ledger_sink import SinkRefused
 from holdfast.spark.pipelines.file import read_pipeline
 from holdfast.spark.pipelines.preflight import check_pipeline
-from holdfast.spark.pipelines.progress import LiveLine, PlainLines, Totals
-from holdfast.spark.pipelines.run import Run, begin_text, where_to_begin
+from holdfast.spark.pipelines.progress import LiveLine, PlainLines, RunTotals
+from holdfast.spark.pipelines.run import RunningPipeline, begin_text, where_to_begin
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -119,7 +119,7 @@ class Here:
         self.log = log or file.parent / "log"
         self.began = ""
 
-    def run(self, *overrides: str) -> Totals:
+    def run(self, *overrides: str) -> RunTotals:
         pipeline = read_pipeline(self.file, overrides, once=True)
         ready = check_pipeline(pipeline)
         folder = local_folder(pipeline.checkpoint)
@@ -127,7 +127,9 @@ class Here:
         begin = where_to_begin(pipeline, ready, folder)
         self.began = begin_text(begin, folder)
         environment = SystemEnvironment()
-        run = Run(self.spark, pipeline, begin=begin, source=ready.source, environment=environment)
+        run = RunningPipeline(
+            self.spark, pipeline, begin=begin, source=ready.source, environment=environment
+        )
         with self.log.open("a") as log:
             assert not run.watch(threading.Event(), PlainLines(log))
         return run.totals
@@ -416,7 +418,7 @@ def test_an_idle_run_says_since_when_and_how_many_records_wait_for_the_trigger(
     pipeline = read_pipeline(file)
     ready = check_pipeline(pipeline)
     environment = SystemEnvironment()
-    run = Run(spark, pipeline, begin=None, source=ready.source, environment=environment)
+    run = RunningPipeline(spark, pipeline, begin=None, source=ready.source, environment=environment)
     screen, stop = io.StringIO(), threading.Event()
     watching = threading.Thread(target=run.watch, args=(stop, LiveLine(screen)))
     watching.start()

@@ -15,7 +15,7 @@ from tests.spark.topics import Topics
 
 from holdfast.landing.quarantine import QuarantinedBatch
 from holdfast.spark.ledger.backfill import Backfill
-from holdfast.spark.ledger.backfill_plan import Asked
+from holdfast.spark.ledger.backfill_plan import BackfillRequest
 from holdfast.spark.ledger.job import Output
 from holdfast.spark.pipelines.preflight import open_source
 from holdfast.spark.source.inputs import UnreadableBatch
@@ -85,7 +85,7 @@ def test_a_backfill_keeps_the_batch_and_goes_on(
     wanted = {"store": holdfast_broker.store, "subscribe": topic}
     records = open_source(parse_options(wanted, streaming=False))
     output = Output(store=str(tmp_path), sink_id="old")
-    backfill = Backfill(Asked(topic=topic), output, records)
+    backfill = Backfill(BackfillRequest(topic=topic), output, records)
     backfill.run(spark, watch=lambda *_: None, slice_records=1_000)
     assert backfill.standing().unreadable == 6
     assert len(rows(tmp_path)) == 5

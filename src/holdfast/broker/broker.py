@@ -30,8 +30,8 @@ from holdfast.broker.producer_ids import ProducerIds
 from holdfast.broker.settings import BrokerSettings
 from holdfast.broker.transactions.lane_transactions import LaneTransactions, admitted
 from holdfast.broker.transactions.verification import (
+    RequestOrder,
     TransactionalAppend,
-    Turns,
     Underway,
     VerifyTransaction,
 )
@@ -45,7 +45,7 @@ from holdfast.lane.appender import CLOSE_PATIENCE_S
 from holdfast.lane.claim import ClaimedLane
 from holdfast.lane.liveness import Liveness, NoProof
 from holdfast.lane.spool.disk import Disk
-from holdfast.log.append import Refused
+from holdfast.log.append import AppendRefused
 from holdfast.log.data_lane import DataLane
 from holdfast.log.memory import ReadCache, Tail
 from holdfast.log.state import LogState
@@ -87,7 +87,7 @@ class Broker(Directory):
             is_unclean=self._is_unclean,
             is_by_disk=self._is_by_disk,
         )
-        self.turns = Turns()
+        self.turns = RequestOrder()
         self.matcher = NameMatcher()
         self.group_lists = GroupLists()
         self.underway = Underway()
@@ -428,7 +428,7 @@ class Broker(Directory):
     def _make_transactions(self, lane: DataLane) -> LaneTransactions:
         return LaneTransactions(lane, self, self.environment, self.settings.transactions)
 
-    def _verify_transaction(self, append: TransactionalAppend) -> Refused | None:
+    def _verify_transaction(self, append: TransactionalAppend) -> AppendRefused | None:
         here = self.transactions_of(append.transactional_id or "")
         return self.underway.held_back.judged(append, admitted(here, append))
 

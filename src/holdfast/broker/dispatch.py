@@ -135,7 +135,7 @@ ALL_HANDLERS: Mapping[ApiKey, tuple[range, Handler]] = {**HANDLERS, **BETWEEN_BR
 SERVED = ServedApis({api_key: versions for api_key, (versions, _) in ALL_HANDLERS.items()})
 
 
-class Client(Protocol):
+class RequestOrigin(Protocol):
     """The connection that a request came from."""
 
     @property
@@ -152,7 +152,7 @@ class Dispatch:
         self._broker = broker
         broker.served_apis = SERVED.entries()
 
-    def dispatch(self, request: Request, peer: Client) -> Reply | Awaitable[Reply]:
+    def dispatch(self, request: Request, peer: RequestOrigin) -> Reply | Awaitable[Reply]:
         """Let the handler decide at once, in the order of arrival. The response may come later."""
         message = SCHEMAS[request.api_key][0].decode(request.body, request.version)
         context = RequestContext(
@@ -168,7 +168,7 @@ class Dispatch:
             return _encoded_later(answer, request.version)
         return _encoded(answer, request.version)
 
-    def disconnected(self, peer: Client) -> None:
+    def disconnected(self, peer: RequestOrigin) -> None:
         """Do nothing: no state is kept for a connection."""
 
 

@@ -28,7 +28,7 @@ class TopicKey(NamedTuple):
     topic_id: UUID
 
 
-class Wanted(NamedTuple):
+class WantedPartition(NamedTuple):
     """One partition that a fetch asks for."""
 
     topic: TopicKey
@@ -79,7 +79,7 @@ class FetchSession:
 class Opened(NamedTuple):
     """The partitions to serve, and their session, if there is one."""
 
-    wanted: list[Wanted]
+    wanted: list[WantedPartition]
     session: FetchSession | None
     is_incremental: bool
 
@@ -116,7 +116,7 @@ class FetchSessions:
         self._sessions.move_to_end(session.session_id)
         if not self._update(session, request):
             return SessionProblem.FETCH_SESSION_ID_NOT_FOUND
-        wanted = [Wanted(key[0], partition) for key, partition in session.wanted.items()]
+        wanted = [WantedPartition(key[0], partition) for key, partition in session.wanted.items()]
         return Opened(wanted, session, True)
 
     def _update(self, session: FetchSession, request: FetchRequest) -> bool:
@@ -144,9 +144,9 @@ class FetchSessions:
         return session
 
 
-def _wanted_by(request: FetchRequest) -> list[Wanted]:
+def _wanted_by(request: FetchRequest) -> list[WantedPartition]:
     return [
-        Wanted(TopicKey(topic.topic, topic.topic_id), partition)
+        WantedPartition(TopicKey(topic.topic, topic.topic_id), partition)
         for topic in request.topics
         for partition in topic.partitions
     ]

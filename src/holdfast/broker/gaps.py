@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from holdfast.environment import Environment
 from holdfast.identifiers import PartitionId
-from holdfast.log.append import Accepted, Early, Refused
+from holdfast.log.append import Accepted, AppendRefused, Early
 from holdfast.protocol.api import ErrorCode
 from holdfast.records.batch import BatchHeader
 
@@ -39,11 +39,11 @@ class Gaps:
 
     def judge(
         self, partition: PartitionId, header: BatchHeader, early: Early
-    ) -> Accepted | Refused:
+    ) -> Accepted | AppendRefused:
         """Return a retriable refusal, or the final decision if the gap is permanent."""
         if not self._may_close(partition, header, early.expected_sequence):
             return early.otherwise
-        return Refused(
+        return AppendRefused(
             ErrorCode.NOT_ENOUGH_REPLICAS.name,
             f"{partition}: producer {header.producer_id} epoch {header.producer_epoch}: sequence"
             f" {header.base_sequence} arrived before an earlier sequence; try again",

@@ -15,7 +15,7 @@ from holdfast.broker.groups.lane_groups import CLASSIC, CONSUMER
 from holdfast.groups.classic.classic_group import ClassicGroup
 from holdfast.groups.consumer.consumer_group import ConsumerGroup
 from holdfast.store.counting import CountingStore
-from holdfast.transactions.state import Phase
+from holdfast.transactions.state import TransactionPhase
 
 SLICE_GROUPS = 1_000
 """How many groups are counted before other requests have their turn. Counting 100,000 groups at
@@ -280,7 +280,9 @@ class BrokerCollector(Collector):
         unwritten = 0
         for lane in list(self._broker.transactions.values()):
             results.update(lane.ended)
-            started_ms += [t.started_ms for t in list(lane.all()) if t.phase is Phase.ONGOING]
+            started_ms += [
+                t.started_ms for t in list(lane.all()) if t.phase is TransactionPhase.ONGOING
+            ]
             unwritten += len(lane.unwritten)
         for result, count in results.items():
             ended.add_metric([result], count)

@@ -11,7 +11,7 @@ NOT_ASKED: Final = -2147483648
 """The value in a response if the request did not ask for operations."""
 
 
-class Operation(enum.IntEnum):
+class AclOperation(enum.IntEnum):
     """Kafka's codes of operations on resources."""
 
     READ = 3
@@ -26,33 +26,33 @@ class Operation(enum.IntEnum):
     IDEMPOTENT_WRITE = 12
 
 
-def _bits(*operations: Operation) -> int:
+def _bits(*operations: AclOperation) -> int:
     return sum(1 << operation for operation in operations)
 
 
 TOPIC_OPERATIONS: Final = _bits(
-    Operation.READ,
-    Operation.WRITE,
-    Operation.CREATE,
-    Operation.DELETE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.CREATE,
+    AclOperation.DELETE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
 )
 CLUSTER_OPERATIONS: Final = _bits(
-    Operation.CREATE,
-    Operation.ALTER,
-    Operation.DESCRIBE,
-    Operation.CLUSTER_ACTION,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-    Operation.IDEMPOTENT_WRITE,
+    AclOperation.CREATE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.CLUSTER_ACTION,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+    AclOperation.IDEMPOTENT_WRITE,
 )
 GROUP_OPERATIONS: Final = _bits(
-    Operation.READ,
-    Operation.DELETE,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
+    AclOperation.READ,
+    AclOperation.DELETE,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
 )

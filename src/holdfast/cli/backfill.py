@@ -24,7 +24,7 @@ from holdfast.quantities import time_ms
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from holdfast.spark.ledger.backfill import Backfill, Standing
+    from holdfast.spark.ledger.backfill import Backfill, BackfillProgress
     from holdfast.spark.pipelines.progress import Reporter
 
 EXIT_INTERRUPTED = 130
@@ -145,7 +145,7 @@ def _backfill(emit: Emit | None, **given: Any) -> int:
     # Imported here, because they need the extra, and `--help` must work without it.
     from holdfast.settings_file import located
     from holdfast.spark.ledger.backfill import Backfill
-    from holdfast.spark.ledger.backfill_plan import SLICE_RECORDS, Asked
+    from holdfast.spark.ledger.backfill_plan import SLICE_RECORDS, BackfillRequest
     from holdfast.spark.ledger.job import Output
     from holdfast.spark.pipelines.preflight import (
         check_machine,
@@ -159,7 +159,7 @@ def _backfill(emit: Emit | None, **given: Any) -> int:
     _check_columns(given["partition_by"])
     times = (given["from_time"], given["to_time"])
     from_ms, to_ms = (None if text is None else time_ms(text) for text in times)
-    asked = Asked(
+    asked = BackfillRequest(
         topic=given["topic"],
         from_offset=given["from_offset"],
         to_offset=given["to_offset"],
@@ -267,7 +267,7 @@ class _Shown:
         self._emit = emit
         self._done = -1
 
-    def __call__(self, standing: "Standing", tasks_done: int, tasks: int) -> None:
+    def __call__(self, standing: "BackfillProgress", tasks_done: int, tasks: int) -> None:
         if self._emit is not None:
             self._emit_slice(self._emit, standing)
             return
@@ -281,7 +281,7 @@ class _Shown:
         else:
             self._reporter.show(f"{text}; this slice: {tasks_done} of {tasks} tasks")
 
-    def _emit_slice(self, emit: Emit, standing: "Standing") -> None:
+    def _emit_slice(self, emit: Emit, standing: "BackfillProgress") -> None:
         if standing.done != self._done:
             self._done = standing.done
             left = standing.eta_s()
@@ -289,7 +289,7 @@ class _Shown:
             emit("progress", {**_fields(standing), "seconds_left": seconds_left})
 
 
-def _fields(standing: "Standing") -> dict[str, Any]:
+def _fields(standing: "BackfillProgress") -> dict[str, Any]:
     return {
         "records_done": standing.done,
         "records_total": standing.total,

@@ -14,7 +14,7 @@ from holdfast.cli.options import bootstrap_option, examples, json_option, timeou
 from holdfast.cli.suggestions import SuggestingGroup
 from holdfast.cli.tables import echo_json, echo_table
 from holdfast.client.cluster import Cluster
-from holdfast.client.health import Health, Verdict, cluster_health
+from holdfast.client.health import Health, HealthVerdict, cluster_health
 from holdfast.client.lanes import (
     NOBODY,
     BrokerStatus,
@@ -95,7 +95,7 @@ def health(as_json: bool, bootstrap: str) -> None:
             echo_json({"verdict": "unhealthy", "problems": [str(error)], "warnings": []})
         else:
             click.echo(f"unhealthy: {error}")
-        sys.exit(Verdict.UNHEALTHY)
+        sys.exit(HealthVerdict.UNHEALTHY)
     if as_json:
         echo_json(_plain_health(found))
     else:

@@ -19,13 +19,13 @@ from holdfast.client.admin import EARLIEST, LATEST, describe_topics, list_offset
 from holdfast.client.cluster import Cluster
 from holdfast.client.groups import (
     GroupDescription,
-    ListedGroup,
+    GroupListing,
     commit_offsets,
     committed_offsets,
     describe_group,
     list_groups,
 )
-from holdfast.client.refusals import Refused
+from holdfast.client.refusals import RequestRefused
 from holdfast.errors import CallError, ConfigurationError, RetryError
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.quantities import is_number
@@ -42,7 +42,7 @@ class ResetTo(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionRow:
+class GroupPartitionRow:
     """The progress of a group in one partition."""
 
     topic: str
@@ -63,7 +63,7 @@ class GroupRow:
     assignor: str
     refused_commits: int
     members: list[str]
-    partitions: list[PartitionRow]
+    partitions: list[GroupPartitionRow]
 
 
 @click.group(
@@ -219,9 +219,9 @@ async def _describe(cluster: Cluster, group: str) -> GroupRow:
 
 def _row(
     where: TopicPartition, committed: int | None, latest: int | None, member: str | None
-) -> PartitionRow:
+) -> GroupPartitionRow:
     lag = None if committed is None or latest is None else max(0, latest - committed)
-    return PartitionRow(
+    return GroupPartitionRow(
         topic=where.topic,
         partition=where.partition,
         committed=committed,
@@ -287,8 +287,8 @@ async def _moved(
 async def _commit(cluster: Cluster, group: str, offsets: dict[TopicPartition, int]) -> None:
     try:
         await commit_offsets(cluster, group, offsets)
-    except Refused as refused:
+    except RequestRefused as refused:
         raise CallError(f"{refused}: stop the members of the group, and try again") from refused
 
 
-__all__ = ["ListedGroup", "command"]
+__all__ = ["GroupListing", "command"]

@@ -16,7 +16,7 @@ from holdfast.environment import Environment, SystemEnvironment
 from holdfast.errors import NewerFormat, StopError
 from holdfast.inspect.findings import Findings, Weight
 from holdfast.inspect.spools import SpoolRow, survey_spools
-from holdfast.inspect.survey import Survey, TopicRow, Wanted, survey
+from holdfast.inspect.survey import Survey, SurveyedTopic, SurveyParts, survey
 from holdfast.inspect.verification import Verification
 from holdfast.store.read_only import ReadOnlyStore, open_read_only
 
@@ -80,12 +80,12 @@ def command(
 
     Exit code 2: an object is damaged. Its key is printed.
     """
-    wanted = Wanted(lane=lane, claims=claims, entries=entries)
+    wanted = SurveyParts(lane=lane, claims=claims, entries=entries)
     sys.exit(asyncio.run(_inspect(store_url, wanted, verify=verify, spool=spool, as_json=as_json)))
 
 
 async def _inspect(
-    store_url: str, wanted: Wanted, *, verify: bool, spool: str | None, as_json: bool
+    store_url: str, wanted: SurveyParts, *, verify: bool, spool: str | None, as_json: bool
 ) -> int:
     environment = SystemEnvironment()
     store = open_read_only(store_url, environment=environment)
@@ -109,7 +109,7 @@ async def _inspect(
 
 
 async def _survey(
-    store: ReadOnlyStore, environment: Environment, wanted: Wanted, findings: Findings
+    store: ReadOnlyStore, environment: Environment, wanted: SurveyParts, findings: Findings
 ) -> Survey | None:
     """Survey the store, and report damage as findings. None if the control lane is damaged."""
     try:
@@ -164,7 +164,7 @@ def _as_json(seen: Survey | None, findings: Findings, verify: bool) -> dict[str,
     }
 
 
-def _echo_survey(seen: Survey, now_ms: int, wanted: Wanted) -> None:
+def _echo_survey(seen: Survey, now_ms: int, wanted: SurveyParts) -> None:
     click.echo(f"store    {seen.store}")
     click.echo(
         f"cluster  {seen.cluster_id}, {seen.data_lanes} data lanes, format {seen.format_version}"
@@ -343,7 +343,7 @@ def _echo_spools(rows: list[SpoolRow], seen: Survey | None) -> None:
             click.echo(f"ignored: {problem}")
 
 
-def _shown_name(topic: TopicRow) -> str:
+def _shown_name(topic: SurveyedTopic) -> str:
     return f"{topic.name} (deleted)" if topic.deleted else topic.name
 
 

@@ -20,7 +20,7 @@ from holdfast.store.address import open_store
 from holdfast.store.read_only import open_read_only
 
 if TYPE_CHECKING:
-    from holdfast.inspect.output_survey import Report, SinkReport
+    from holdfast.inspect.output_survey import OutputSurvey, SinkReport
     from holdfast.landing.sweep import Swept
 
 EXIT_NOT_WHOLE = 2
@@ -85,7 +85,7 @@ async def _landed(
     return 0 if report.is_whole and (report.chains or report.sinks) else EXIT_NOT_WHOLE
 
 
-async def _sweep(url: str, environment: Environment, report: "Report") -> "dict[str, Swept]":
+async def _sweep(url: str, environment: Environment, report: "OutputSurvey") -> "dict[str, Swept]":
     from holdfast.landing.sweep import sweep
 
     if not report.is_whole:
@@ -101,7 +101,7 @@ async def _sweep(url: str, environment: Environment, report: "Report") -> "dict[
         await store.close()
 
 
-def _as_json(report: "Report", swept: "dict[str, Swept]") -> dict[str, Any]:
+def _as_json(report: "OutputSurvey", swept: "dict[str, Swept]") -> dict[str, Any]:
     return {
         "store": report.store,
         "whole": report.is_whole,
@@ -115,7 +115,7 @@ def _as_json(report: "Report", swept: "dict[str, Swept]") -> dict[str, Any]:
 
 
 def _echo(
-    report: "Report",
+    report: "OutputSurvey",
     swept: "dict[str, Swept]",
     *,
     topic: str | None,
@@ -174,7 +174,7 @@ def _echo(
     _echo_verdict(report, topic, verified)
 
 
-def _echo_dead_letters(report: "Report") -> None:
+def _echo_dead_letters(report: "OutputSurvey") -> None:
     rows = [
         (row.topic, row.partition, count, reason)
         for row in report.chains
@@ -187,7 +187,7 @@ def _echo_dead_letters(report: "Report") -> None:
         click.echo()
 
 
-def _echo_quarantined(report: "Report") -> None:
+def _echo_quarantined(report: "OutputSurvey") -> None:
     rows = [
         (row.topic, row.partition, f"{row.first_offset}..{row.last_offset}", row.reason, row.key)
         for row in report.quarantined
@@ -200,7 +200,7 @@ def _echo_quarantined(report: "Report") -> None:
         click.echo()
 
 
-def _echo_files(report: "Report") -> None:
+def _echo_files(report: "OutputSurvey") -> None:
     for chain in report.chains:
         for key in chain.keys:
             click.echo(key)
@@ -226,7 +226,7 @@ def _echo_orphans(sink: "SinkReport", swept: "Swept | None") -> None:
             click.echo(f"{name:<9}and {len(named) - SHOWN_MAX} more (see --json)")
 
 
-def _echo_verdict(report: "Report", topic: str | None, verified: bool) -> None:
+def _echo_verdict(report: "OutputSurvey", topic: str | None, verified: bool) -> None:
     if not report.chains and not report.sinks:
         text = f"nothing has landed at {report.store}: check the address"
         if topic is not None:

@@ -31,7 +31,7 @@ from holdfast.json_lines import Emit, json_output
 
 if TYPE_CHECKING:
     from holdfast.spark.pipelines.file import PipelineFile
-    from holdfast.spark.pipelines.progress import Totals
+    from holdfast.spark.pipelines.progress import RunTotals
 
 EXIT_FIX = 1
 EXIT_LOOK = 3
@@ -145,9 +145,9 @@ def _run(
     # Imported here, because they need the extra, and `--help` must work without it.
     from holdfast.spark.ledger.checkpoint_folder import local_folder, spark_folder
     from holdfast.spark.pipelines.preflight import check_machine, check_master, check_pipeline
-    from holdfast.spark.pipelines.progress import Totals, reporter_for
+    from holdfast.spark.pipelines.progress import RunTotals, reporter_for
     from holdfast.spark.pipelines.run import (
-        Run,
+        RunningPipeline,
         begin_text,
         described,
         start_session,
@@ -174,7 +174,7 @@ def _run(
         spark = spark or start_session(pipeline, tell=reporter.tell, verbose=verbose, stop=stop)
     except KeyboardInterrupt:
         reporter.close()
-        _echo_end(Totals(), pipeline.to, was_stopped=True, emit=emit)
+        _echo_end(RunTotals(), pipeline.to, was_stopped=True, emit=emit)
         return 0
     try:
         if folder is None:
@@ -186,7 +186,7 @@ def _run(
         begin = where_to_begin(pipeline, ready, folder)
         reporter.tell(begin_text(begin, folder))
         source = ready.source
-        run = Run(spark, pipeline, begin=begin, source=source, environment=environment)
+        run = RunningPipeline(spark, pipeline, begin=begin, source=source, environment=environment)
         try:
             was_stopped = run.watch(stop, reporter)
         finally:
@@ -207,7 +207,7 @@ def echo_dry_run(lines: Sequence[tuple[str, str]], emit: Emit | None, **more: An
     click.echo("all checks passed; nothing was started")
 
 
-def _echo_end(totals: "Totals", to: str, *, was_stopped: bool, emit: Emit | None) -> None:
+def _echo_end(totals: "RunTotals", to: str, *, was_stopped: bool, emit: Emit | None) -> None:
     from holdfast.spark.pipelines.progress import summary, summary_fields
 
     if emit is not None:

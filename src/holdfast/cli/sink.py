@@ -45,7 +45,7 @@ from holdfast.json_lines import Emit, json_output
 
 if TYPE_CHECKING:
     from holdfast.client.groups import GroupDescription
-    from holdfast.sink.preflight import Beginning, Ready
+    from holdfast.sink.preflight import Beginning, SinkReady
     from holdfast.sink.settings import SinkSettings
     from holdfast.sink.status import SinkStatus
 
@@ -287,7 +287,7 @@ def _beginning_fields(row: "Beginning") -> dict[str, Any]:
     }
 
 
-def _echo_beginnings(settings: "SinkSettings", ready: "Ready") -> None:
+def _echo_beginnings(settings: "SinkSettings", ready: "SinkReady") -> None:
     for name, text in _described(settings, ready):
         click.echo(f"{name:<12}{text}")
     echo_table(
@@ -309,7 +309,7 @@ def _echo_beginnings(settings: "SinkSettings", ready: "Ready") -> None:
         click.echo("all checks passed; nothing was started")
 
 
-def _described(settings: "SinkSettings", ready: "Ready") -> list[tuple[str, str]]:
+def _described(settings: "SinkSettings", ready: "SinkReady") -> list[tuple[str, str]]:
     output, batch = settings.output, settings.batch
     kind = f"{output.format} ({output.layout})" if output.format == "jsonl" else output.format
     topics = ", ".join(ready.topics) or f"no topic matches {settings.member.pattern!r} yet"

@@ -27,8 +27,8 @@ from holdfast.client.admin import (
 from holdfast.client.cluster import Cluster, TopicDescription
 from holdfast.client.refusals import (
     BrokerUnavailable,
-    Refused,
     RefusedForNow,
+    RequestRefused,
     UnsupportedByBroker,
     raise_for,
 )
@@ -49,7 +49,7 @@ SET_ON_THE_TOPIC = 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionRow:
+class TopicPartitionRow:
     """One partition, as reported by the metadata and its leader."""
 
     partition: int
@@ -65,7 +65,7 @@ class TopicRow:
 
     name: str
     topic_id: str
-    partitions: list[PartitionRow]
+    partitions: list[TopicPartitionRow]
     configs: dict[str, str] | None = None
     """Settings of the topic itself; None if they were not requested, or not reported."""
 
@@ -207,7 +207,7 @@ def _counted(partitions: int) -> str:
 async def _create(cluster: Cluster, topic: NewTopic) -> TopicRow:
     try:
         await create_topics(cluster, [topic])
-    except Refused as refused:
+    except RequestRefused as refused:
         if refused.code == ErrorCode.TOPIC_ALREADY_EXISTS:
             raise CallError(
                 f"topic {topic.name!r} exists already: see `holdfast topic describe {topic.name}`"
@@ -243,7 +243,7 @@ def _row(topic: TopicDescription) -> TopicRow:
         name=topic.name,
         topic_id=str(topic.topic_id),
         partitions=[
-            PartitionRow(partition=i, leader=leader.node_id, leader_epoch=leader.leader_epoch)
+            TopicPartitionRow(partition=i, leader=leader.node_id, leader_epoch=leader.leader_epoch)
             for i, leader in sorted(topic.leaders.items())
         ],
     )
@@ -263,7 +263,7 @@ async def _with_offsets(cluster: Cluster, row: TopicRow) -> TopicRow:
                 return None
             return listed.offset
 
-    async def asked(part: PartitionRow) -> PartitionRow:
+    async def asked(part: TopicPartitionRow) -> TopicPartitionRow:
         earliest, latest = await asyncio.gather(
             offset(part.partition, EARLIEST), offset(part.partition, LATEST)
         )

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.client.cluster import Cluster, PartitionLeader, TopicDescription, described
-from holdfast.client.connection import Connection
+from holdfast.client.connection import BrokerConnection
 from holdfast.client.refusals import (
     LEAVES_A_WRITE_OPEN,
     BrokerUnavailable,
-    Refused,
+    RequestRefused,
     error_code,
     raise_for,
 )
@@ -46,7 +46,7 @@ STATES_SINCE = 6
 
 
 Answered = list[tuple[int, str | None]]
-Ask = Callable[[Connection], Awaitable[Answered]]
+Ask = Callable[[BrokerConnection], Awaitable[Answered]]
 """A function that sends one request about one topic, and returns the error codes and messages."""
 
 
@@ -101,7 +101,7 @@ def _create(topic: NewTopic, *, timeout_ms: int) -> Ask:
     )
     request = CreateTopicsRequest(topics=[wanted], timeout_ms=timeout_ms)
 
-    async def ask(connection: Connection) -> Answered:
+    async def ask(connection: BrokerConnection) -> Answered:
         response = await connection.request(request, CreateTopicsResponse)
         return [(row.error_code, row.error_message) for row in response.topics]
 
@@ -109,7 +109,7 @@ def _create(topic: NewTopic, *, timeout_ms: int) -> Ask:
 
 
 def _delete(name: str, *, timeout_ms: int) -> Ask:
-    async def ask(connection: Connection) -> Answered:
+    async def ask(connection: BrokerConnection) -> Answered:
         version = connection.version_for(DeleteTopicsRequest)
         request = DeleteTopicsRequest(timeout_ms=timeout_ms)
         if version >= STATES_SINCE:
@@ -138,7 +138,9 @@ async def _once(cluster: Cluster, what: str, ask: Ask, *, already: ErrorCode) ->
         if code != already:
             raise_for(code, what, detail)
         elif not before:
-            raise Refused(code, f"{what}: {already.name}" + (f": {detail}" if detail else ""))
+            raise RequestRefused(
+                code, f"{what}: {already.name}" + (f": {detail}" if detail else "")
+            )
 
     await cluster.patiently(attempt, what)
 
@@ -185,7 +187,7 @@ async def list_offset(
 ) -> ListedOffset:
     """Ask the leader for the offset at a timestamp, or at LATEST, EARLIEST or MAX_TIMESTAMP."""
 
-    async def ask(connection: Connection, leader: PartitionLeader) -> ListedOffset:
+    async def ask(connection: BrokerConnection, leader: PartitionLeader) -> ListedOffset:
         wanted = ListOffsetsPartition(
             partition_index=partition, current_leader_epoch=leader.leader_epoch, timestamp=at
         )

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from holdfast.client.address import Address, parse_bootstrap
-from holdfast.client.connection import Connection
+from holdfast.client.connection import BrokerConnection
 from holdfast.client.refusals import BrokerUnavailable, RefusedForNow, raise_for
 from holdfast.environment import Environment
 from holdfast.errors import RetryError
@@ -71,7 +71,7 @@ class Cluster:
         self._brokers: dict[int, Address] = {}
         self._controller_id = NOBODY
         self._topics: dict[str, TopicDescription] = {}
-        self._connections: dict[Address, Connection] = {}
+        self._connections: dict[Address, BrokerConnection] = {}
         self._opening: dict[Address, asyncio.Lock] = {}
 
     def sibling(self) -> "Cluster":
@@ -106,7 +106,7 @@ class Cluster:
         """The brokers of the newest metadata, by node id."""
         return dict(self._brokers)
 
-    async def any_connection(self) -> Connection:
+    async def any_connection(self) -> BrokerConnection:
         """Return a connection to any broker that answers; open connections are used first."""
         candidates = list(dict.fromkeys([*self._brokers.values(), *self._bootstrap]))
         self.environment.random().shuffle(candidates)
@@ -119,14 +119,14 @@ class Cluster:
                 problems.append(str(error))
         raise BrokerUnavailable(f"no broker of {len(candidates)} answers: {'; '.join(problems)}")
 
-    async def controller(self) -> Connection:
+    async def controller(self) -> BrokerConnection:
         """Return a connection to the controller, or to any broker if no controller is known."""
         if self._controller_id not in self._brokers:
             await self.refresh([])
         address = self._brokers.get(self._controller_id)
         return await (self._connection_to(address) if address else self.any_connection())
 
-    async def broker(self, node_id: int) -> Connection:
+    async def broker(self, node_id: int) -> BrokerConnection:
         """Return a connection to one broker; RefusedForNow if the metadata does not have it."""
         address = self._brokers.get(node_id)
         if address is None:
@@ -206,7 +206,7 @@ class Cluster:
         self,
         topic: str,
         partition: int,
-        ask: Callable[[Connection, PartitionLeader], Awaitable[T]],
+        ask: Callable[[BrokerConnection, PartitionLeader], Awaitable[T]],
         *,
         deadline_ms: int | None = None,
     ) -> T:
@@ -258,7 +258,7 @@ class Cluster:
         connection = self._connections.get(address)
         return connection is not None and connection.is_open
 
-    async def _connection_to(self, address: Address) -> Connection:
+    async def _connection_to(self, address: Address) -> BrokerConnection:
         async with self._opening.setdefault(address, asyncio.Lock()):
             connection = self._connections.get(address)
             if connection is not None and connection.is_open:
@@ -266,7 +266,7 @@ class Cluster:
             if connection is not None:
                 del self._connections[address]
                 await connection.close()
-            connection = await Connection.open(
+            connection = await BrokerConnection.open(
                 address,
                 client_id=self._client_id,
                 timeout_ms=self.request_timeout_ms,

@@ -37,7 +37,7 @@ READ_BUFFER_BYTES: Final = 1024 * 1024
 SOFTWARE_NAME: Final = "holdfast"
 
 
-class Connection:
+class BrokerConnection:
     """A connection, made by `open`. Many tasks may use it at once until it closes."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Connection:
         client_id: str = SOFTWARE_NAME,
         timeout_ms: int = 30_000,
         tls: ssl.SSLContext | None = None,
-    ) -> "Connection":
+    ) -> "BrokerConnection":
         """Connect and agree on API versions; BrokerUnavailable if no broker answers."""
         try:
             async with asyncio.timeout(timeout_ms / 1000):

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from holdfast.client.cluster import Cluster
-from holdfast.client.connection import Connection
+from holdfast.client.connection import BrokerConnection
 from holdfast.client.refusals import BrokerUnavailable, raise_for
 from holdfast.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
@@ -26,7 +26,7 @@ KINDS = {GROUP_KEY: "group", TRANSACTION_KEY: "transactional id"}
 async def ask_coordinator(
     cluster: Cluster,
     key: str,
-    ask: Callable[[Connection], Awaitable[T]],
+    ask: Callable[[BrokerConnection], Awaitable[T]],
     *,
     key_type: int = GROUP_KEY,
     deadline_ms: int | None = None,
@@ -39,7 +39,7 @@ async def ask_coordinator(
     return await cluster.patiently(attempt, f"{KINDS[key_type]} {key!r}", deadline_ms=deadline_ms)
 
 
-async def coordinator(cluster: Cluster, key: str, *, key_type: int = GROUP_KEY) -> Connection:
+async def coordinator(cluster: Cluster, key: str, *, key_type: int = GROUP_KEY) -> BrokerConnection:
     """Ask any broker for the coordinator, and return a connection to it."""
     connection = await cluster.any_connection()
     version = connection.version_for(FindCoordinatorRequest)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from holdfast.client.cluster import Cluster, PartitionLeader
-from holdfast.client.connection import Connection
+from holdfast.client.connection import BrokerConnection
 from holdfast.client.refusals import BrokerUnavailable, raise_for
 from holdfast.errors import CorruptObject
 from holdfast.protocol.messages.fetch import (
@@ -27,7 +27,7 @@ NO_SESSION_EPOCH = -1
 CONTROL_TYPE_ABORT = 0
 
 
-class Fetched(NamedTuple):
+class PartitionFetch(NamedTuple):
     """The response for one partition. `batches` are complete, back to back, as in the log."""
 
     fetch_offset: int
@@ -57,10 +57,10 @@ async def fetch(
     max_bytes: int = 8 * 1024 * 1024,
     read_committed: bool = False,
     deadline_ms: int | None = None,
-) -> Fetched:
+) -> PartitionFetch:
     """Fetch from the leader; Refused (OFFSET_OUT_OF_RANGE) if the log has no such offset."""
 
-    async def ask(connection: Connection, leader: PartitionLeader) -> Fetched:
+    async def ask(connection: BrokerConnection, leader: PartitionLeader) -> PartitionFetch:
         wanted = FetchPartition(
             partition=partition,
             current_leader_epoch=leader.leader_epoch,
@@ -89,11 +89,11 @@ async def fetch(
     return await cluster.ask_leader(topic, partition, ask, deadline_ms=deadline_ms)
 
 
-def fetched_row(row: PartitionData, offset: int) -> Fetched:
+def fetched_row(row: PartitionData, offset: int) -> PartitionFetch:
     """Return a response's row of one partition as Fetched; `offset` is the one asked for."""
     buffers = list(row.records or ())
     whole = memoryview(buffers[0] if len(buffers) == 1 else b"".join(buffers))
-    return Fetched(
+    return PartitionFetch(
         offset,
         without_cut_batch(whole),
         row.high_watermark,
@@ -116,7 +116,7 @@ def without_cut_batch(buffer: memoryview) -> memoryview:
 
 
 def records_of(
-    fetched: Fetched,
+    fetched: PartitionFetch,
     *,
     read_committed: bool = False,
     uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX,
@@ -141,7 +141,7 @@ def records_of(
                 yield record
 
 
-def _visible(fetched: Fetched, *, read_committed: bool) -> Iterator[tuple[int, BatchHeader]]:
+def _visible(fetched: PartitionFetch, *, read_committed: bool) -> Iterator[tuple[int, BatchHeader]]:
     """Yield position and header of each batch, without control and (if asked) aborted batches."""
     pending = sorted(fetched.aborted, key=lambda row: row.first_offset) if read_committed else []
     aborted: set[int] = set()

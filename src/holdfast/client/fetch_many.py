@@ -10,8 +10,8 @@ from uuid import UUID
 
 from holdfast.client.address import Address
 from holdfast.client.cluster import Cluster, PartitionLeader, TopicDescription
-from holdfast.client.fetch import NO_SESSION_EPOCH, Fetched, fetched_row
-from holdfast.client.refusals import RETRIABLE, Refused, RefusedForNow, error_code, raise_for
+from holdfast.client.fetch import NO_SESSION_EPOCH, PartitionFetch, fetched_row
+from holdfast.client.refusals import RETRIABLE, RefusedForNow, RequestRefused, error_code, raise_for
 from holdfast.errors import RetryError
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
@@ -30,7 +30,7 @@ ABOUT_THE_LEADER = RETRIABLE | {ErrorCode.UNKNOWN_SERVER_ERROR}
 """Errors after which the leader or the topic may have changed, so metadata is fetched again."""
 
 
-class Wanted(NamedTuple):
+class PartitionToFetch(NamedTuple):
     """A partition to fetch: from which offset, and how many bytes at most."""
 
     topic: str
@@ -57,24 +57,24 @@ class Unfetched(NamedTuple):
 async def fetch_many(
     cluster: Cluster,
     node_id: int,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[PartitionToFetch],
     *,
     max_wait_ms: int = 500,
     min_bytes: int = 1,
     max_bytes: int = 16 * 1024 * 1024,
     read_committed: bool = False,
     rack: str | None = None,
-) -> dict[TopicPartition, Fetched | Unfetched]:
+) -> dict[TopicPartition, PartitionFetch | Unfetched]:
     """Return one result for each partition; RetryError if the broker as a whole gives none.
 
     In both cases the cluster drops or replaces leaders that may have changed: ask `leader()`.
     """
     known: dict[str, TopicDescription] = {}
-    found: dict[TopicPartition, Fetched | Unfetched] = {}
+    found: dict[TopicPartition, PartitionFetch | Unfetched] = {}
     for topic in dict.fromkeys(row.topic for row in wanted):
         try:
             known[topic] = await cluster.topic(topic)
-        except (RefusedForNow, Refused) as refusal:
+        except (RefusedForNow, RequestRefused) as refusal:
             gone = [row for row in wanted if row.topic == topic]
             found |= {TopicPartition(topic, row.partition): Unfetched(refusal.code) for row in gone}
     asked = [row for row in wanted if row.topic in known]
@@ -126,7 +126,7 @@ async def _ask(
     return version, response
 
 
-def read_row(row: PartitionData, offset: int) -> Fetched | Unfetched:
+def read_row(row: PartitionData, offset: int) -> PartitionFetch | Unfetched:
     """Return the result of one partition from its row in the response."""
     leader, code = row.current_leader, error_code(row.error_code)
     hint = None
@@ -138,7 +138,9 @@ def read_row(row: PartitionData, offset: int) -> Fetched | Unfetched:
     return fetched_row(row, offset)
 
 
-def _topics(wanted: Sequence[Wanted], known: Mapping[str, TopicDescription]) -> list[FetchTopic]:
+def _topics(
+    wanted: Sequence[PartitionToFetch], known: Mapping[str, TopicDescription]
+) -> list[FetchTopic]:
     by_topic: dict[str, list[FetchPartition]] = {}
     for row in wanted:
         leader = known[row.topic].leaders.get(row.partition)

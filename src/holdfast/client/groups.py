@@ -9,9 +9,14 @@ from typing import NamedTuple
 from uuid import UUID
 
 from holdfast.client.cluster import Cluster
-from holdfast.client.connection import Connection
+from holdfast.client.connection import BrokerConnection
 from holdfast.client.coordinators import ask_coordinator
-from holdfast.client.refusals import BrokerUnavailable, Refused, UnsupportedByBroker, raise_for
+from holdfast.client.refusals import (
+    BrokerUnavailable,
+    RequestRefused,
+    UnsupportedByBroker,
+    raise_for,
+)
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition, assigned_partitions
 from holdfast.protocol.messages.consumer_group_describe import (
@@ -46,7 +51,7 @@ CLASSIC = "classic"
 CONSUMER = "consumer"
 
 
-class ListedGroup(NamedTuple):
+class GroupListing(NamedTuple):
     """One group as ListGroups shows it."""
 
     group_id: str
@@ -77,26 +82,26 @@ class GroupDescription(NamedTuple):
     """Commits of partitions that another member owned. Only Holdfast refuses and counts them."""
 
 
-class CommittedOffset(NamedTuple):
+class GroupOffset(NamedTuple):
     """A committed offset, and the text that is stored with it."""
 
     offset: int
     metadata: str
 
 
-async def list_groups(cluster: Cluster) -> list[ListedGroup]:
+async def list_groups(cluster: Cluster) -> list[GroupListing]:
     """Return every group of every broker, sorted by name."""
 
-    async def attempt() -> list[ListedGroup]:
+    async def attempt() -> list[GroupListing]:
         await cluster.refresh([])
-        found: dict[str, ListedGroup] = {}
+        found: dict[str, GroupListing] = {}
         for node_id in cluster.brokers:
             connection = await cluster.broker(node_id)
             response = await connection.request(ListGroupsRequest(), ListGroupsResponse)
             raise_for(response.error_code, f"list the groups of broker {node_id}")
             for row in response.groups:
                 kind = row.group_type.lower() or CLASSIC
-                found[row.group_id] = ListedGroup(
+                found[row.group_id] = GroupListing(
                     row.group_id, kind, row.group_state, row.protocol_type
                 )
         return [found[name] for name in sorted(found)]
@@ -107,7 +112,7 @@ async def list_groups(cluster: Cluster) -> list[ListedGroup]:
 async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription | None:
     """Return the group; None if there is none of this name."""
 
-    async def ask(connection: Connection) -> GroupDescription | None:
+    async def ask(connection: BrokerConnection) -> GroupDescription | None:
         try:
             found = await _describe_consumer(connection, group_id)
         except UnsupportedByBroker:
@@ -117,7 +122,9 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription | 
     return await ask_coordinator(cluster, group_id, ask)
 
 
-async def _describe_consumer(connection: Connection, group_id: str) -> GroupDescription | None:
+async def _describe_consumer(
+    connection: BrokerConnection, group_id: str
+) -> GroupDescription | None:
     request = ConsumerGroupDescribeRequest(group_ids=[group_id])
     response = await connection.request(request, ConsumerGroupDescribeResponse)
     for group in response.groups:
@@ -148,7 +155,7 @@ async def _describe_consumer(connection: Connection, group_id: str) -> GroupDesc
     raise BrokerUnavailable(f"{connection.address} says nothing of group {group_id!r}")
 
 
-async def _describe_classic(connection: Connection, group_id: str) -> GroupDescription | None:
+async def _describe_classic(connection: BrokerConnection, group_id: str) -> GroupDescription | None:
     request = DescribeGroupsRequest(groups=[group_id])
     response = await connection.request(request, DescribeGroupsResponse)
     for group in response.groups:
@@ -187,7 +194,7 @@ async def committed_positions(
     partitions: Sequence[TopicPartition] | None = None,
     *,
     stable: bool = False,
-) -> dict[TopicPartition, CommittedOffset]:
+) -> dict[TopicPartition, GroupOffset]:
     """Return the group's committed offsets, each with the text that is stored with it.
 
     With `stable`, wait for the end of any transaction that would change them. Name the partitions
@@ -198,14 +205,14 @@ async def committed_positions(
         for where in partitions or ():
             by_topic.setdefault(where.topic, []).append(where.partition)
 
-    async def ask(connection: Connection) -> dict[TopicPartition, CommittedOffset]:
+    async def ask(connection: BrokerConnection) -> dict[TopicPartition, GroupOffset]:
         version = min(connection.version_for(OffsetFetchRequest), NAMES_UNTIL)
         if stable and version < STABLE_SINCE:
             raise UnsupportedByBroker(f"{connection.address} cannot wait for open transactions")
         request = _offset_fetch(group_id, by_topic, version, stable=stable)
         response = await connection.request(request, OffsetFetchResponse, version=version)
         what = f"committed offsets of group {group_id!r}"
-        found: dict[TopicPartition, CommittedOffset] = {}
+        found: dict[TopicPartition, GroupOffset] = {}
         answered = (
             [(response.error_code, response.topics)]
             if version < GROUPS_SINCE
@@ -218,7 +225,7 @@ async def committed_positions(
                     where = TopicPartition(topic.name, part.partition_index)
                     raise_for(part.error_code, f"{what}: {topic.name}-{part.partition_index}")
                     if part.committed_offset >= 0:
-                        found[where] = CommittedOffset(part.committed_offset, part.metadata or "")
+                        found[where] = GroupOffset(part.committed_offset, part.metadata or "")
         return found
 
     return await ask_coordinator(cluster, group_id, ask)
@@ -258,7 +265,7 @@ async def commit_offsets(
 ) -> None:
     """Set committed offsets of a group without members; Refused if it has members."""
 
-    async def ask(connection: Connection) -> None:
+    async def ask(connection: BrokerConnection) -> None:
         by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
         for where, offset in offsets.items():
             part = OffsetCommitRequestPartition(
@@ -278,7 +285,7 @@ async def commit_offsets(
             for part in topic.partitions:
                 where = f"{topic.name}-{part.partition_index}"
                 if part.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
-                    raise Refused(part.error_code, f"group {group_id!r} has members")
+                    raise RequestRefused(part.error_code, f"group {group_id!r} has members")
                 raise_for(part.error_code, f"commit {where} of group {group_id!r}")
 
     await ask_coordinator(cluster, group_id, ask, deadline_ms=deadline_ms)

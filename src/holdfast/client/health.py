@@ -17,7 +17,7 @@ CONTROL_LAG_MAX = 10
 SHOWN_MAX = 5
 
 
-class Verdict(enum.IntEnum):
+class HealthVerdict(enum.IntEnum):
     """The exit code of `holdfast cluster health`."""
 
     HEALTHY = 0
@@ -43,10 +43,10 @@ class Health:
     warnings: Sequence[str]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> HealthVerdict:
         if self.problems:
-            return Verdict.UNHEALTHY
-        return Verdict.DEGRADED if self.warnings else Verdict.HEALTHY
+            return HealthVerdict.UNHEALTHY
+        return HealthVerdict.DEGRADED if self.warnings else HealthVerdict.HEALTHY
 
 
 async def cluster_health(cluster: Cluster) -> Health:

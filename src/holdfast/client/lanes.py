@@ -8,8 +8,8 @@ import asyncio
 from typing import NamedTuple
 
 from holdfast.client.cluster import Cluster
-from holdfast.client.connection import Connection
-from holdfast.client.refusals import BrokerUnavailable, Refused, RefusedForNow, raise_for
+from holdfast.client.connection import BrokerConnection
+from holdfast.client.refusals import BrokerUnavailable, RefusedForNow, RequestRefused, raise_for
 from holdfast.errors import CallError
 from holdfast.protocol.messages.describe_cluster import (
     DescribeClusterRequest,
@@ -102,11 +102,11 @@ async def drain_broker(cluster: Cluster, broker_id: int, *, is_draining: bool) -
     if broker_id not in cluster.brokers:
         known = ", ".join(map(str, sorted(cluster.brokers)))
         raise CallError(f"broker {broker_id} does not answer; those that do are {known}")
-    connection: Connection = await cluster.broker(broker_id)
+    connection: BrokerConnection = await cluster.broker(broker_id)
     answer = await connection.request(
         DrainBrokerRequest(broker_id=broker_id, is_draining=is_draining),
         DrainBrokerResponse,
         version=0,
     )
     if answer.error_code:
-        raise Refused(answer.error_code, answer.error_message or f"broker {broker_id}")
+        raise RequestRefused(answer.error_code, answer.error_message or f"broker {broker_id}")

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from holdfast.client.cluster import Cluster, PartitionLeader
-from holdfast.client.connection import Connection
+from holdfast.client.connection import BrokerConnection
 from holdfast.client.refusals import (
     LEAVES_A_WRITE_OPEN,
     BrokerUnavailable,
     OutcomeUnknown,
-    Refused,
     RefusedForNow,
+    RequestRefused,
     raise_for,
 )
 from holdfast.errors import RetryError
@@ -51,7 +51,7 @@ PRODUCER_IS_LOST = frozenset(
 )
 
 
-class Produced(NamedTuple):
+class AppendedBatch(NamedTuple):
     """Where a batch was appended; -1 if the broker knew the batch, but no longer its offset."""
 
     base_offset: int
@@ -92,7 +92,7 @@ class IdempotentProducer:
         """The producer id of the next batch; -1 if the producer must request one first."""
         return -1 if self._identity is None else self._identity.producer_id
 
-    async def send(self, topic: str, partition: int, records: Sequence[Record]) -> Produced:
+    async def send(self, topic: str, partition: int, records: Sequence[Record]) -> AppendedBatch:
         """Send the records as one batch, with the same sequence until its outcome is known."""
         where = (topic, partition)
         async with self._turns.setdefault(where, asyncio.Lock()):
@@ -135,7 +135,7 @@ class IdempotentProducer:
 
 def _leaves_the_sequence(error: BaseException) -> bool:
     """True if the broker surely still expects the same sequence of the same producer id."""
-    return isinstance(error, Refused) and error.code not in PRODUCER_IS_LOST
+    return isinstance(error, RequestRefused) and error.code not in PRODUCER_IS_LOST
 
 
 class _Write:
@@ -152,13 +152,13 @@ class _Write:
         self._tries = 0
         self._may_have_landed = False
 
-    async def carry_out(self, deadline_ms: int | None) -> Produced:
+    async def carry_out(self, deadline_ms: int | None) -> AppendedBatch:
         what = f"produce to {self._topic}-{self._partition}"
         try:
             return await self._cluster.ask_leader(
                 self._topic, self._partition, self._ask, deadline_ms=deadline_ms
             )
-        except Refused as error:
+        except RequestRefused as error:
             if self._may_have_landed or error.code in LEAVES_A_WRITE_OPEN:
                 raise OutcomeUnknown(
                     f"{what}: an earlier try may have landed, then: {error}"
@@ -168,9 +168,9 @@ class _Write:
             if self._may_have_landed:
                 raise OutcomeUnknown(f"{what}: {error}") from error
             code = error.code if isinstance(error, RefusedForNow) else ErrorCode.NETWORK_EXCEPTION
-            raise Refused(code, f"{what}: never reached a log: {error}") from error
+            raise RequestRefused(code, f"{what}: never reached a log: {error}") from error
 
-    async def _ask(self, connection: Connection, leader: PartitionLeader) -> Produced:
+    async def _ask(self, connection: BrokerConnection, leader: PartitionLeader) -> AppendedBatch:
         data = PartitionProduceData(index=self._partition, records=self._batch)
         topic = TopicProduceData(name=self._topic, topic_id=leader.topic_id, partition_data=[data])
         request = ProduceRequest(
@@ -183,9 +183,9 @@ class _Write:
             if row.index != self._partition:
                 continue
             if row.error_code == ErrorCode.NONE:
-                return Produced(row.base_offset, row.log_append_time_ms, self._tries)
+                return AppendedBatch(row.base_offset, row.log_append_time_ms, self._tries)
             if row.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-                return Produced(UNKNOWN_OFFSET, row.log_append_time_ms, self._tries)
+                return AppendedBatch(UNKNOWN_OFFSET, row.log_append_time_ms, self._tries)
             self._may_have_landed = landed_before or row.error_code in LEAVES_A_WRITE_OPEN
             raise_for(
                 row.error_code,

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from holdfast.client.admin import EARLIEST, LATEST, list_offset
 from holdfast.client.cluster import Cluster
-from holdfast.client.fetch import Fetched, records_of
-from holdfast.client.fetch_many import Unfetched, Wanted, fetch_many
-from holdfast.client.refusals import RETRIABLE, BrokerUnavailable, Refused, RefusedForNow
+from holdfast.client.fetch import PartitionFetch, records_of
+from holdfast.client.fetch_many import PartitionToFetch, Unfetched, fetch_many
+from holdfast.client.refusals import RETRIABLE, BrokerUnavailable, RefusedForNow, RequestRefused
 from holdfast.errors import CorruptObject, RetryError
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
@@ -57,7 +57,7 @@ Start = AtOffset | BeforeEnd | AtTime | AtEnd
 FROM_THE_BEGINNING = AtOffset(0)
 
 
-class Found(NamedTuple):
+class FetchedRecords(NamedTuple):
     """The records of one fetch of one partition, and the offset to fetch next."""
 
     where: TopicPartition
@@ -114,7 +114,7 @@ class TopicReader:
         """The partitions that have not reached their end."""
         return [n for n, at in self.positions.items() if n not in self.ends or at < self.ends[n]]
 
-    async def fetch_round(self) -> list[Found]:
+    async def fetch_round(self) -> list[FetchedRecords]:
         """Send one Fetch to each leader; return [] if no record came, or if an error may pass."""
         try:
             found = await self._fetch_round()
@@ -132,11 +132,13 @@ class TopicReader:
         self._failing_since = None
         return found
 
-    async def _fetch_round(self) -> list[Found]:
-        by_leader: dict[int, list[Wanted]] = {}
+    async def _fetch_round(self) -> list[FetchedRecords]:
+        by_leader: dict[int, list[PartitionToFetch]] = {}
         for partition in self.unfinished:
             leader = await self._cluster.leader(self._topic, partition)
-            row = Wanted(self._topic, partition, self.positions[partition], ROUND_BYTES_MAX)
+            row = PartitionToFetch(
+                self._topic, partition, self.positions[partition], ROUND_BYTES_MAX
+            )
             by_leader.setdefault(leader.node_id, []).append(row)
         answers = await asyncio.gather(
             *(
@@ -151,10 +153,10 @@ class TopicReader:
                 for node_id, wanted in by_leader.items()
             )
         )
-        found: list[Found] = []
+        found: list[FetchedRecords] = []
         problem: RetryError | None = None
         for where, answer in ((w, a) for answered in answers for w, a in answered.items()):
-            if isinstance(answer, Fetched):
+            if isinstance(answer, PartitionFetch):
                 found.append(self._found(where, answer))
             elif where.partition not in self.positions:
                 continue
@@ -166,7 +168,7 @@ class TopicReader:
             raise problem
         return found
 
-    def _found(self, where: TopicPartition, fetched: Fetched) -> Found:
+    def _found(self, where: TopicPartition, fetched: PartitionFetch) -> FetchedRecords:
         def unreadable(header: BatchHeader, error: CorruptObject) -> None:
             self.batches_unreadable += 1
             self._tell(
@@ -175,7 +177,7 @@ class TopicReader:
             )
 
         records = records_of(fetched, read_committed=self._read_committed, on_unreadable=unreadable)
-        return Found(where, records, fetched.next_offset)
+        return FetchedRecords(where, records, fetched.next_offset)
 
     async def _go_on_after_a_gap(self, where: TopicPartition) -> None:
         """Continue at the log start if retention has deleted what was to be read next."""
@@ -183,7 +185,7 @@ class TopicReader:
         earliest = (await list_offset(self._cluster, *where, at=EARLIEST)).offset
         if position >= earliest:
             latest = (await list_offset(self._cluster, *where, at=LATEST)).offset
-            raise Refused(
+            raise RequestRefused(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{where.topic}-{where.partition} has no offset {position}: it has {earliest} to"
                 f" {latest - 1}; was the topic deleted and created again?",
@@ -198,7 +200,7 @@ class TopicReader:
         message = f"fetch {where.topic}-{where.partition}: {answer.code.name}"
         if answer.code in RETRIABLE or answer.code == ErrorCode.NONE:
             return RefusedForNow(answer.code, message)
-        raise Refused(answer.code, message)
+        raise RequestRefused(answer.code, message)
 
 
 async def start_offsets(

@@ -66,7 +66,7 @@ class RefusedForNow(RetryError):
         self.code = error_code(code)
 
 
-class Refused(CallError):
+class RequestRefused(CallError):
     """The broker answered with an error that stays until the call is changed."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -98,4 +98,4 @@ def raise_for(code: int, what: str, detail: str | None = None) -> None:
     message = f"{what}: {known.name} ({code})" + (f": {detail}" if detail else "")
     if known in RETRIABLE:
         raise RefusedForNow(code, message)
-    raise Refused(code, message)
+    raise RequestRefused(code, message)

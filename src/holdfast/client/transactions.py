@@ -13,11 +13,11 @@ from functools import partial
 from typing import TypeVar
 
 from holdfast.client.cluster import Cluster, PartitionLeader
-from holdfast.client.connection import Connection
+from holdfast.client.connection import BrokerConnection
 from holdfast.client.coordinators import TRANSACTION_KEY, ask_coordinator
-from holdfast.client.groups import CommittedOffset
+from holdfast.client.groups import GroupOffset
 from holdfast.client.produce import ACKS_ALL
-from holdfast.client.refusals import BrokerUnavailable, OutcomeUnknown, Refused, raise_for
+from holdfast.client.refusals import BrokerUnavailable, OutcomeUnknown, RequestRefused, raise_for
 from holdfast.errors import RetryError
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
@@ -53,7 +53,7 @@ from holdfast.records.stamp import stamp_producer
 
 R = TypeVar("R", bound=Message)
 
-Ask = Callable[[Connection], Awaitable[None]]
+Ask = Callable[[BrokerConnection], Awaitable[None]]
 
 NEWEST: Mapping[type[Message], int] = {
     AddPartitionsToTxnRequest: 3,
@@ -70,7 +70,7 @@ FOLLOWS_A_FAILURE = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER})
 FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 
-class Transaction:
+class ClientTransaction:
     """A transaction, made by `begin_transaction` and ended once, by `commit` or `abort`."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Transaction:
             ],
         )
 
-        async def ask(connection: Connection) -> None:
+        async def ask(connection: BrokerConnection) -> None:
             response = await _exchange(connection, request, AddPartitionsToTxnResponse)
             rows = [
                 (f"{topic.name}-{row.partition_index}", row.partition_error_code)
@@ -159,7 +159,7 @@ class Transaction:
         )
         errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
         for error in errors:
-            follows = isinstance(error, Refused) and error.code in FOLLOWS_A_FAILURE
+            follows = isinstance(error, RequestRefused) and error.code in FOLLOWS_A_FAILURE
             if not isinstance(error, RetryError) and not follows:
                 raise error
         return not errors
@@ -168,7 +168,7 @@ class Transaction:
         self,
         where: TopicPartition,
         batch: bytearray,
-        connection: Connection,
+        connection: BrokerConnection,
         leader: PartitionLeader,
     ) -> None:
         data = PartitionProduceData(index=where.partition, records=memoryview(batch))
@@ -190,7 +190,7 @@ class Transaction:
         raise BrokerUnavailable(f"{connection.address} says nothing of: {what}")
 
     async def commit_offsets(
-        self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]
+        self, group_id: str, offsets: Mapping[TopicPartition, GroupOffset]
     ) -> None:
         """Commit offsets of a group as part of the transaction."""
         joining = AddOffsetsToTxnRequest(
@@ -200,7 +200,7 @@ class Transaction:
             group_id=group_id,
         )
 
-        async def join(connection: Connection) -> None:
+        async def join(connection: BrokerConnection) -> None:
             response = await _exchange(connection, joining, AddOffsetsToTxnResponse)
             raise_for(
                 response.error_code,
@@ -227,7 +227,7 @@ class Transaction:
             ],
         )
 
-        async def ask(connection: Connection) -> None:
+        async def ask(connection: BrokerConnection) -> None:
             response = await _exchange(connection, request, TxnOffsetCommitResponse)
             for topic in response.topics:
                 for row in topic.partitions:
@@ -240,14 +240,14 @@ class Transaction:
         """Commit; Refused if it was surely not committed, OutcomeUnknown if it may have been."""
         tries = 0
 
-        async def ask(connection: Connection) -> None:
+        async def ask(connection: BrokerConnection) -> None:
             nonlocal tries
             tries += 1
             await self._end(connection, committed=True)
 
         try:
             await self._ask_coordinator(ask)
-        except Refused as error:
+        except RequestRefused as error:
             if tries > 1:
                 raise OutcomeUnknown(
                     f"an earlier try may have ended the transaction, then: {error}"
@@ -260,7 +260,7 @@ class Transaction:
         """Abort: nothing of the transaction becomes visible."""
         await self._ask_coordinator(lambda connection: self._end(connection, committed=False))
 
-    async def _end(self, connection: Connection, *, committed: bool) -> None:
+    async def _end(self, connection: BrokerConnection, *, committed: bool) -> None:
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
@@ -277,20 +277,22 @@ class Transaction:
 
 async def begin_transaction(
     cluster: Cluster, transactional_id: str, *, timeout_ms: int
-) -> Transaction:
+) -> ClientTransaction:
     """Take the id over: fence its previous user, and abort the transaction it left open."""
 
-    async def ask(connection: Connection) -> Transaction:
+    async def ask(connection: BrokerConnection) -> ClientTransaction:
         request = InitProducerIdRequest(
             transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
         )
         response = await connection.request(request, InitProducerIdResponse)
         raise_for(response.error_code, f"InitProducerId of {transactional_id!r}")
-        return Transaction(cluster, transactional_id, response.producer_id, response.producer_epoch)
+        return ClientTransaction(
+            cluster, transactional_id, response.producer_id, response.producer_epoch
+        )
 
     return await ask_coordinator(cluster, transactional_id, ask, key_type=TRANSACTION_KEY)
 
 
-async def _exchange(connection: Connection, request: Message, answer: type[R]) -> R:
+async def _exchange(connection: BrokerConnection, request: Message, answer: type[R]) -> R:
     version = min(connection.version_for(type(request)), NEWEST[type(request)])
     return await connection.request(request, answer, version=version)

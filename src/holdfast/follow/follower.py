@@ -21,7 +21,7 @@ from holdfast.log.partition import PartitionLog
 from holdfast.log.reader import LogReader
 from holdfast.log.state import LogState, LogStateKind
 from holdfast.log.times import TimedOffset, offset_for_time, offset_of_max_timestamp
-from holdfast.log.transactions import AbortedTransaction
+from holdfast.log.transactions import AbortedTxn
 from holdfast.store.interface import Store
 
 T = TypeVar("T")
@@ -39,23 +39,23 @@ class FollowedTopic(NamedTuple):
     partitions: int
 
 
-class Bounds(NamedTuple):
+class KnownOffsets(NamedTuple):
     """The offsets that a partition has: from earliest up to, and without, latest."""
 
     earliest: int
     latest: int
 
 
-class Placed(NamedTuple):
+class PlacedRecords(NamedTuple):
     """The places of records, and the partition's bounds when they were looked up.
 
     The stretches hold all requested offsets that are within the bounds, except stretches whose
     newest record is older than requested.
     """
 
-    bounds: Bounds
+    bounds: KnownOffsets
     stretches: list[Stretch]
-    aborted: Sequence[AbortedTransaction] = ()
+    aborted: Sequence[AbortedTxn] = ()
     """Aborted transactions with records in the requested offsets; only with `read_committed`."""
 
 
@@ -69,13 +69,13 @@ class _Found(NamedTuple):
     reader: LogReader
     log: PartitionLog
 
-    def bounds(self, *, read_committed: bool) -> Bounds:
+    def bounds(self, *, read_committed: bool) -> KnownOffsets:
         log = self.log
         latest = log.last_stable_offset if read_committed else log.high_watermark
-        return Bounds(log.log_start_offset, latest)
+        return KnownOffsets(log.log_start_offset, latest)
 
 
-class Follower:
+class StoreFollower:
     """One reader's view of a store. Its calls may overlap; only `refresh` changes what they see."""
 
     def __init__(self, store: Store, *, environment: Environment) -> None:
@@ -84,7 +84,7 @@ class Follower:
         self._control = FollowedLane(store, environment, CONTROL_LANE, ControlStateKind())
         self._lanes: dict[LaneId, FollowedLane[LogState]] = {}
         self._readers: dict[LaneId, LogReader] = {}
-        self._served: dict[_View, Bounds] = {}
+        self._served: dict[_View, KnownOffsets] = {}
         self._refreshing = asyncio.Lock()
 
     async def refresh(self) -> None:
@@ -168,7 +168,9 @@ class Follower:
             if (topic := self._cluster.topic_named(name)) is not None
         }
 
-    def bounds(self, partition: PartitionId, *, read_committed: bool = False) -> Bounds | None:
+    def bounds(
+        self, partition: PartitionId, *, read_committed: bool = False
+    ) -> KnownOffsets | None:
         """Return earliest and latest; None if there is no such partition, or no longer.
 
         With `read_committed`, latest is the last stable offset.
@@ -179,7 +181,7 @@ class Follower:
         now = found.bounds(read_committed=read_committed)
         view = _View(partition, read_committed)
         before = self._served.get(view, now)
-        held = Bounds(max(now.earliest, before.earliest), max(now.latest, before.latest))
+        held = KnownOffsets(max(now.earliest, before.earliest), max(now.latest, before.latest))
         self._served[view] = held
         return held
 
@@ -213,7 +215,7 @@ class Follower:
         *,
         since_ms: int | None = None,
         read_committed: bool = False,
-    ) -> Placed | None:
+    ) -> PlacedRecords | None:
         """Return where the records from start up to end are; None if there is no such partition.
 
         With `since_ms`, stretches in which every batch says that its records are older are left
@@ -221,18 +223,18 @@ class Follower:
         transactions are there too, and the transactions are named.
         """
 
-        def look(found: _Found) -> Awaitable[Placed]:
+        def look(found: _Found) -> Awaitable[PlacedRecords]:
             bounds = found.bounds(read_committed=read_committed)
             first, last = max(start, bounds.earliest), min(end, bounds.latest)
             transactions = found.log.transactions
             aborted = transactions.aborted_within(first, last) if read_committed else ()
-            return self._place(found, Placed(bounds, [], aborted), (first, last), since_ms)
+            return self._place(found, PlacedRecords(bounds, [], aborted), (first, last), since_ms)
 
         return await self._looked_anew(partition, look)
 
     async def _place(
-        self, found: _Found, placed: Placed, wanted: tuple[int, int], since_ms: int | None
-    ) -> Placed:
+        self, found: _Found, placed: PlacedRecords, wanted: tuple[int, int], since_ms: int | None
+    ) -> PlacedRecords:
         log = found.log
         start, end = wanted
         # Copied before the first await: a refresh may change the log from then on.

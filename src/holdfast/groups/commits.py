@@ -21,7 +21,7 @@ NOT_OWNED = ErrorCode.STALE_MEMBER_EPOCH
 whole requests, makes librdkafka give up all its partitions."""
 
 
-class Asked(NamedTuple):
+class RequestedCommit(NamedTuple):
     """One partition of a commit request."""
 
     name: TopicPartition
@@ -32,7 +32,7 @@ class Asked(NamedTuple):
     metadata: str | None
 
 
-class Judged(NamedTuple):
+class CommitDecision(NamedTuple):
     """The offsets that may be committed, and the answer for each partition of the request."""
 
     accepted: list[CommittedOffset]
@@ -43,13 +43,13 @@ class Judged(NamedTuple):
 def judge_commit(
     group: Group | None,
     member_id: str | None,
-    asked: Sequence[Asked],
+    asked: Sequence[RequestedCommit],
     rules: GroupRules,
     *,
     member_epoch: int,
     now_ms: int,
     retention_ms: int = -1,
-) -> Judged:
+) -> CommitDecision:
     """Judge a commit, partition by partition. The caller has checked that the member belongs to the
     group, or that none need be named."""
     accepted: list[CommittedOffset] = []
@@ -74,7 +74,7 @@ def judge_commit(
                     item.partition, item.offset, item.leader_epoch, metadata, now_ms, expires_ms
                 )
             )
-    return Judged(accepted, errors, not_owned)
+    return CommitDecision(accepted, errors, not_owned)
 
 
 def _is_of_another(

@@ -5,7 +5,7 @@ Pure. Must never judge single partitions: `commits` says which ones a member may
 
 from typing import NamedTuple
 
-from holdfast.groups.classic.classic_group import ClassicGroup, Phase
+from holdfast.groups.classic.classic_group import ClassicGroup, GroupPhase
 from holdfast.groups.consumer.checks import commit_problem
 from holdfast.groups.consumer.state import ConsumerState
 from holdfast.protocol.api import ErrorCode
@@ -36,11 +36,11 @@ class Committer(NamedTuple):
 def classic_problem(group: ClassicGroup | None, committer: Committer) -> ErrorCode | None:
     """Return why a classic group refuses commits of this sender; None if it accepts them."""
     generation = group.generation if group is not None else None
-    if group is None or (generation is None and group.phase is Phase.EMPTY):
+    if group is None or (generation is None and group.phase is GroupPhase.EMPTY):
         # The group never had members: the consumer assigns partitions to itself.
         return ErrorCode.ILLEGAL_GENERATION if committer.generation >= 0 else None
     if committer.is_nameless:
-        is_open = group.phase is Phase.EMPTY or committer.producer_id >= 0
+        is_open = group.phase is GroupPhase.EMPTY or committer.producer_id >= 0
         return None if is_open else ErrorCode.UNKNOWN_MEMBER_ID
     problem = group.member_problem(committer.member_id, committer.instance_id)
     if problem is not None:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from holdfast.groups.caller import Caller
-from holdfast.groups.classic.classic_group import ClassicGroup, Phase
+from holdfast.groups.classic.classic_group import ClassicGroup, GroupPhase
 from holdfast.groups.classic.generation import metadata_of
-from holdfast.groups.commits import Asked, Judged, judge_commit
+from holdfast.groups.commits import CommitDecision, RequestedCommit, judge_commit
 from holdfast.groups.committers import Committer, classic_problem, consumer_problem
 from holdfast.groups.consumer.checks import fetch_problem
 from holdfast.groups.consumer.consumer_group import ConsumerGroup
@@ -23,7 +23,7 @@ from holdfast.groups.facts import (
 )
 from holdfast.groups.memberships import Memberships
 from holdfast.groups.outbox import Outbox, Token
-from holdfast.groups.retention import Held, expired_offsets
+from holdfast.groups.retention import HeldOffsets, expired_offsets
 from holdfast.groups.rules import GroupRules
 from holdfast.groups.state import Group, GroupsState
 from holdfast.groups.table import GroupTable
@@ -119,11 +119,11 @@ class GroupCoordinator:
         self,
         group_id: str,
         committer: Committer,
-        asked: Sequence[Asked],
+        asked: Sequence[RequestedCommit],
         now: float,
         *,
         retention_ms: int = -1,
-    ) -> ErrorCode | Judged:
+    ) -> ErrorCode | CommitDecision:
         """Commit offsets, partition by partition; an error code if none may be committed."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
@@ -202,7 +202,7 @@ class GroupCoordinator:
             return ErrorCode.GROUP_ID_NOT_FOUND
         generation = group.generation
         is_consumer = generation is not None and generation.protocol_type == PROTOCOL_TYPE
-        if group.phase is Phase.EMPTY or is_consumer:
+        if group.phase is GroupPhase.EMPTY or is_consumer:
             return None
         return ErrorCode.NON_EMPTY_GROUP
 
@@ -213,7 +213,7 @@ class GroupCoordinator:
             return subscribed_names(consumer.durable, consumer.topics)
         group = self._table.classic.get(group_id)
         generation = group.generation if group is not None else None
-        if group is None or generation is None or group.phase is Phase.EMPTY:
+        if group is None or generation is None or group.phase is GroupPhase.EMPTY:
             return set()
         found: set[str] = set()
         for member in group.members().values():
@@ -285,7 +285,7 @@ class GroupCoordinator:
         }
         expired = expired_offsets(
             group,
-            Held(kept, has_members),
+            HeldOffsets(kept, has_members),
             retention_ms=self._rules.offsets_retention_ms,
             now_ms=self._now_ms(),
         )

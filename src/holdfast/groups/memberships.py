@@ -10,7 +10,7 @@ from holdfast.groups.caller import Caller
 from holdfast.groups.classic.classic_group import ClassicGroup
 from holdfast.groups.classic.roster import Joining
 from holdfast.groups.consumer import classic_members as mixed
-from holdfast.groups.consumer.heartbeats import Refusal, request_problem
+from holdfast.groups.consumer.heartbeats import HeartbeatRefusal, request_problem
 from holdfast.groups.consumer.reconciliation import JOIN_EPOCH
 from holdfast.groups.facts import ClassicMember
 from holdfast.groups.outbox import Outbox, Token
@@ -63,13 +63,15 @@ class Memberships:
         self._outbox.answer(token, answer)
         self._table.watch(classic or group)
 
-    def _kind_problem(self, request: ConsumerGroupHeartbeatRequest, now: float) -> Refusal | None:
+    def _kind_problem(
+        self, request: ConsumerGroupHeartbeatRequest, now: float
+    ) -> HeartbeatRefusal | None:
         """Return why the group cannot take the heartbeat. A join may upgrade a classic group."""
         group_id = request.group_id
         if group_id in self._table.consumer:
             return None
         if request.member_epoch != JOIN_EPOCH:
-            return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+            return HeartbeatRefusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return self._table.upgrade(group_id, now) if self._table.has_members(group_id) else None
 
     def join(

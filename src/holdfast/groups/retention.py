@@ -12,7 +12,7 @@ from holdfast.groups.state import Group
 from holdfast.identifiers import PartitionId
 
 
-class Held(NamedTuple):
+class HeldOffsets(NamedTuple):
     """What the members of a group keep from expiry."""
 
     partitions: Collection[PartitionId]
@@ -21,7 +21,7 @@ class Held(NamedTuple):
 
 
 def expired_offsets(
-    group: Group, held: Held, *, retention_ms: int, now_ms: int
+    group: Group, held: HeldOffsets, *, retention_ms: int, now_ms: int
 ) -> list[PartitionId]:
     """Return the partitions whose committed offsets have expired."""
     in_transactions = {p for pending in group.pending.values() for p in pending.offsets}
@@ -41,7 +41,7 @@ def _empty_since_ms(group: Group) -> int:
 
 
 def _is_too_old(
-    group: Group, committed: CommittedOffset, held: Held, *, retention_ms: int, now_ms: int
+    group: Group, committed: CommittedOffset, held: HeldOffsets, *, retention_ms: int, now_ms: int
 ) -> bool:
     if committed.expires_ms >= 0:
         return now_ms >= committed.expires_ms

@@ -6,9 +6,9 @@ changes: either the group has none, or one fact carries them over.
 
 from collections.abc import Callable
 
-from holdfast.groups.classic.classic_group import ClassicGroup, Phase
+from holdfast.groups.classic.classic_group import ClassicGroup, GroupPhase
 from holdfast.groups.consumer.consumer_group import ConsumerGroup, ConsumerPhase
-from holdfast.groups.consumer.heartbeats import Refusal
+from holdfast.groups.consumer.heartbeats import HeartbeatRefusal
 from holdfast.groups.deadlines import Deadlines
 from holdfast.groups.migration import downgraded, upgraded
 from holdfast.groups.outbox import Outbox
@@ -51,7 +51,7 @@ class GroupTable:
 
     def has_members(self, group_id: str) -> bool:
         group = self.get(group_id)
-        return group is not None and group.phase not in (Phase.EMPTY, ConsumerPhase.EMPTY)
+        return group is not None and group.phase not in (GroupPhase.EMPTY, ConsumerPhase.EMPTY)
 
     def open_classic(self, group_id: str, now: float) -> ClassicGroup:
         group = self.classic.get(group_id)
@@ -73,26 +73,30 @@ class GroupTable:
             self.consumer[group_id] = group
         return group
 
-    def upgrade(self, group_id: str, now: float) -> Refusal | None:
+    def upgrade(self, group_id: str, now: float) -> HeartbeatRefusal | None:
         """Make a classic group with members a consumer group; a Refusal if it stays classic."""
         group = self.classic[group_id]
         policy, members = self._rules.group_consumer_migration_policy, group.all_members()
         refused = ErrorCode.GROUP_ID_NOT_FOUND
         if not policy.allows_upgrade:
             reason = f"and group.consumer.migration.policy is {policy}"
-            return Refusal(refused, f"Group {group_id} is not a consumer group, {reason}.")
+            return HeartbeatRefusal(refused, f"Group {group_id} is not a consumer group, {reason}.")
         if len(members) >= self._rules.group_consumer_max_size:
             # The new member would be refused, and the group would at once be a classic one again.
             reason = f"it has {len(members)} members"
-            return Refusal(refused, f"Classic group {group_id} cannot be upgraded: {reason}.")
+            return HeartbeatRefusal(
+                refused, f"Classic group {group_id} cannot be upgraded: {reason}."
+            )
         generation = group.generation
         if generation is None or generation.assignments is None:
             # What its members own is known only after the assignment; clients ask again.
             message = f"Classic group {group_id} is rebalancing; it is upgraded after that."
-            return Refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message)
+            return HeartbeatRefusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, message)
         fact = upgraded(group_id, generation, members, self._topics())
         if isinstance(fact, str):
-            return Refusal(refused, f"Classic group {group_id} cannot be upgraded: {fact}.")
+            return HeartbeatRefusal(
+                refused, f"Classic group {group_id} cannot be upgraded: {fact}."
+            )
         self._outbox.decide(fact)
         group.dissolve()
         self.open_consumer(group_id, now)

@@ -26,7 +26,7 @@ from holdfast.landing.keys import KeyTemplate, offset_in
 from holdfast.landing.landed import CommittedFiles, committed_files, is_dead, is_origin_key
 from holdfast.landing.ledger_entry import FileRole, OutputFile, entry_prefix
 from holdfast.landing.objects import read_facts, read_proved
-from holdfast.landing.origin import Origin, read_origin
+from holdfast.landing.origin import ChainOrigin, read_origin
 from holdfast.landing.parallel import AT_ONCE, each
 from holdfast.landing.quarantine import QUARANTINE_PREFIX, read_quarantined
 from holdfast.store.interface import ObjectEntry, Store
@@ -100,7 +100,7 @@ class QuarantinedOffsets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class OutputSurvey:
     """Everything that was found under one address."""
 
     store: str
@@ -118,7 +118,7 @@ class Report:
 
 async def survey(
     store: Store, *, environment: Environment, topic: str | None = None, verify: bool = False
-) -> Report:
+) -> OutputSurvey:
     """Examine everything under the store's address, or only the chains of one topic."""
     rows = await patiently(lambda: store.list(""), environment=environment)
     walk = _Survey(store, environment, {row.key: row for row in rows}, verify=verify)
@@ -137,7 +137,7 @@ async def survey(
     if topic is None:
         walk.name_objects_without_origin()
     others = (key for key in walk.left if not key.startswith((*OTHER_PARTS, "ledger/")))
-    return Report(
+    return OutputSurvey(
         store=store.url,
         chains=tuple(sorted(walk.chains, key=lambda row: (row.topic, row.partition))),
         sinks=tuple(walk.sinks),
@@ -232,7 +232,7 @@ class _Survey:
         return replace(report, is_dead=True, reasons=dict(counts.most_common()))
 
     def _tile(
-        self, origin: Origin, mine: Mapping[int, str], facts: Mapping[int, Facts]
+        self, origin: ChainOrigin, mine: Mapping[int, str], facts: Mapping[int, Facts]
     ) -> ChainReport:
         """Walk from object to object by their facts, and report every object not on the walk."""
         position = origin.offset
@@ -276,7 +276,7 @@ class _Survey:
             keys=tuple(mine[known.first_offset] for known in walked),
         )
 
-    async def _facts(self, wanted: tuple[Origin, int, str]) -> Facts | None:
+    async def _facts(self, wanted: tuple[ChainOrigin, int, str]) -> Facts | None:
         origin, offset, key = wanted
         try:
             if self._verify:

@@ -81,7 +81,7 @@ class MissingRow:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionRow:
+class SurveyedPartition:
     """One partition; the numbers are None if its lane cannot be read."""
 
     partition: int
@@ -98,14 +98,14 @@ class PartitionRow:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TopicRow:
+class SurveyedTopic:
     """One topic."""
 
     name: str
     topic_id: str
     configs: dict[str, str]
     deleted: bool
-    partitions: list[PartitionRow]
+    partitions: list[SurveyedPartition]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class Survey:
     format_version: int
     brokers: dict[int, str]
     lanes: list[LaneRow]
-    topics: list[TopicRow]
+    topics: list[SurveyedTopic]
 
     @property
     def problems(self) -> list[str]:
@@ -126,7 +126,7 @@ class Survey:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class SurveyParts:
     """The parts of a store to survey."""
 
     lane: int | None = None
@@ -150,7 +150,7 @@ async def read_control(store: Store, environment: Environment) -> ControlState:
     return recovered.state
 
 
-async def survey(store: Store, environment: Environment, wanted: Wanted) -> Survey:
+async def survey(store: Store, environment: Environment, wanted: SurveyParts) -> Survey:
     """Read what is wanted. If a lane cannot be read, its row says why."""
     control = await read_control(store, environment)
     lanes = [CONTROL_LANE, *(LaneId(i + 1) for i in range(control.lanes))]
@@ -179,7 +179,7 @@ async def survey(store: Store, environment: Environment, wanted: Wanted) -> Surv
 
 
 async def _lane(
-    store: Store, environment: Environment, lane: LaneId, wanted: Wanted
+    store: Store, environment: Environment, lane: LaneId, wanted: SurveyParts
 ) -> tuple[LaneRow, Recovered[Any] | None]:
     problem: str | None = None
     recovered: Recovered[Any] | None = None
@@ -291,8 +291,8 @@ async def _entries(
 
 def _topics(
     control: ControlState, states: dict[int, LogState], only_lane: int | None
-) -> list[TopicRow]:
-    rows: list[TopicRow] = []
+) -> list[SurveyedTopic]:
+    rows: list[SurveyedTopic] = []
     known = [(topic, False) for topic in control.topics.values()]
     known += [(topic, True) for topic in control.deleted.values()]
     for topic, deleted in sorted(known, key=lambda pair: (pair[0].name, pair[1])):
@@ -303,7 +303,7 @@ def _topics(
         ]
         if partitions or only_lane is None:
             rows.append(
-                TopicRow(
+                SurveyedTopic(
                     name=topic.name,
                     topic_id=str(topic.topic_id),
                     configs=topic.configs,
@@ -314,9 +314,9 @@ def _topics(
     return rows
 
 
-def _partition(partition: PartitionId, lane: int, state: LogState | None) -> PartitionRow:
+def _partition(partition: PartitionId, lane: int, state: LogState | None) -> SurveyedPartition:
     if state is None:
-        return PartitionRow(
+        return SurveyedPartition(
             partition=partition.partition,
             lane=lane,
             log_start_offset=None,
@@ -326,7 +326,7 @@ def _partition(partition: PartitionId, lane: int, state: LogState | None) -> Par
             bytes=None,
         )
     log = state.log_of(partition)
-    return PartitionRow(
+    return SurveyedPartition(
         partition=partition.partition,
         lane=lane,
         log_start_offset=log.log_start_offset,

@@ -27,7 +27,7 @@ class Sized(Protocol):
 State = TypeVar("State", bound=Sized)
 
 
-class Owner(NamedTuple):
+class CacheOwner(NamedTuple):
     """The store, sink and bucket that a cached state belongs to."""
 
     store_url: str
@@ -52,7 +52,7 @@ class StateCache(Generic[State]):
     def __init__(self, bytes_max: int = CACHE_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._entries: OrderedDict[Owner, Cached[State]] = OrderedDict()
+        self._entries: OrderedDict[CacheOwner, Cached[State]] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
@@ -62,7 +62,7 @@ class StateCache(Generic[State]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, owner: Owner) -> Cached[State] | None:
+    def get(self, owner: CacheOwner) -> Cached[State] | None:
         """Return the cached bucket, if any. The caller compares its version with the pinned one."""
         with self._lock:
             found = self._entries.get(owner)
@@ -70,7 +70,7 @@ class StateCache(Generic[State]):
                 self._entries.move_to_end(owner)
             return found
 
-    def put(self, owner: Owner, version: Version, state: State) -> None:
+    def put(self, owner: CacheOwner, version: Version, state: State) -> None:
         """Replace the cached bucket. One that is larger than the whole cache is not kept."""
         with self._lock:
             before = self._entries.pop(owner, None)

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from holdfast.errors import CallError, CorruptObject
 from holdfast.keyed_state import kernels
 from holdfast.keyed_state.pinned import SPAN_MS_MAX, TIME_MIN, Hashes, Operator, RunInfo, Times
-from holdfast.keyed_state.run_file import Kind, TimeSpan, decode_run, encode_run
+from holdfast.keyed_state.run_file import RunLayout, TimeSpan, decode_run, encode_run
 from holdfast.store.interface import Buffers
 
 KIND = "dedup"
@@ -134,7 +134,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class DedupResult:
     """The fate of each row of a micro-batch."""
 
     keep: Mask
@@ -168,7 +168,7 @@ def dedup(
     *,
     settings: DedupSettings,
     watermark_ms: int | None,
-) -> Judged:
+) -> DedupResult:
     """Judge the rows of one micro-batch against one bucket.
 
     `hashes` are the high and the low halves. The row with the lowest `order` is the first. If
@@ -217,7 +217,7 @@ def dedup(
         late,
     )
     new = keep if horizon == TIME_MIN else keep & (times >= horizon)
-    return Judged(keep=keep, late=late, remembered=sorted_run(high[new], low[new], times[new]))
+    return DedupResult(keep=keep, late=late, remembered=sorted_run(high[new], low[new], times[new]))
 
 
 def sorted_run(high: Hashes, low: Hashes, time: Times) -> HashRun:
@@ -294,12 +294,14 @@ def encode_hash_run(run: HashRun, *, name: str, hash_seed: int) -> tuple[RunInfo
         column.astype(kind, copy=False).view(np.uint8).data
         for column, kind in ((run.high, "<u8"), (run.low, "<u8"), (run.time, "<i8"))
     ]
-    return encode_run(Kind.HASHES, body, name=name, hash_seed=hash_seed, rows=run.rows, times=times)
+    return encode_run(
+        RunLayout.HASHES, body, name=name, hash_seed=hash_seed, rows=run.rows, times=times
+    )
 
 
 def decode_hash_run(data: bytes, *, info: RunInfo, hash_seed: int) -> HashRun:
     """Open the run that was pinned as `info`, without a copy."""
-    body = decode_run(data, kind=Kind.HASHES, info=info, hash_seed=hash_seed)
+    body = decode_run(data, kind=RunLayout.HASHES, info=info, hash_seed=hash_seed)
     if len(body) != info.rows * ROW_BYTES:
         raise CorruptObject(
             f"{info.name}: its {len(body)} bytes of rows do not fit its {info.rows} rows"

@@ -14,10 +14,10 @@ from holdfast.keyed_state.blocking import run_blocking
 from holdfast.keyed_state.cache import StateCache
 from holdfast.keyed_state.dedup import (
     Bucket,
+    DedupResult,
     DedupSettings,
     HashRun,
     IndexedRun,
-    Judged,
     decode_hash_run,
     dedup,
     encode_hash_run,
@@ -34,7 +34,7 @@ from holdfast.keyed_state.tiers import MERGE_ROWS_MAX, plan_hash_merge
 class DedupDone:
     """The report of the task: the fate of the rows, and the bucket's runs if this is committed."""
 
-    judged: Judged
+    judged: DedupResult
     runs: tuple[RunInfo, ...]
     event_time_max_ms: int | None
     """The latest event time of the task's rows. The driver passes it to next_watermark."""

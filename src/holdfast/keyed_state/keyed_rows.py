@@ -17,7 +17,7 @@ from holdfast.columnar.arrow import pa
 from holdfast.errors import CallError, CorruptObject
 from holdfast.keyed_state import kernels
 from holdfast.keyed_state.pinned import TIME_MAX, TIME_MIN, Hashes, RunInfo, Times
-from holdfast.keyed_state.run_file import Kind, TimeSpan, decode_run, encode_run
+from holdfast.keyed_state.run_file import RunLayout, TimeSpan, decode_run, encode_run
 from holdfast.store.interface import Buffers
 
 HIGH, LOW, TIME, DELETED = "#high", "#low", "#time", "#deleted"
@@ -206,12 +206,14 @@ def encode_keyed_run(run: KeyedRun, *, name: str, hash_seed: int) -> tuple[RunIn
         if live.size
         else TimeSpan(min_ms=TIME_MAX, median_ms=TIME_MAX, max_ms=TIME_MAX)
     )
-    return encode_run(Kind.ROWS, body, name=name, hash_seed=hash_seed, rows=run.rows, times=times)
+    return encode_run(
+        RunLayout.ROWS, body, name=name, hash_seed=hash_seed, rows=run.rows, times=times
+    )
 
 
 def decode_keyed_run(data: bytes, *, info: RunInfo, hash_seed: int) -> KeyedRun:
     """Open the run that was pinned as `info`."""
-    body = decode_run(data, kind=Kind.ROWS, info=info, hash_seed=hash_seed)
+    body = decode_run(data, kind=RunLayout.ROWS, info=info, hash_seed=hash_seed)
     try:
         table = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
         own = [table.column(name).to_numpy() for name in _OWN_COLUMNS]

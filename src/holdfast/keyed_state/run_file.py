@@ -28,7 +28,7 @@ _FIELDS = struct.Struct("<4sHHQQQIIqqq")
 _CRC = struct.Struct("<I")
 
 
-class Kind(enum.IntEnum):
+class RunLayout(enum.IntEnum):
     """The layout of the body."""
 
     HASHES = 1
@@ -47,7 +47,7 @@ class TimeSpan:
 
 
 def encode_run(
-    kind: Kind, body: Buffers, *, name: str, hash_seed: int, rows: int, times: TimeSpan
+    kind: RunLayout, body: Buffers, *, name: str, hash_seed: int, rows: int, times: TimeSpan
 ) -> tuple[RunInfo, Buffers]:
     """Return the description of the run for the ledger, and its object: header, then body."""
     raw_name = name.encode()
@@ -83,7 +83,7 @@ def encode_run(
     return info, [header + _CRC.pack(crc32.iscsi(header)), *body]
 
 
-def decode_run(data: bytes, *, kind: Kind, info: RunInfo, hash_seed: int) -> memoryview:
+def decode_run(data: bytes, *, kind: RunLayout, info: RunInfo, hash_seed: int) -> memoryview:
     """Return the body of the run that was pinned as `info`, as a view of `data`.
 
     Raises CorruptObject if the bytes are not that run.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from holdfast.environment import Environment
 from holdfast.keyed_state.blocking import run_blocking
-from holdfast.keyed_state.cache import Owner
+from holdfast.keyed_state.cache import CacheOwner
 from holdfast.keyed_state.pinned import RunInfo, run_name
 from holdfast.keyed_state.run_store import write_run
 from holdfast.keyed_state.run_writes import RunWrites
@@ -37,8 +37,8 @@ class TaskSite:
             run_blocking(write_run(self.store, info, body, environment=self.environment))
 
     @property
-    def owner(self) -> Owner:
-        return Owner(self.store.url, self.sink_id, self.bucket)
+    def owner(self) -> CacheOwner:
+        return CacheOwner(self.store.url, self.sink_id, self.bucket)
 
     @property
     def run_name(self) -> str:

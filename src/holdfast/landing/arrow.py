@@ -1,33 +1,19 @@
-"""The one place that imports pyarrow, which has no types, for the landing package.
+"""What the landing package uses of pyarrow beside `holdfast.columnar.arrow`: compute and Parquet.
 
-Owns the imported modules, the casts, and the types of the few pyarrow objects that landing uses.
-Must never hold logic.
+Owns the imported modules and the casts. Must never hold logic.
 """
 
 import importlib
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-pa: Any = importlib.import_module("pyarrow")
+from holdfast.columnar.arrow import RecordBatch, pa
+
 pc: Any = importlib.import_module("pyarrow.compute")
 pq: Any = importlib.import_module("pyarrow.parquet")
-
-
-class RecordBatch(Protocol):
-    """The part of pyarrow.RecordBatch that is used here."""
-
-    @property
-    def schema(self) -> Any: ...
-    @property
-    def num_rows(self) -> int: ...
-    @property
-    def nbytes(self) -> int: ...
-    def column(self, i: Any) -> Any: ...
-    def to_pylist(self) -> list[dict[str, Any]]: ...
-    def slice(self, offset: int = 0, length: int | None = None) -> Any: ...
 
 
 def offsets_of(batch: RecordBatch) -> NDArray[np.int64]:

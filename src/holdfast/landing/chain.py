@@ -16,18 +16,18 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from holdfast.columnar.arrow import RecordBatch
 from holdfast.environment import Environment
 from holdfast.errors import CallError, CorruptObject
 from holdfast.identifiers import WriterId, topic_name_problem
-from holdfast.landing.arrow import RecordBatch
 from holdfast.landing.blocks import encode_block
 from holdfast.landing.facts import Facts, checksum
 from holdfast.landing.formats.interface import Encoded, Format, Unfit
 from holdfast.landing.keys import KeyTemplate, offset_in
 from holdfast.landing.newest import NUMBER_MAX, greatest
 from holdfast.landing.objects import create, read_facts
-from holdfast.landing.origin import Origin, agree_on_origin, read_origin
-from holdfast.landing.packing import Bounds, Cut, Packer
+from holdfast.landing.origin import ChainOrigin, agree_on_origin, read_origin
+from holdfast.landing.packing import ObjectBounds, PackedObject, Packer
 from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
 from holdfast.store.put_if_absent import Backoff
@@ -44,7 +44,7 @@ class Landed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class NotLanded:
     """Not everything has landed, and a retry would not help. The reason names the remedy."""
 
     reason: str
@@ -88,7 +88,7 @@ class Chain:
         """Return the key of the object that begins at an offset."""
         return self._template.key(self.topic, self.partition, offset, self._format.extension)
 
-    async def origin(self) -> Origin | None:
+    async def origin(self) -> ChainOrigin | None:
         """Return how the chain began, or None if it has not begun."""
         key = self._template.origin_key(self.topic, self.partition)
         return await read_origin(self._store, key, environment=self._environment)
@@ -157,10 +157,10 @@ class Chain:
         *,
         start_offset: int,
         end_offset: int,
-        bounds: Bounds | None = None,
+        bounds: ObjectBounds | None = None,
         cover_hole: bool = False,
         deadline_seconds: float | None = None,
-    ) -> Landed | Refused:
+    ) -> Landed | NotLanded:
         """Land [start_offset, end_offset), skipping what has landed; safe to repeat at any time.
 
         The batches hold every record of that range, in order, with any boundaries. Offsets without
@@ -173,9 +173,9 @@ class Chain:
             raise CallError(f"{self}: offsets {start_offset} to {end_offset} are not a range")
         run = _Landing(self, deadline_seconds)
         position = await self._position(run, start_offset, cover_hole=cover_hole)
-        if isinstance(position, Refused):
+        if isinstance(position, NotLanded):
             return position
-        packer = Packer(position=position, end_offset=end_offset, bounds=bounds or Bounds())
+        packer = Packer(position=position, end_offset=end_offset, bounds=bounds or ObjectBounds())
         if position < end_offset:
             for batch in batches:
                 unfit = self._format.check(batch)
@@ -194,7 +194,7 @@ class Chain:
 
     async def _position(
         self, run: "_Landing", start_offset: int, *, cover_hole: bool
-    ) -> int | Refused:
+    ) -> int | NotLanded:
         """Return the end of the chain, followed from as near to start_offset as possible."""
         origin = await agree_on_origin(
             self._store,
@@ -203,7 +203,7 @@ class Chain:
             deadline_seconds=run.deadline_seconds,
         )
         if start_offset < origin.offset:
-            return Refused(
+            return NotLanded(
                 reason=f"{self}: cannot land from offset {start_offset}, because the chain begins"
                 f" at offset {origin.offset}: start at {origin.offset}, or land under another"
                 " prefix"
@@ -213,7 +213,7 @@ class Chain:
             before = await self.locate(start_offset)
             position = await run.follow(origin.offset if before is None else before)
         if position < start_offset and not cover_hole:
-            return Refused(
+            return NotLanded(
                 reason=f"{self}: cannot land from offset {start_offset}, because the chain ends at"
                 f" {position}: offsets {position} to {start_offset - 1} would be missing. Start at"
                 f" {position}, or set cover_hole if the log no longer has these records",
@@ -222,8 +222,8 @@ class Chain:
             )
         return position
 
-    def _new_origin(self, offset: int) -> Origin:
-        return Origin(
+    def _new_origin(self, offset: int) -> ChainOrigin:
+        return ChainOrigin(
             topic=self.topic,
             partition=self.partition,
             offset=offset,
@@ -234,7 +234,7 @@ class Chain:
             created_ms=self._environment.now_ms(),
         )
 
-    async def create(self, cut: Cut, deadline_seconds: float | None) -> tuple[Facts, bool]:
+    async def create(self, cut: PackedObject, deadline_seconds: float | None) -> tuple[Facts, bool]:
         """Put an object at the end of the chain.
 
         Return its facts and True, or the winner's and False.
@@ -336,7 +336,7 @@ class _Landing:
             position = facts.next_offset
         return position
 
-    async def put(self, cut: Cut) -> int:
+    async def put(self, cut: PackedObject) -> int:
         """Put the next object, or find another writer's there. Return the new end of the chain."""
         facts, is_ours = await self._chain.create(cut, self.deadline_seconds)
         if is_ours:
@@ -345,8 +345,8 @@ class _Landing:
         self.found.append(facts)
         return await self.follow(facts.next_offset)
 
-    def refused(self, reason: str, position: int) -> Refused:
-        return Refused(
+    def refused(self, reason: str, position: int) -> NotLanded:
+        return NotLanded(
             reason=reason,
             created=tuple(self.created),
             found=tuple(self.found),

@@ -14,13 +14,14 @@ from typing import Any, cast
 
 import numpy as np
 
+from holdfast.columnar.arrow import RecordBatch, pa
 from holdfast.columnar.schema import SCHEMA_WITH_HEADERS
 from holdfast.columnar.unreadable import Unreadable
 from holdfast.environment import Environment
 from holdfast.errors import CallError
 from holdfast.identifiers import WriterId
-from holdfast.landing.arrow import RecordBatch, batches_of, offsets_of, pa
-from holdfast.landing.chain import Chain, Landed, Refused
+from holdfast.landing.arrow import batches_of, offsets_of
+from holdfast.landing.chain import Chain, Landed, NotLanded
 from holdfast.landing.formats.envelope import REASON
 from holdfast.landing.formats.interface import Unfit
 from holdfast.landing.formats.jsonl import JsonLines
@@ -118,7 +119,7 @@ class DeadLetters:
         *,
         start_offset: int,
         deadline_seconds: float | None = None,
-    ) -> Landed | Refused:
+    ) -> Landed | NotLanded:
         """Land what dead_batch returned, in order; safe to repeat.
 
         start_offset is the end of the sink's main chain: every record from there up to the last of
@@ -141,12 +142,12 @@ class DeadLetters:
             cover_hole=True,
             deadline_seconds=deadline_seconds,
         )
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, NotLanded):
             return outcome
         lost = await self._covered_and_not_held(outcome, offsets)
         if lost is None:
             return outcome
-        return Refused(
+        return NotLanded(
             reason=f"{self.chain}: this member cannot land the record at offset {lost}, but another"
             " member of the sink could: give all members the same format, layout, require_json and"
             " record_bytes",

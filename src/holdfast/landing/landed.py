@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Set
 from dataclasses import dataclass, field
 from functools import partial
 
+from holdfast.columnar.arrow import RecordBatch
 from holdfast.environment import Environment
 from holdfast.errors import CorruptObject, ObjectNotFound
-from holdfast.landing.arrow import RecordBatch
 from holdfast.landing.facts import Facts
 from holdfast.landing.formats.known import format_named
 from holdfast.landing.keys import ORIGIN_NAME, KeyTemplate, offset_in
@@ -18,7 +18,7 @@ from holdfast.landing.ledger import Ledger, read_entry
 from holdfast.landing.ledger_entry import NO_HASH, FileRole, OutputFile, check_link, entry_key
 from holdfast.landing.ledger_summary import BLOCK, EntryFiles, files_of, read_summary
 from holdfast.landing.objects import read_facts, read_proved
-from holdfast.landing.origin import Origin, read_origin
+from holdfast.landing.origin import ChainOrigin, read_origin
 from holdfast.landing.parallel import each
 from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
@@ -158,7 +158,7 @@ async def _entries(
 
 
 async def _reached(
-    store: Store, origin: Origin, listed: Set[str], environment: Environment
+    store: Store, origin: ChainOrigin, listed: Set[str], environment: Environment
 ) -> list[tuple[str, Facts]]:
     """Walk one chain over the facts of its listed objects, which are read in parallel."""
     template = KeyTemplate(origin.template)
@@ -184,7 +184,7 @@ async def _reached(
     return found
 
 
-def is_dead(origin: Origin) -> bool:
+def is_dead(origin: ChainOrigin) -> bool:
     """True if a chain is one of dead letters."""
     return origin.template.startswith(DEAD_PREFIX)
 

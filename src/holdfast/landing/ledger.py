@@ -17,8 +17,8 @@ from holdfast.landing.ledger_entry import (
     NO_HASH,
     Effects,
     Entry,
-    EntryKind,
     Head,
+    LedgerEntryKind,
     MicroBatch,
     OutputFile,
     check_effects,
@@ -31,8 +31,8 @@ from holdfast.landing.ledger_entry import (
 from holdfast.landing.ledger_rules import (
     AlreadyCommitted,
     Commit,
+    CommitRefused,
     Decision,
-    Refused,
     decide,
     overtaken,
 )
@@ -142,7 +142,7 @@ class Ledger:
         *,
         n: int,
         deadline_seconds: float | None = None,
-    ) -> Committed | AlreadyCommitted | Refused:
+    ) -> Committed | AlreadyCommitted | CommitRefused:
         """Publish the effects of a micro-batch as entry n, the number that plan gave before it ran.
 
         AlreadyCommitted means that the effects of an earlier run of the same micro-batch count, and
@@ -172,7 +172,7 @@ class Ledger:
         n: int,
         metadata: dict[str, str] | None = None,
         deadline_seconds: float | None = None,
-    ) -> Committed | Refused:
+    ) -> Committed | CommitRefused:
         """Replace files with others that hold the same rows, as entry n. The position stays."""
         await self.refresh()
         head = self.head
@@ -185,7 +185,7 @@ class Ledger:
             n=n,
             previous_hash=self.head_hash,
             writer_id=self._writer_id,
-            kind=EntryKind.REWRITE,
+            kind=LedgerEntryKind.REWRITE,
             query_id=head.query_id,
             batch_id=head.batch_id,
             sources=head.sources,
@@ -267,7 +267,7 @@ class Ledger:
             n=n,
             previous_hash=self.head_hash,
             writer_id=self._writer_id,
-            kind=EntryKind.MICRO_BATCH,
+            kind=LedgerEntryKind.MICRO_BATCH,
             query_id=batch.query_id,
             batch_id=batch.batch_id,
             sources=batch.sources,
@@ -280,7 +280,7 @@ class Ledger:
         )
 
 
-def _wrong_number(head: Entry | None, n: int) -> Refused:
+def _wrong_number(head: Entry | None, n: int) -> CommitRefused:
     if head is None or head.n < n - 1:
         last = "none" if head is None else str(head.n)
         raise CallError(

@@ -20,7 +20,7 @@ NO_HASH = "0" * 64
 """The previous_hash of the first entry."""
 
 
-class EntryKind(enum.Enum):
+class LedgerEntryKind(enum.Enum):
     """The reason why an entry was written."""
 
     MICRO_BATCH = "micro-batch"
@@ -69,7 +69,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     n: int
     previous_hash: str
     writer_id: str
-    kind: EntryKind
+    kind: LedgerEntryKind
     query_id: str
     batch_id: int
     sources: tuple[SourceRange, ...]

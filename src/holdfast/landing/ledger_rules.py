@@ -16,7 +16,7 @@ from holdfast.landing.ledger_entry import Entry, MicroBatch, SourceRange
 SHOWN_MAX = 300
 
 
-class Refusal(enum.Enum):
+class CommitRefusal(enum.Enum):
     """The cause of a refusal, as far as it can be known."""
 
     OLD_CHECKPOINT = "checkpoint restored from an old copy, or a driver that was overtaken"
@@ -42,14 +42,14 @@ class AlreadyCommitted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class CommitRefused:
     """A commit would duplicate or skip records: stop the query and show the message."""
 
-    refusal: Refusal
+    refusal: CommitRefusal
     message: str
 
 
-Decision = Commit | AlreadyCommitted | Refused
+Decision = Commit | AlreadyCommitted | CommitRefused
 
 
 def decide(head: Entry | None, batch: MicroBatch) -> Decision:
@@ -62,13 +62,13 @@ def decide(head: Entry | None, batch: MicroBatch) -> Decision:
     if _same_texts(tuple(source.start for source in batch.sources), ends(head.sources)):
         return Commit(n=head.n + 1)
     refusal = _why(head, batch)
-    return Refused(refusal=refusal, message=_message(refusal, head, batch))
+    return CommitRefused(refusal=refusal, message=_message(refusal, head, batch))
 
 
-def overtaken(head: Entry, n: int) -> Refused:
+def overtaken(head: Entry, n: int) -> CommitRefused:
     """Refuse a micro-batch that ran on top of an entry that is no longer the newest."""
-    return Refused(
-        refusal=Refusal.OVERTAKEN,
+    return CommitRefused(
+        refusal=CommitRefusal.OVERTAKEN,
         message=f"sink {head.sink_id}: this micro-batch was made for ledger entry {n}, but entry"
         f" {head.n} is already there. Its files were not published: run the micro-batch again from"
         " the newest entry",
@@ -93,35 +93,51 @@ def _same_offsets(left: str | None, right: str | None) -> bool:
         return False
 
 
-def _why(head: Entry, batch: MicroBatch) -> Refusal:
+def _why(head: Entry, batch: MicroBatch) -> CommitRefusal:
     if batch.query_id != head.query_id:
-        return Refusal.CHECKPOINT_DELETED if batch.batch_id == 0 else Refusal.ANOTHER_QUERY
+        return (
+            CommitRefusal.CHECKPOINT_DELETED if batch.batch_id == 0 else CommitRefusal.ANOTHER_QUERY
+        )
     if batch.batch_id < head.batch_id:
-        return Refusal.OLD_CHECKPOINT
-    return Refusal.TWO_DRIVERS if batch.batch_id == head.batch_id else Refusal.LEDGER_BEHIND
+        return CommitRefusal.OLD_CHECKPOINT
+    return (
+        CommitRefusal.TWO_DRIVERS
+        if batch.batch_id == head.batch_id
+        else CommitRefusal.LEDGER_BEHIND
+    )
 
 
 _REMEDIES = {
-    Refusal.OLD_CHECKPOINT: "the checkpoint was restored from an old copy, or another driver has"
-    " continued without this one. If another driver runs, stop this one. Otherwise start with a"
-    " new, empty checkpoint folder and startingOffsets set to the ledger's position",
-    Refusal.TWO_DRIVERS: "two drivers run on one checkpoint, and the other one committed this"
-    " batch with other end offsets. Stop one of them; then start with a new, empty checkpoint"
-    " folder and startingOffsets set to the ledger's position",
-    Refusal.LEDGER_BEHIND: "the checkpoint is ahead of the ledger: entries were deleted, or the"
-    " ledger was restored from an old copy. Restore the whole ledger; or start with a new,"
-    " empty checkpoint folder and startingOffsets set to the ledger's position",
-    Refusal.CHECKPOINT_DELETED: "the checkpoint is new (it was deleted, or its folder changed) and"
-    " does not begin where the ledger ends. Set startingOffsets to the ledger's position and use"
-    " an empty checkpoint folder; or choose another sink id for output from the start",
-    Refusal.ANOTHER_QUERY: "this checkpoint belongs to another query than the one that wrote the"
-    " ledger last. Give each query its own sink id; or go back to the checkpoint of the query that"
-    " the ledger names",
-    Refusal.OVERTAKEN: "run the micro-batch again",
+    CommitRefusal.OLD_CHECKPOINT: (
+        "the checkpoint was restored from an old copy, or another driver has continued without"
+        " this one. If another driver runs, stop this one. Otherwise start with a new, empty"
+        " checkpoint folder and startingOffsets set to the ledger's position"
+    ),
+    CommitRefusal.TWO_DRIVERS: (
+        "two drivers run on one checkpoint, and the other one committed this batch with other end"
+        " offsets. Stop one of them; then start with a new, empty checkpoint folder and"
+        " startingOffsets set to the ledger's position"
+    ),
+    CommitRefusal.LEDGER_BEHIND: (
+        "the checkpoint is ahead of the ledger: entries were deleted, or the ledger was restored"
+        " from an old copy. Restore the whole ledger; or start with a new, empty checkpoint folder"
+        " and startingOffsets set to the ledger's position"
+    ),
+    CommitRefusal.CHECKPOINT_DELETED: (
+        "the checkpoint is new (it was deleted, or its folder changed) and does not begin where"
+        " the ledger ends. Set startingOffsets to the ledger's position and use an empty"
+        " checkpoint folder; or choose another sink id for output from the start"
+    ),
+    CommitRefusal.ANOTHER_QUERY: (
+        "this checkpoint belongs to another query than the one that wrote the ledger last. Give"
+        " each query its own sink id; or go back to the checkpoint of the query that the ledger"
+        " names"
+    ),
+    CommitRefusal.OVERTAKEN: "run the micro-batch again",
 }
 
 
-def _message(refusal: Refusal, head: Entry, batch: MicroBatch) -> str:
+def _message(refusal: CommitRefusal, head: Entry, batch: MicroBatch) -> str:
     starts = _shown(tuple(source.start for source in batch.sources))
     return (
         f"sink {head.sink_id}: checkpoint and ledger disagree, and nothing was published. The"

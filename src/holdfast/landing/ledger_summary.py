@@ -32,7 +32,7 @@ class EntryFiles(msgspec.Struct, frozen=True, kw_only=True):
     committed_ms: int
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The files of the 256 entries from block * 256 on."""
 
     sink_id: str
@@ -53,7 +53,7 @@ def files_of(head: Head) -> EntryFiles:
     )
 
 
-def summary_of(sink_id: str, heads: Sequence[Head]) -> Summary:
+def summary_of(sink_id: str, heads: Sequence[Head]) -> LedgerSummary:
     """Return the summary of one whole block. Its entries must follow one another."""
     first = heads[0].entry.n
     if len(heads) != BLOCK or first % BLOCK != 0:
@@ -62,7 +62,7 @@ def summary_of(sink_id: str, heads: Sequence[Head]) -> Summary:
         )
     for before, after in itertools.pairwise(heads):
         check_link(before.hash, after)
-    return Summary(
+    return LedgerSummary(
         sink_id=sink_id,
         block=first // BLOCK,
         previous_hash=heads[0].entry.previous_hash,
@@ -90,13 +90,13 @@ async def write_summary(
 
 async def read_summary(
     store: Store, sink_id: str, block: int, *, environment: Environment
-) -> Summary | None:
+) -> LedgerSummary | None:
     """Return the summary of a block, or None if none was written."""
     key = summary_key(sink_id, block)
 
-    async def read() -> Summary | None:
+    async def read() -> LedgerSummary | None:
         try:
-            return unseal(KIND, Summary, await store.read(key), key=key)
+            return unseal(KIND, LedgerSummary, await store.read(key), key=key)
         except ObjectNotFound:
             return None
 

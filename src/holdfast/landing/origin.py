@@ -19,7 +19,7 @@ from holdfast.store.put_if_absent import Lost, put_if_absent
 KIND = "chain"
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class ChainOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """The identity of one chain, fixed for ever."""
 
     topic: str
@@ -34,12 +34,12 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int
 
 
-async def read_origin(store: Store, key: str, *, environment: Environment) -> Origin | None:
+async def read_origin(store: Store, key: str, *, environment: Environment) -> ChainOrigin | None:
     """Return the origin at a key, or None if no chain has begun there."""
 
-    async def read() -> Origin | None:
+    async def read() -> ChainOrigin | None:
         try:
-            return unseal(KIND, Origin, await store.read(key), key=key)
+            return unseal(KIND, ChainOrigin, await store.read(key), key=key)
         except ObjectNotFound:
             return None
 
@@ -48,11 +48,11 @@ async def read_origin(store: Store, key: str, *, environment: Environment) -> Or
 
 async def agree_on_origin(
     store: Store,
-    wanted: Origin,
+    wanted: ChainOrigin,
     *,
     environment: Environment,
     deadline_seconds: float | None = None,
-) -> Origin:
+) -> ChainOrigin:
     """Return the origin of the chain: ours if we are first, otherwise the existing one.
 
     Another extension or template would mean other keys, and so a second chain: that is refused. A
@@ -64,7 +64,7 @@ async def agree_on_origin(
         body = seal(KIND, wanted)
 
         def is_ours(found: bytes) -> bool:
-            unseal(KIND, Origin, found, key=key)
+            unseal(KIND, ChainOrigin, found, key=key)
             return found == body
 
         outcome = await put_if_absent(
@@ -77,7 +77,7 @@ async def agree_on_origin(
             deadline_seconds=deadline_seconds,
         )
         lost = isinstance(outcome, Lost)
-        origin = unseal(KIND, Origin, outcome.body, key=key) if lost else wanted
+        origin = unseal(KIND, ChainOrigin, outcome.body, key=key) if lost else wanted
     for what in ("topic", "partition", "extension", "template"):
         theirs, ours = getattr(origin, what), getattr(wanted, what)
         if theirs != ours:

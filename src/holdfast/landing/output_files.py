@@ -7,9 +7,10 @@ committed, nor overwrite a file, and must name the file in every error.
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.columnar.arrow import pa
 from holdfast.environment import Environment
 from holdfast.errors import CorruptObject, InvariantViolation, ObjectNotFound
-from holdfast.landing.arrow import pa, pq
+from holdfast.landing.arrow import pq
 from holdfast.landing.data_files import checksum_of
 from holdfast.landing.ledger_entry import FileRole, OutputFile
 from holdfast.store.interface import Buffer, Store

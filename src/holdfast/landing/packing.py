@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from holdfast.columnar.arrow import RecordBatch
 from holdfast.errors import CallError
-from holdfast.landing.arrow import RecordBatch, offsets_of
+from holdfast.landing.arrow import offsets_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class ObjectBounds:
     """The bounds of an object: it is full when the first one is reached."""
 
     bytes_max: int = 64 * 1024 * 1024
@@ -26,7 +27,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class PackedObject:
     """The content of one object, and the range that it covers."""
 
     batches: tuple[RecordBatch, ...]
@@ -38,7 +39,7 @@ class Cut:
 class Packer:
     """Records of [position, end_offset) that were read and have not landed."""
 
-    def __init__(self, *, position: int, end_offset: int, bounds: Bounds) -> None:
+    def __init__(self, *, position: int, end_offset: int, bounds: ObjectBounds) -> None:
         self.position = position
         self._end_offset = end_offset
         self._bounds = bounds
@@ -72,7 +73,7 @@ class Packer:
             if kept is not None:
                 self._keep(kept)
 
-    def full(self) -> Cut | None:
+    def full(self) -> PackedObject | None:
         """Return the next object if there is more than one holds. It ends at its last record.
 
         Records that fit into one object wait: it may be the last, which covers the range to its
@@ -96,7 +97,7 @@ class Packer:
             return None
         return self._cut(taken, rows, int(offsets_of(taken[-1])[-1]))
 
-    def rest(self) -> Cut:
+    def rest(self) -> PackedObject:
         """Return everything that is left. It covers the range to its end, including holes."""
         return self._cut(self._batches, self._rows, self._end_offset - 1)
 
@@ -108,8 +109,8 @@ class Packer:
             by_bytes = batch.num_rows * max(0, room) // batch.nbytes
         return min(batch.num_rows, by_rows, by_bytes)
 
-    def _cut(self, batches: list[RecordBatch], rows: int, last_offset: int) -> Cut:
-        return Cut(
+    def _cut(self, batches: list[RecordBatch], rows: int, last_offset: int) -> PackedObject:
+        return PackedObject(
             batches=tuple(batches), first_offset=self.position, last_offset=last_offset, rows=rows
         )
 

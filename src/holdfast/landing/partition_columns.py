@@ -9,8 +9,8 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from holdfast.columnar.arrow import pa
 from holdfast.errors import CorruptObject
-from holdfast.landing.arrow import pa
 
 FOOTER_KEY = "holdfast.partition_columns"
 

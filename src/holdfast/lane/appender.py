@@ -53,7 +53,7 @@ class GroupSettings:
     claim_valid_ms: int = 5_000
 
 
-class Group(Generic[F]):
+class PendingEntry(Generic[F]):
     """The facts of one future object, and the future that its callers wait for."""
 
     __slots__ = ("bytes", "done", "facts", "opened_at", "payloads")
@@ -121,8 +121,8 @@ class Appender(Generic[F]):
         self.writer: WriterId = lane.writer
         self.failure: HoldfastError | None = None
         self.pending_bytes = 0
-        self._groups: deque[Group[F]] = deque()
-        self._in_flight: Group[F] | None = None
+        self._groups: deque[PendingEntry[F]] = deque()
+        self._in_flight: PendingEntry[F] | None = None
         self._wake = asyncio.Event()
         self._full = asyncio.Event()
         self._bytes_per_s = 0.0
@@ -178,7 +178,7 @@ class Appender(Generic[F]):
             )
         size = len(payload) if payload is not None else 0
         if not self._groups or self._groups[-1].bytes + size > self._settings.group_bytes_max:
-            self._groups.append(Group(self._environment.monotonic()))
+            self._groups.append(PendingEntry(self._environment.monotonic()))
         self._listener.adding(fact)
         group = self._groups[-1]
         self._state.apply(fact)
@@ -361,7 +361,7 @@ class Appender(Generic[F]):
             violation.__cause__ = error
             self._fail(violation)
 
-    async def _linger(self, group: Group[F]) -> None:
+    async def _linger(self, group: PendingEntry[F]) -> None:
         """Wait, if that pays, until a group is full or due, or until no more facts arrive."""
         linger_s = self._settings.linger_ms / 1000
         due = group.opened_at + linger_s
@@ -383,14 +383,14 @@ class Appender(Generic[F]):
                 if len(group.facts) == gathered:
                     return
 
-    def _measure(self, group: Group[F]) -> None:
+    def _measure(self, group: PendingEntry[F]) -> None:
         """Update the rate at which record bytes arrive, smoothed over several objects."""
         now = self._environment.monotonic()
         elapsed = max(now - self._measured_at, 0.000_1)
         self._measured_at = now
         self._bytes_per_s += (group.bytes / elapsed - self._bytes_per_s) / 4
 
-    def _next_group(self) -> tuple[Group[F], list[SpooledGroup[F]]]:
+    def _next_group(self) -> tuple[PendingEntry[F], list[SpooledGroup[F]]]:
         """Return the groups of the next object.
 
         Spooled groups come first, because in a partition they were decided earlier. If they do not
@@ -402,7 +402,7 @@ class Appender(Generic[F]):
             taken = self.queue.take(max(0, self._settings.group_bytes_max - size))
             self._flush_wanted = self.queue.has_untaken()
         if self._flush_wanted or not self._groups:
-            return Group(self._environment.monotonic()), taken
+            return PendingEntry(self._environment.monotonic()), taken
         return self._groups.popleft(), taken
 
     async def _publish_next(self) -> None:
@@ -470,7 +470,7 @@ class Appender(Generic[F]):
         if self.failure is not None:
             return
         self.failure = error
-        self._failed = Group[F](self._environment.monotonic()).done
+        self._failed = PendingEntry[F](self._environment.monotonic()).done
         self._failed.set_exception(error)
         waiting = [self._in_flight] if self._in_flight is not None else []
         for group in (*waiting, *self._groups):

@@ -12,13 +12,13 @@ from holdfast.log.producers import (
     Gap,
     OutOfSequence,
     RememberedBatch,
-    Retry,
+    RepeatedBatch,
     SequenceProblem,
     check_sequence,
 )
 from holdfast.log.transactions import NO_TRANSACTION
 from holdfast.records.batch import BatchHeader, parse_header
-from holdfast.records.control import Marker, encode_marker
+from holdfast.records.control import TransactionMarker, encode_marker
 
 NOTHING_YET = -1
 
@@ -60,7 +60,7 @@ class Duplicate:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Refused:
+class AppendRefused:
     """The batch does not join the log; none of its records will ever appear."""
 
     error: str
@@ -72,7 +72,7 @@ class Refused:
 class Early:
     """Earlier batches of the producer are missing here, but may still arrive."""
 
-    otherwise: Accepted | Refused
+    otherwise: Accepted | AppendRefused
     """The decision if they do not arrive."""
     expected_sequence: int
     """NOTHING_YET if the producer is unknown here: then it may continue with any sequence."""
@@ -80,23 +80,23 @@ class Early:
 
 def decide_append(
     log: PartitionLog, header: BatchHeader, rules: AppendRules, now_ms: int
-) -> Accepted | Duplicate | Early | Refused:
+) -> Accepted | Duplicate | Early | AppendRefused:
     """Decide on one checked batch for one partition."""
     is_unknown = False
     if header.producer_id >= 0:
         known = log.producers.get(header.producer_id)
         match check_sequence(known, header):
-            case Retry(original):
+            case RepeatedBatch(original):
                 return Duplicate(original)
             case Gap(expected, message):
                 problem = SequenceProblem.OUT_OF_ORDER_SEQUENCE_NUMBER
-                return Early(Refused(problem.name, f"{log.partition}: {message}"), expected)
+                return Early(AppendRefused(problem.name, f"{log.partition}: {message}"), expected)
             case OutOfSequence(problem, message):
-                return Refused(problem.name, f"{log.partition}: {message}")
+                return AppendRefused(problem.name, f"{log.partition}: {message}")
             case None:
                 is_unknown = known is None
         if not header.is_transactional and header.producer_id in log.transactions.open:
-            return Refused(
+            return AppendRefused(
                 "INVALID_TXN_STATE",
                 f"{log.partition}: producer {header.producer_id} has an open transaction here, but"
                 " this record batch is not transactional",
@@ -105,7 +105,7 @@ def decide_append(
     if not rules.log_append_time and header.max_timestamp >= 0:
         ahead = header.max_timestamp - now_ms
         if ahead > rules.timestamp_after_max_ms:
-            return Refused(
+            return AppendRefused(
                 "INVALID_TIMESTAMP",
                 f"{log.partition}: a record's timestamp is {ahead} ms in the future;"
                 " message.timestamp.after.max.ms is"
@@ -113,7 +113,7 @@ def decide_append(
             )
         behind = now_ms - header.base_timestamp
         if behind > rules.timestamp_before_max_ms:
-            return Refused(
+            return AppendRefused(
                 "INVALID_TIMESTAMP",
                 f"{log.partition}: a record's timestamp is {behind} ms in the past;"
                 " message.timestamp.before.max.ms is"
@@ -155,7 +155,7 @@ def decide_marker(
     committed: bool,
     coordinator_epoch: int,
     now_ms: int,
-) -> MarkerAccepted | NothingToEnd | Refused:
+) -> MarkerAccepted | NothingToEnd | AppendRefused:
     """Decide on the end of a producer's transaction on one partition.
 
     The first marker is appended even if the transaction wrote nothing here, because its epoch makes
@@ -164,20 +164,20 @@ def decide_marker(
     known = log.producers.get(producer_id)
     found = log.transactions.open.get(producer_id)
     if known is not None and producer_epoch < known.epoch:
-        return Refused(
+        return AppendRefused(
             "INVALID_PRODUCER_EPOCH",
             f"{log.partition}: the marker has epoch {producer_epoch} of producer {producer_id},"
             f" but the partition knows the newer epoch {known.epoch}",
         )
     if known is not None and coordinator_epoch < known.coordinator_epoch:
-        return Refused(
+        return AppendRefused(
             "TRANSACTION_COORDINATOR_FENCED",
             f"{log.partition}: the marker for producer {producer_id} has coordinator epoch"
             f" {coordinator_epoch}, but an earlier marker had {known.coordinator_epoch}",
         )
     if found is None and known is not None and producer_epoch == known.epoch:
         return NothingToEnd()
-    marker = Marker(producer_id, producer_epoch, committed, coordinator_epoch, now_ms)
+    marker = TransactionMarker(producer_id, producer_epoch, committed, coordinator_epoch, now_ms)
     offset = log.log_end_offset
     record_batch = bytearray(encode_marker(marker, base_offset=offset))
     header = parse_header(record_batch)

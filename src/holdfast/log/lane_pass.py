@@ -22,7 +22,7 @@ from holdfast.lane.keys import entry_key
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import SegmentRef
 from holdfast.log.memory import PINNED_RATIO_MAX, Buffer, Payload
-from holdfast.log.partition import PartitionLog, Run, RunColumns, leader_epoch_at
+from holdfast.log.partition import PartitionLog, PartitionRun, RunColumns, leader_epoch_at
 from holdfast.log.segment import SegmentBuilder
 from holdfast.log.state import LogState
 from holdfast.records.batch import parse_header as parse_batch_header
@@ -89,12 +89,12 @@ class PartitionStep:
         self.new: list[SegmentRef] = []
         self._next = 0
 
-    def next_run(self) -> Run:
+    def next_run(self) -> PartitionRun:
         self._next += 1
         return self.runs.get(self._next - 1)
 
 
-class Step(NamedTuple):
+class RewriteStep(NamedTuple):
     """The oldest lane objects that still hold records, up to a number."""
 
     up_to: int
@@ -103,7 +103,7 @@ class Step(NamedTuple):
     """The partitions that have a run in each object, in order of the objects' numbers."""
 
 
-def plan_step(state: LogState, up_to: int, *, bytes_max: int, entries_max: int) -> Step:
+def plan_step(state: LogState, up_to: int, *, bytes_max: int, entries_max: int) -> RewriteStep:
     """Plan a step over as many objects as the bounds allow, at least one, never past `up_to`."""
     costs: dict[int, int] = {}
     for log in state.partitions.values():
@@ -128,7 +128,7 @@ def plan_step(state: LogState, up_to: int, *, bytes_max: int, entries_max: int) 
             partitions.append(part)
             for number in part.runs.number:
                 objects[number].append(part)
-    return Step(end, partitions, objects)
+    return RewriteStep(end, partitions, objects)
 
 
 class ReadAhead:
@@ -182,7 +182,9 @@ def open_payload(data: bytes, lane: LaneId, number: int, *, key: str) -> Payload
     return Payload([payload])
 
 
-def slice_run(payload: Payload, run: Run, log: PartitionLog, *, live_bytes: int) -> list[Buffer]:
+def slice_run(
+    payload: Payload, run: PartitionRun, log: PartitionLog, *, live_bytes: int
+) -> list[Buffer]:
     """Return the batches of a run as views, or as copies if views would keep much dead memory."""
     if run.position + run.size_bytes > payload.size_bytes:
         raise _unlike(run, log, f"the object has only {payload.size_bytes} payload bytes")
@@ -200,7 +202,7 @@ def slice_run(payload: Payload, run: Run, log: PartitionLog, *, live_bytes: int)
     return batches
 
 
-def _unlike(run: Run, log: PartitionLog, problem: str) -> CorruptObject:
+def _unlike(run: PartitionRun, log: PartitionLog, problem: str) -> CorruptObject:
     return CorruptObject(
         f"{log.partition}: lane object {run.number} should hold offsets"
         f" {run.base_offset}..{run.last_offset} at byte {run.position}, but does not: {problem}"

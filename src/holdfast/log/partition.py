@@ -21,7 +21,7 @@ from holdfast.log.transactions import Transactions
 SEQUENCES = 1 << 31
 
 
-class Run(NamedTuple):
+class PartitionRun(NamedTuple):
     """A stretch of one partition's log inside one lane object."""
 
     base_offset: int
@@ -66,12 +66,12 @@ class RunColumns:
     def __len__(self) -> int:
         return len(self.base)
 
-    def append(self, run: Run) -> None:
+    def append(self, run: PartitionRun) -> None:
         for column, value in zip(self.columns(), run, strict=True):
             column.append(value)
 
-    def get(self, i: int) -> Run:
-        return Run(
+    def get(self, i: int) -> PartitionRun:
+        return PartitionRun(
             self.base[i],
             self.last[i],
             self.number[i],
@@ -80,7 +80,7 @@ class RunColumns:
             self.max_timestamp[i],
         )
 
-    def pop(self) -> Run:
+    def pop(self) -> PartitionRun:
         """Remove and return the last run."""
         run = self.get(len(self) - 1)
         for column in self.columns():
@@ -200,12 +200,12 @@ class PartitionLog:
             if producer.last_ms < before_ms and producer_id not in self.transactions.open
         ]
 
-    def add_run(self, run: Run) -> None:
+    def add_run(self, run: PartitionRun) -> None:
         """Remember where batches are stored, now that their object has a number.
 
         A run in a lane object replaces the runs of its offsets that are only on the disk.
         """
-        on_disk: list[Run] = []
+        on_disk: list[PartitionRun] = []
         while run.number < SPOOLED and len(self.runs) and self.runs.number[-1] >= SPOOLED:
             on_disk.append(self.runs.pop())
         if len(self.runs) and run.base_offset != self.runs.last[-1] + 1:

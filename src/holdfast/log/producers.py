@@ -73,7 +73,7 @@ class SequenceProblem(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Retry:
+class RepeatedBatch:
     """The batch is in the log already, at this offset."""
 
     original: RememberedBatch
@@ -97,7 +97,7 @@ class OutOfSequence:
 
 def check_sequence(
     state: ProducerState | None, header: BatchHeader
-) -> Retry | Gap | OutOfSequence | None:
+) -> RepeatedBatch | Gap | OutOfSequence | None:
     """Return None if a batch is next; otherwise whether it is a retry, early, or out of order.
 
     A retry has the sequence range of a remembered batch. Its bytes do not matter, as in Kafka:
@@ -116,7 +116,7 @@ def check_sequence(
         return None if first == 0 else _gap(header, 0)
     for batch in state.batches:
         if batch.base_sequence == first and batch.last_sequence == header.last_sequence:
-            return Retry(batch)
+            return RepeatedBatch(batch)
     expected = (state.batches[-1].last_sequence + 1) % SEQUENCES if state.batches else 0
     if first == expected:
         return None

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from holdfast.errors import CorruptObject
 from holdfast.log.facts import SegmentRef
-from holdfast.log.partition import PartitionLog, Run
+from holdfast.log.partition import PartitionLog, PartitionRun
 from holdfast.records.batch import walk
 
 Buffer = bytes | bytearray | memoryview
@@ -20,28 +20,28 @@ RUNS_MAX = 1_000
 """The most runs in one read: many tiny ones would block the event loop for long."""
 
 
-class Plan(NamedTuple):
+class ReadPlan(NamedTuple):
     """The places of the records from an offset on, in order."""
 
     segments: list[SegmentRef]
-    runs: list[Run]
+    runs: list[PartitionRun]
 
 
-def plan_read(log: PartitionLog, offset: int, bytes_max: int, end_offset: int = NO_END) -> Plan:
+def plan_read(log: PartitionLog, offset: int, bytes_max: int, end_offset: int = NO_END) -> ReadPlan:
     """Plan about `bytes_max` of records from the offset, and nothing from `end_offset` on.
 
     `end_offset` is the high watermark that the response reports; the log's may have moved since.
     """
     wanted = max(1, bytes_max)
     segments: list[SegmentRef] = []
-    runs: list[Run] = []
+    runs: list[PartitionRun] = []
     planned = 0
     end = min(end_offset, log.high_watermark)
     if offset >= end:
-        return Plan(segments, runs)
+        return ReadPlan(segments, runs)
     for segment in log.segments[_first_segment(log.segments, offset) :]:
         if planned >= wanted or segment.base_offset >= end:
-            return Plan(segments, runs)
+            return ReadPlan(segments, runs)
         segments.append(segment)
         # How much of the first segment precedes the offset is unknown here, so do not count it.
         planned += segment.size_bytes if len(segments) > 1 else 0
@@ -52,7 +52,7 @@ def plan_read(log: PartitionLog, offset: int, bytes_max: int, end_offset: int = 
         run = log.runs.get(i)
         runs.append(run)
         planned += run.size_bytes if len(runs) > 1 else 0
-    return Plan(segments, runs)
+    return ReadPlan(segments, runs)
 
 
 def _first_segment(segments: Sequence[SegmentRef], offset: int) -> int:
@@ -66,7 +66,7 @@ def _first_segment(segments: Sequence[SegmentRef], offset: int) -> int:
     return low
 
 
-class Cut:
+class BatchCut:
     """Collects whole batches from an offset on, up to a number of bytes or an end offset."""
 
     def __init__(self, offset: int, bytes_max: int, end_offset: int = NO_END) -> None:

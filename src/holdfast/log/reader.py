@@ -17,8 +17,8 @@ from holdfast.lane.entry import HEADER_BYTES, parse_header
 from holdfast.lane.keys import entry_key
 from holdfast.log.facts import SegmentRef
 from holdfast.log.memory import ReadCache, Tail, unpinned
-from holdfast.log.partition import EpochStart, PartitionLog, Run, leader_epoch_at
-from holdfast.log.read_plan import NO_END, Buffer, Cut, Plan, plan_read
+from holdfast.log.partition import EpochStart, PartitionLog, PartitionRun, leader_epoch_at
+from holdfast.log.read_plan import NO_END, BatchCut, Buffer, ReadPlan, plan_read
 from holdfast.log.segment import Block, SegmentIndex, parse_index
 from holdfast.log.state import segment_key
 from holdfast.records.batch import CRC_START, walk
@@ -68,11 +68,11 @@ class LogReader:
 
     def read_from_memory(
         self, log: PartitionLog, offset: int, bytes_max: int, end_offset: int = NO_END
-    ) -> Cut | None:
+    ) -> BatchCut | None:
         """Return what the tail has from the offset on; None if it lacks the first bytes."""
         end_offset = min(end_offset, log.high_watermark)
         plan = plan_read(log, offset, bytes_max, end_offset)
-        cut = Cut(offset, bytes_max, end_offset)
+        cut = BatchCut(offset, bytes_max, end_offset)
         if plan.segments:
             return None
         for run in plan.runs:
@@ -87,7 +87,7 @@ class LogReader:
 
     async def read(
         self, log: PartitionLog, offset: int, bytes_max: int, end_offset: int = NO_END
-    ) -> Cut:
+    ) -> BatchCut:
         """Return the records from an offset up to an end: at least one batch, if there is one.
 
         If an object is gone, it was rewritten or deleted meanwhile, and the read is planned again.
@@ -101,7 +101,7 @@ class LogReader:
                 return cut
             plan = plan_read(log, offset, bytes_max, end_offset)
             try:
-                cut = await self._load(log, plan, Cut(offset, bytes_max, end_offset))
+                cut = await self._load(log, plan, BatchCut(offset, bytes_max, end_offset))
                 cut.buffers = [unpinned(buffer) for buffer in cut.buffers]
                 return cut
             except ObjectNotFound:
@@ -110,7 +110,7 @@ class LogReader:
                     raise
         raise ObjectNotFound(f"{log.partition}: no object holds offset {offset}")
 
-    async def _load(self, log: PartitionLog, plan: Plan, cut: Cut) -> Cut:
+    async def _load(self, log: PartitionLog, plan: ReadPlan, cut: BatchCut) -> BatchCut:
         for segment in plan.segments:
             await self._load_segment(log, segment, cut)
             if cut.is_full:
@@ -125,7 +125,7 @@ class LogReader:
                 return cut
         return cut
 
-    async def _load_segment(self, log: PartitionLog, segment: SegmentRef, cut: Cut) -> None:
+    async def _load_segment(self, log: PartitionLog, segment: SegmentRef, cut: BatchCut) -> None:
         index = await self.segment_index(log.partition, segment)
         key = segment_key(log.partition, segment.name)
         first = index.find(cut.next_offset)
@@ -148,7 +148,7 @@ class LogReader:
             if not known and not self._cache.has(key, stretch.position):
                 self._start_load(stretch)
 
-    async def load_run(self, log: PartitionLog, run: Run) -> Sequence[Buffer]:
+    async def load_run(self, log: PartitionLog, run: PartitionRun) -> Sequence[Buffer]:
         """Return the batches of one run, from the tail or the store."""
         payload = self._tail.get(self._lane, run.number)
         if payload is not None:

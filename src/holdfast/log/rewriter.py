@@ -14,7 +14,7 @@ from holdfast.identifiers import LaneNumber, PartitionId
 from holdfast.lane.floor import read_floor
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import PartitionPurged, Rewritten, RewrittenPartition, SegmentRef
-from holdfast.log.lane_pass import Pace, PartitionStep, ReadAhead, Step, plan_step, slice_run
+from holdfast.log.lane_pass import Pace, PartitionStep, ReadAhead, RewriteStep, plan_step, slice_run
 from holdfast.log.memory import Payload
 from holdfast.log.partition import PartitionLog
 from holdfast.log.segment import SegmentBuilder
@@ -121,7 +121,7 @@ async def _drop(lane: DataLane, up_to: LaneNumber) -> None:
 
 
 async def _rewrite_step(
-    lane: DataLane, step: Step, settings: RewriteSettings, pace: Pace
+    lane: DataLane, step: RewriteStep, settings: RewriteSettings, pace: Pace
 ) -> list[RewrittenPartition]:
     """Write the segments of one step; stop early if the lane is no longer ours."""
     objects = ReadAhead(lane, list(step.objects), pace)

@@ -35,9 +35,9 @@ from holdfast.log.facts import (
     decode_facts,
     encode_facts,
 )
-from holdfast.log.partition import Ceiling, EpochStart, PartitionLog, Run
+from holdfast.log.partition import Ceiling, EpochStart, PartitionLog, PartitionRun
 from holdfast.log.producers import NO_COORDINATOR_EPOCH, ProducerState, RememberedBatch
-from holdfast.log.transactions import AbortedTransaction, OpenTransaction, Transactions
+from holdfast.log.transactions import AbortedTxn, OpenTransaction, Transactions
 from holdfast.transactions.facts import TransactionFact
 from holdfast.transactions.state import (
     StoredTransactions,
@@ -151,7 +151,7 @@ class LogState:
             log = self.partitions.get(partition)
             if log is not None and batches:
                 log.add_run(
-                    Run(
+                    PartitionRun(
                         batches[0].base_offset,
                         batches[-1].last_offset,
                         header.number,
@@ -239,7 +239,7 @@ class _StoredPartition(msgspec.Struct, array_like=True):
     producers: list[_StoredProducer]
     transactions: list[_StoredTransaction] = []
     """Open transactions, oldest first."""
-    aborted: list[AbortedTransaction] = []
+    aborted: list[AbortedTxn] = []
     ceiling: Ceiling = Ceiling(0, -1)
     missing: list[RecordsMissing] = []
 

@@ -23,7 +23,7 @@ class OpenTransaction(NamedTuple):
     started_ms: int
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedTxn(NamedTuple):
     """An aborted transaction: the producer's transactional records in its offsets do not count."""
 
     producer_id: int
@@ -42,11 +42,11 @@ class Transactions:
     def __init__(
         self,
         open_: Iterable[tuple[int, OpenTransaction]] = (),
-        aborted: Iterable[AbortedTransaction] = (),
+        aborted: Iterable[AbortedTxn] = (),
     ) -> None:
         self.open: dict[int, OpenTransaction] = dict(open_)
         """Open transactions by producer id, oldest first."""
-        self.aborted: list[AbortedTransaction] = list(aborted)
+        self.aborted: list[AbortedTxn] = list(aborted)
         """Aborted transactions in the order of their markers."""
         self._holding: dict[int, int] = {
             found.first_offset: producer_id for producer_id, found in self.open.items()
@@ -73,9 +73,7 @@ class Transactions:
         if found is not None and not committed:
             oldest = next(iter(self.open.values()), None)
             stable = oldest.first_offset if oldest is not None else marker_offset + 1
-            self.aborted.append(
-                AbortedTransaction(producer_id, first_offset, marker_offset, stable)
-            )
+            self.aborted.append(AbortedTxn(producer_id, first_offset, marker_offset, stable))
 
     def publish_end(self, first_offset: int) -> None:
         """Let readers continue past a transaction whose marker is durable."""
@@ -85,7 +83,7 @@ class Transactions:
         """Forget transactions that ended below the log start: their records cannot be fetched."""
         del self.aborted[: self._first_since(log_start_offset)]
 
-    def aborted_since(self, log_start_offset: int) -> list[AbortedTransaction]:
+    def aborted_since(self, log_start_offset: int) -> list[AbortedTxn]:
         return self.aborted[self._first_since(log_start_offset) :]
 
     def last_stable_offset(self, log_start_offset: int, high_watermark: int) -> int:
@@ -93,9 +91,9 @@ class Transactions:
         first = next(iter(self._holding), high_watermark)
         return min(high_watermark, max(log_start_offset, first))
 
-    def aborted_within(self, start: int, end: int) -> list[AbortedTransaction]:
+    def aborted_within(self, start: int, end: int) -> list[AbortedTxn]:
         """Return aborted transactions in [start, end); `end` <= the last stable offset."""
-        found: list[AbortedTransaction] = []
+        found: list[AbortedTxn] = []
         for i in range(self._first_since(start), len(self.aborted)):
             entry = self.aborted[i]
             if entry.first_offset < end:
@@ -108,8 +106,6 @@ class Transactions:
         return bisect_left(self.aborted, offset, key=lambda entry: entry.last_offset)
 
 
-def intersecting(
-    aborted: Sequence[AbortedTransaction], start: int, end: int
-) -> list[AbortedTransaction]:
+def intersecting(aborted: Sequence[AbortedTxn], start: int, end: int) -> list[AbortedTxn]:
     """Return the aborted transactions of a list that overlap [start, end)."""
     return [entry for entry in aborted if entry.last_offset >= start and entry.first_offset < end]

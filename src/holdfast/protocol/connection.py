@@ -39,7 +39,7 @@ Reply = Sequence[Buffer] | None | Close
 """An encoded response without its header; None if the request wants no response (acks=0)."""
 
 
-class Violation(NamedTuple):
+class ProtocolViolation(NamedTuple):
     """The reason why a connection has to be closed."""
 
     reason: str
@@ -132,7 +132,7 @@ class ServedApis:
         return self._served.get(api_key)
 
 
-class Connection:
+class ConnectionState:
     """The unanswered requests of one peer, and the bytes that are to be sent to it."""
 
     __slots__ = (
@@ -158,21 +158,21 @@ class Connection:
     def unanswered(self) -> int:
         return len(self._unanswered)
 
-    def accept(self, frame: Buffer) -> Request | Violation | None:
+    def accept(self, frame: Buffer) -> Request | ProtocolViolation | None:
         """Return the request in a frame, None if it is answered already, or a Violation."""
         try:
             return self._accept(memoryview(frame))
         except MalformedMessage as problem:
-            return Violation(str(problem))
+            return ProtocolViolation(str(problem))
 
-    def _accept(self, frame: memoryview) -> Request | Violation | None:
+    def _accept(self, frame: memoryview) -> Request | ProtocolViolation | None:
         api_key, version, correlation_id = decode_request_prefix(frame)
         served = self._served.find(api_key)
         if served is None:
-            return Violation(f"api key {api_key}, version {version}, is not served")
+            return ProtocolViolation(f"api key {api_key}, version {version}, is not served")
         if not served.first <= version <= served.last:
             if api_key != ApiKey.API_VERSIONS:
-                return Violation(
+                return ProtocolViolation(
                     f"{served.api_key.name} version {version} is not served, "
                     f"{served.first} to {served.last} are"
                 )

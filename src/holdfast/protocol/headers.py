@@ -11,8 +11,8 @@ from holdfast.protocol.api import ApiKey
 from holdfast.protocol.primitives import (
     DECODE_PROBLEMS,
     Buffer,
+    FieldProblem,
     MalformedMessage,
-    Refusal,
     skip_tagged_fields,
 )
 
@@ -45,11 +45,11 @@ def decode_client_id(frame: memoryview, *, flexible: bool) -> tuple[str | None, 
         client_id = None
         if length >= 0:
             if position + length > end:
-                raise Refusal(f"a client id of {length} bytes where {end - position} are left")
+                raise FieldProblem(f"a client id of {length} bytes where {end - position} are left")
             client_id = str(frame[position : position + length], "utf-8", "replace")
             position += length
         elif length != -1:
-            raise Refusal(f"a client id of {length} bytes")
+            raise FieldProblem(f"a client id of {length} bytes")
         if flexible:
             count = frame[position]
             position += 1

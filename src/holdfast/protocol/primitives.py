@@ -28,11 +28,11 @@ class UnencodableMessage(CallError):
     """A value that its field cannot carry in this version: our mistake, not the peer's."""
 
 
-class Refusal(Exception):
+class FieldProblem(Exception):
     """A problem with one field; the generated codec adds the message and the position."""
 
 
-DECODE_PROBLEMS = (Refusal, IndexError, struct.error, UnicodeError)
+DECODE_PROBLEMS = (FieldProblem, IndexError, struct.error, UnicodeError)
 """Every exception that malformed bytes can raise in a generated decoder."""
 ENCODE_PROBLEMS = (*DECODE_PROBLEMS, AttributeError, TypeError, OverflowError)
 """Every exception that a value of the wrong type or size can raise in a generated encoder."""
@@ -47,7 +47,7 @@ def more_varint(source: memoryview, position: int, first: int) -> tuple[int, int
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, position
-    raise Refusal(f"a varint has more than {VARINT_BYTES_MAX} bytes")
+    raise FieldProblem(f"a varint has more than {VARINT_BYTES_MAX} bytes")
 
 
 def read_varint(source: memoryview, position: int) -> tuple[int, int]:
@@ -76,28 +76,28 @@ def skip_tagged_fields(source: memoryview, position: int, count: int, end: int) 
         size, position = read_varint(source, position)
         position += size
         if position > end:
-            raise Refusal(f"a tagged field of {size} bytes reaches past the end")
+            raise FieldProblem(f"a tagged field of {size} bytes reaches past the end")
     return position
 
 
 def refuse_short(field: str, wanted: int, left: int) -> NoReturn:
-    raise Refusal(f"{field} declares {wanted} bytes where {left} are left")
+    raise FieldProblem(f"{field} declares {wanted} bytes where {left} are left")
 
 
 def refuse_count(field: str, count: int, left: int) -> NoReturn:
-    raise Refusal(f"{field} declares {count} elements where {left} bytes are left")
+    raise FieldProblem(f"{field} declares {count} elements where {left} bytes are left")
 
 
 def refuse_null(field: str) -> NoReturn:
-    raise Refusal(f"{field} is null, which this version does not allow")
+    raise FieldProblem(f"{field} is null, which this version does not allow")
 
 
 def refuse_total() -> NoReturn:
-    raise Refusal(f"more than {ELEMENTS_MAX} array elements in one message")
+    raise FieldProblem(f"more than {ELEMENTS_MAX} array elements in one message")
 
 
 def refuse_tag_size(field: str, size: int) -> NoReturn:
-    raise Refusal(f"the tagged field {field} does not fill the {size} bytes that it declares")
+    raise FieldProblem(f"the tagged field {field} does not fill the {size} bytes that it declares")
 
 
 _set_int = UUID.__dict__["int"].__set__

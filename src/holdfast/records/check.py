@@ -53,7 +53,7 @@ class RecordError(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class BatchRefusal:
     """The reason why the records were refused."""
 
     error: RefusalKind
@@ -63,18 +63,20 @@ class Refusal:
 
 def check_produced(
     records: memoryview | bytes | None, *, max_batch_bytes: int, zstd_allowed: bool = True
-) -> list[BatchHeader] | Refusal:
+) -> list[BatchHeader] | BatchRefusal:
     """Return the header of the one batch, or the refusal.
 
     zstd_allowed is false before Produce v7.
     """
     if records is None:
-        return Refusal(RefusalKind.INVALID_RECORD, "the records are null; one batch is required")
+        return BatchRefusal(
+            RefusalKind.INVALID_RECORD, "the records are null; one batch is required"
+        )
     header = _frame(records)
-    if isinstance(header, Refusal):
+    if isinstance(header, BatchRefusal):
         return header
     if header.codec_id == Codec.ZSTD and not zstd_allowed:
-        return Refusal(
+        return BatchRefusal(
             RefusalKind.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs a Produce request of v7 or newer"
         )
     if header.size_bytes != len(records):
@@ -85,13 +87,13 @@ def check_produced(
     if header.base_offset != 0:
         return _invalid(f"the base offset is {header.base_offset}; a producer must send 0")
     if header.size_bytes > max_batch_bytes:
-        return Refusal(
+        return BatchRefusal(
             RefusalKind.MESSAGE_TOO_LARGE,
             f"the batch has {header.size_bytes} bytes; max.message.bytes is {max_batch_bytes}",
         )
     computed = iscsi(memoryview(records)[CRC_START:])
     if computed != header.crc:
-        return Refusal(
+        return BatchRefusal(
             RefusalKind.CORRUPT_MESSAGE,
             f"the batch of {header.size_bytes} bytes says CRC {header.crc:#010x}; "
             f"its bytes give {computed:#010x}",
@@ -99,7 +101,7 @@ def check_produced(
     return _field_problem(header) or _first_record_problem(records, header) or [header]
 
 
-def _frame(records: memoryview | bytes) -> BatchHeader | Refusal:
+def _frame(records: memoryview | bytes) -> BatchHeader | BatchRefusal:
     """Return the header of the whole batch of magic 2 at the start, or else Kafka's refusal."""
     left = len(records)
     if left < LENGTH_PREFIX_BYTES + 5:
@@ -107,12 +109,12 @@ def _frame(records: memoryview | bytes) -> BatchHeader | Refusal:
     length = int.from_bytes(records[8:12], "big", signed=True)
     magic = records[16]
     if magic > MAGIC:
-        return Refusal(RefusalKind.CORRUPT_MESSAGE, f"the batch has the unknown magic {magic}")
+        return BatchRefusal(RefusalKind.CORRUPT_MESSAGE, f"the batch has the unknown magic {magic}")
     if magic < MAGIC:
         return _invalid(f"the batch has magic {magic}; only 2 is allowed")
     size_bytes = length + LENGTH_PREFIX_BYTES
     if size_bytes < HEADER_BYTES:
-        return Refusal(
+        return BatchRefusal(
             RefusalKind.CORRUPT_MESSAGE,
             f"the batch says {size_bytes} bytes; its header alone has {HEADER_BYTES}",
         )
@@ -121,11 +123,11 @@ def _frame(records: memoryview | bytes) -> BatchHeader | Refusal:
     return parse_header(records)
 
 
-def _field_problem(header: BatchHeader) -> Refusal | None:
+def _field_problem(header: BatchHeader) -> BatchRefusal | None:
     """Refuse header fields that a producer must not send, even with a correct CRC."""
     count = header.record_count
     if header.codec_id > Codec.ZSTD:
-        return Refusal(
+        return BatchRefusal(
             RefusalKind.UNSUPPORTED_COMPRESSION_TYPE,
             f"the batch has the unknown codec {header.codec_id}",
         )
@@ -141,7 +143,7 @@ def _field_problem(header: BatchHeader) -> Refusal | None:
     if header.is_control:
         return _invalid("the batch is a control batch; only a coordinator may write one")
     if header.is_log_append_time:
-        return Refusal(
+        return BatchRefusal(
             RefusalKind.INVALID_TIMESTAMP,
             "the batch says that its timestamps are log append time; a producer must not set that",
         )
@@ -155,7 +157,7 @@ def _field_problem(header: BatchHeader) -> Refusal | None:
     return None
 
 
-def _first_record_problem(records: memoryview | bytes, header: BatchHeader) -> Refusal | None:
+def _first_record_problem(records: memoryview | bytes, header: BatchHeader) -> BatchRefusal | None:
     """Refuse an uncompressed batch whose first record has an impossible length or a delta not 0."""
     if header.codec_id != Codec.NONE:
         return None
@@ -178,5 +180,5 @@ def _first_record_problem(records: memoryview | bytes, header: BatchHeader) -> R
     return None if delta == 0 else _invalid(f"the first record has offset delta {delta}, not 0")
 
 
-def _invalid(message: str) -> Refusal:
-    return Refusal(RefusalKind.INVALID_RECORD, message)
+def _invalid(message: str) -> BatchRefusal:
+    return BatchRefusal(RefusalKind.INVALID_RECORD, message)

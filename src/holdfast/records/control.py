@@ -21,7 +21,7 @@ _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 
 
-class Marker(NamedTuple):
+class TransactionMarker(NamedTuple):
     """The end of one producer's transaction on one partition."""
 
     producer_id: int
@@ -31,7 +31,9 @@ class Marker(NamedTuple):
     timestamp: int
 
 
-def encode_marker(marker: Marker, *, base_offset: int = 0, leader_epoch: int = -1) -> bytes:
+def encode_marker(
+    marker: TransactionMarker, *, base_offset: int = 0, leader_epoch: int = -1
+) -> bytes:
     """Return the control batch of a marker."""
     record = Record(
         0,
@@ -50,7 +52,7 @@ def encode_marker(marker: Marker, *, base_offset: int = 0, leader_epoch: int = -
     )
 
 
-def decode_marker(batch: Buffer) -> Marker | None:
+def decode_marker(batch: Buffer) -> TransactionMarker | None:
     """Return the marker in a control batch. None for a control record of another type."""
     header = parse_header(batch)
     if not header.is_control:
@@ -69,7 +71,7 @@ def decode_marker(batch: Buffer) -> Marker | None:
     if value is None or len(value) < _VALUE.size:
         raise CorruptObject(f"the marker at offset {header.base_offset} says no coordinator epoch")
     coordinator_epoch: int = _VALUE.unpack_from(value)[1]
-    return Marker(
+    return TransactionMarker(
         header.producer_id,
         header.producer_epoch,
         kind == COMMIT,

@@ -10,7 +10,7 @@ from typing import NamedTuple, Never
 
 from holdfast.errors import CorruptObject
 from holdfast.records.batch import HEADER_BYTES, BatchHeader, parse_header
-from holdfast.records.check import RecordError, Refusal, RefusalKind
+from holdfast.records.check import BatchRefusal, RecordError, RefusalKind
 from holdfast.records.compression import Codec, decompress
 from holdfast.records.record import UNCOMPRESSED_BYTES_MAX
 from holdfast.records.varint import decode_varint
@@ -37,19 +37,19 @@ def check_inside(
     *,
     keys_required: bool = False,
     uncompressed_bytes_max: int = UNCOMPRESSED_BYTES_MAX,
-) -> Refusal | None:
+) -> BatchRefusal | None:
     """Return the problem with the records of a batch that check_produced accepted, or None."""
     header = parse_header(records)
     try:
         keyless = _walk(_body(records, header, uncompressed_bytes_max), header).keyless
     except CorruptObject as error:
-        return Refusal(RefusalKind.INVALID_RECORD, str(error))
+        return BatchRefusal(RefusalKind.INVALID_RECORD, str(error))
     if not keyless or not keys_required:
         return None
     why = "a record of a compacted topic needs a key"
     shown = ", ".join(map(str, keyless[:SHOWN_MAX]))
     more = f" and {len(keyless) - SHOWN_MAX} more" if len(keyless) > SHOWN_MAX else ""
-    return Refusal(
+    return BatchRefusal(
         RefusalKind.INVALID_RECORD,
         f"{len(keyless)} of {header.record_count} records were refused (at {shown}{more}): {why}",
         tuple(RecordError(index, why) for index in keyless[:RECORD_ERRORS_MAX]),

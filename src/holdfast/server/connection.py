@@ -15,7 +15,7 @@ from holdfast.environment import SystemEnvironment
 from holdfast.protocol.connection import (
     CLOSE,
     Close,
-    Connection,
+    ConnectionState,
     Reply,
     Request,
     ServedApis,
@@ -23,11 +23,11 @@ from holdfast.protocol.connection import (
 from holdfast.protocol.frames import FrameBuffer, FrameReceiver
 from holdfast.protocol.primitives import MalformedMessage
 from holdfast.server.events import LimitedEvents, event
-from holdfast.server.limits import Limits
+from holdfast.server.limits import ServerLimits
 from holdfast.server.memory import SMALL_FRAME_BYTES, RequestMemory
 from holdfast.server.peer import Dispatcher, Peer
 from holdfast.server.progress import Progress
-from holdfast.server.turns import LONG_SECONDS, SLICE_SECONDS_MAX, Turns
+from holdfast.server.turns import LONG_SECONDS, SLICE_SECONDS_MAX, ConnectionTurns
 from holdfast.server.writing import write
 
 FLUSH_BYTES = 1024 * 1024
@@ -43,7 +43,7 @@ class ConnectionHost:
         *,
         dispatcher: Dispatcher,
         served: ServedApis,
-        limits: Limits,
+        limits: ServerLimits,
         memory: RequestMemory,
         replies: ReplyMemory,
         scratch: memoryview,
@@ -60,7 +60,7 @@ class ConnectionHost:
         self.connections: set[TcpConnection] = set()
         self.clock = SystemEnvironment().monotonic
         """A monotonic clock. Unlike the loop's time, it advances while a callback runs."""
-        self.turns = Turns(loop, self.clock)
+        self.turns = ConnectionTurns(loop, self.clock)
         self.events = LimitedEvents()
         self.is_stopping = False
 
@@ -73,7 +73,7 @@ class TcpConnection(asyncio.BufferedProtocol):
         self._listener = listener
         self._on_lost = on_lost
         self._receiver = FrameReceiver(host.scratch, frame_bytes_max=host.limits.frame_bytes_max)
-        self._core = Connection(host.served)
+        self._core = ConnectionState(host.served)
         self._transport: asyncio.Transport | None = None
         self._replies = ReplyAccount(host.replies)
         self._peer = Peer(host="?", port=0, listener=listener, replies=self._replies)

@@ -11,7 +11,7 @@ MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ServerLimits:
     """How much a peer, and all peers together, may ask of this process."""
 
     frame_bytes_max: int = FRAME_BYTES_MAX

@@ -13,7 +13,7 @@ from holdfast.protocol.connection import ServedApis
 from holdfast.protocol.frames import SCRATCH_BYTES
 from holdfast.server.connection import ConnectionHost, TcpConnection
 from holdfast.server.events import event
-from holdfast.server.limits import Limits
+from holdfast.server.limits import ServerLimits
 from holdfast.server.memory import RequestMemory
 from holdfast.server.peer import Dispatcher
 
@@ -24,9 +24,9 @@ class TcpServer:
     """Kafka over TCP on one or more listeners of one event loop."""
 
     def __init__(
-        self, *, dispatcher: Dispatcher, served: ServedApis, limits: Limits | None = None
+        self, *, dispatcher: Dispatcher, served: ServedApis, limits: ServerLimits | None = None
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or ServerLimits()
         self.memory = RequestMemory(self.limits.queued_bytes_max)
         self.replies = ReplyMemory(self.limits.reply_bytes_max)
         self._dispatcher = dispatcher

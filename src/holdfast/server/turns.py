@@ -27,7 +27,7 @@ class TakesTurns(Protocol):
         ...
 
 
-class Turns:
+class ConnectionTurns:
     """The queue of the connections of one server."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float]) -> None:

@@ -8,7 +8,7 @@ people; the chain decides where a partition continues.
 
 from collections.abc import Iterable
 
-from holdfast.client.membership.member import Member
+from holdfast.client.membership.member import RunningMember
 from holdfast.errors import RetryError
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
@@ -17,10 +17,10 @@ from holdfast.sink.flow import Flow
 from holdfast.sink.ownership import Ownership
 
 
-class Commits:
+class SinkCommits:
     """The commits of a sink."""
 
-    def __init__(self, member: Member, ownership: Ownership, counters: Counters) -> None:
+    def __init__(self, member: RunningMember, ownership: Ownership, counters: Counters) -> None:
         self.problem: str | None = None
         self._member = member
         self._ownership = ownership

@@ -17,7 +17,7 @@ from holdfast.identifiers import topic_name_problem
 from holdfast.landing.keys import KeyTemplate
 from holdfast.quantities import duration_ms, size_bytes
 from holdfast.settings_file import (
-    Origin,
+    KeyPlaces,
     Table,
     check_tables,
     convert,
@@ -34,13 +34,13 @@ from holdfast.sink.config_tables import (
     BatchTable,
     HttpTable,
     LimitsTable,
-    OutputTable,
     Quantity,
+    SinkOutputTable,
+    SinkSparkTable,
     SourceTable,
-    SparkTable,
     why_refused,
 )
-from holdfast.sink.settings import BatchBounds, Limits, OutputSettings, SinkSettings
+from holdfast.sink.settings import BatchBounds, OutputSettings, SinkLimits, SinkSettings
 from holdfast.suggestion import no_such_value
 
 T = TypeVar("T")
@@ -78,14 +78,16 @@ def read_sink(
     changed, overridden = with_overrides(renamed, overrides, SINK, hint)
     if ("output", "to") in overridden:
         changed["output"]["to"] = located(str(changed["output"]["to"]), Path.cwd())
-    origin = Origin(name=path.name, text=text, overridden=overridden, known=SINK, written=written)
+    origin = KeyPlaces(
+        name=path.name, text=text, overridden=overridden, known=SINK, written=written
+    )
     return _Reader(check_tables(changed, origin), origin, path.parent).settings()
 
 
 class _Reader:
     """The tables of one file, with the place of each key for error messages."""
 
-    def __init__(self, tables: Mapping[str, Table], origin: Origin, folder: Path) -> None:
+    def __init__(self, tables: Mapping[str, Table], origin: KeyPlaces, folder: Path) -> None:
         self._tables = tables
         self._origin = origin
         self._folder = folder
@@ -101,7 +103,7 @@ class _Reader:
             "source", "kafka.bootstrap.servers", parse_bootstrap, source.bootstrap_servers
         )
         limits = self._limits()
-        spark = convert(self._tables.get("spark", {}), "spark", SparkTable, self._origin)
+        spark = convert(self._tables.get("spark", {}), "spark", SinkSparkTable, self._origin)
         settings = SinkSettings(
             bootstrap=source.bootstrap_servers,
             member=self._member(source),
@@ -242,7 +244,7 @@ class _Reader:
         return "fail" if source.fail_on_data_loss else "cover"
 
     def _output(self, source: SourceTable) -> OutputSettings:
-        table = convert(self._tables["output"], "output", OutputTable, self._origin)
+        table = convert(self._tables["output"], "output", SinkOutputTable, self._origin)
         if not table.to.strip() or table.to.startswith("memory:"):
             problem = "it is empty" if not table.to.strip() else "memory:// ends with the process"
             raise self._origin.error(
@@ -291,9 +293,9 @@ class _Reader:
             )
         )
 
-    def _limits(self) -> Limits:
+    def _limits(self) -> SinkLimits:
         table = convert(self._tables.get("limits", {}), "limits", LimitsTable, self._origin)
-        limits = Limits(
+        limits = SinkLimits(
             **_given(
                 memory_bytes=self._size("limits", "memory", table.memory, least=MEMORY_MIN),
                 uploads=self._number("limits", "uploads", table.uploads, most=UPLOADS_MAX),

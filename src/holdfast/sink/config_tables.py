@@ -40,7 +40,7 @@ class SourceTable(msgspec.Struct, frozen=True, kw_only=True):
     fetch_max_wait_ms: Quantity | None = _key("kafka.fetch.max.wait.ms")
 
 
-class OutputTable(msgspec.Struct, frozen=True, kw_only=True):
+class SinkOutputTable(msgspec.Struct, frozen=True, kw_only=True):
     """[output]: where objects go, and what is in them."""
 
     to: str
@@ -74,7 +74,7 @@ class HttpTable(msgspec.Struct, frozen=True, kw_only=True):
     listen: str | None = None
 
 
-class SparkTable(msgspec.Struct, frozen=True, kw_only=True):
+class SinkSparkTable(msgspec.Struct, frozen=True, kw_only=True):
     """[spark]: the Spark whose tasks are the members."""
 
     master: str | None = None
@@ -90,11 +90,11 @@ _OLD_CLIENT_OPTIONS = (
 SINK = FileTables(
     tables={
         "source": SourceTable,
-        "output": OutputTable,
+        "output": SinkOutputTable,
         "batch": BatchTable,
         "limits": LimitsTable,
         "http": HttpTable,
-        "spark": SparkTable,
+        "spark": SinkSparkTable,
     },
     inner={"spark": ("conf",)},
     required={

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from holdfast.client.fetch import Fetched
+from holdfast.client.fetch import PartitionFetch
+from holdfast.columnar.arrow import RecordBatch
 from holdfast.columnar.decode import decode_rest
 from holdfast.columnar.unreadable import Unreadable
 from holdfast.errors import CallError, StopError
-from holdfast.landing.arrow import RecordBatch, offsets_of
+from holdfast.landing.arrow import offsets_of
 from holdfast.landing.dead_letters import dead_batch, dead_record_batch
-from holdfast.landing.formats.interface import Encoded, Format, Unfit, Writer
+from holdfast.landing.formats.interface import Encoded, Format, RecordWriter, Unfit
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.sink.settings import BatchBounds
 
@@ -62,7 +63,7 @@ class Sealed:
 class _Open:
     """The batch that is being filled."""
 
-    def __init__(self, writer: Writer, first_offset: int) -> None:
+    def __init__(self, writer: RecordWriter, first_offset: int) -> None:
         self.writer = writer
         self.first_offset = first_offset
         self.records = 0
@@ -75,7 +76,7 @@ class _Open:
         return self.writer.held_bytes + sum(batch.nbytes for batch in self.bad)
 
 
-class Encoder:
+class PartitionEncoder:
     """The encoder of one partition, from one offset on."""
 
     def __init__(self, where: TopicPartition, first_offset: int, recipe: Recipe) -> None:
@@ -102,7 +103,7 @@ class Encoder:
         """Bytes of memory that the open batch takes."""
         return 0 if self._open is None else self._open.held_bytes
 
-    def absorb(self, fetched: Fetched) -> list[Sealed]:
+    def absorb(self, fetched: PartitionFetch) -> list[Sealed]:
         """Take in one fetch response; return the batches that it filled."""
         if fetched.fetch_offset != self.next_offset:
             raise CallError(
@@ -128,7 +129,7 @@ class Encoder:
         return None if self._open is None else self._seal(to=self.next_offset)
 
     def _decoded(
-        self, fetched: Fetched, end: int, *, columns: tuple[str, ...] | None
+        self, fetched: PartitionFetch, end: int, *, columns: tuple[str, ...] | None
     ) -> Iterator[RecordBatch | Unreadable]:
         aborted = [(row.producer_id, row.first_offset) for row in fetched.aborted]
         return decode_rest(
@@ -160,7 +161,7 @@ class Encoder:
             rows = min(rows, -(-batch.num_rows * room // batch.nbytes))
         return max(1, rows)
 
-    def _add(self, piece: RecordBatch, fetched: Fetched, end: int) -> None:
+    def _add(self, piece: RecordBatch, fetched: PartitionFetch, end: int) -> None:
         opened = self._opened()
         fit, unfit = self._recipe.format.sort_out(piece)
         if unfit:
@@ -200,7 +201,7 @@ class Encoder:
         self.bad_records += 1
         self.next_offset = last + 1
 
-    def _set_aside(self, unfit: list[Unfit], fetched: Fetched, end: int) -> None:
+    def _set_aside(self, unfit: list[Unfit], fetched: PartitionFetch, end: int) -> None:
         """Set bad records aside, whole.
 
         They are decoded again: the first time, only the columns that the format needs were decoded.

@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from holdfast.client.fetch import Fetched
+from holdfast.client.fetch import PartitionFetch
 from holdfast.errors import StopError
-from holdfast.landing.chain import Chain, Refused
+from holdfast.landing.chain import Chain, NotLanded
 from holdfast.landing.dead_letters import DeadLetters
 from holdfast.sink.budget import Budget
 from holdfast.sink.counters import Counters
-from holdfast.sink.encoder import Encoder, Recipe, Sealed
+from holdfast.sink.encoder import PartitionEncoder, Recipe, Sealed
 from holdfast.sink.ownership import Token
 from holdfast.sink.status import PartitionStatus
 
@@ -85,9 +85,9 @@ class Flow:
         self._takes_in = True
         self._is_busy = False
         self._is_to_seal = False
-        self._inbox: deque[Fetched] = deque()
+        self._inbox: deque[PartitionFetch] = deque()
         self._sealed: deque[Sealed] = deque()
-        self._encoder: Encoder | None = None
+        self._encoder: PartitionEncoder | None = None
         self.open_bytes = 0
         """Bytes of memory that the open batch took after the last finished encoding step."""
         self._work = asyncio.Event()
@@ -144,7 +144,7 @@ class Flow:
             problem=self.problem,
         )
 
-    def offer(self, fetched: Fetched) -> None:
+    def offer(self, fetched: PartitionFetch) -> None:
         """Take one fetch response, unless it comes too late: it must begin at the position."""
         if not self._takes_in or fetched.fetch_offset != self.position:
             return
@@ -206,7 +206,7 @@ class Flow:
             if encoder is self._encoder:
                 self._take(sealed, encoder)
 
-    def _next_step(self) -> tuple[Encoder, Callable[[], list[Sealed]]] | None:
+    def _next_step(self) -> tuple[PartitionEncoder, Callable[[], list[Sealed]]] | None:
         encoder = self._encoder
         if encoder is None:
             return None
@@ -220,7 +220,7 @@ class Flow:
                 return encoder, lambda: [sealed] if (sealed := encoder.seal()) else []
         return None
 
-    def _take(self, sealed: list[Sealed], encoder: Encoder) -> None:
+    def _take(self, sealed: list[Sealed], encoder: PartitionEncoder) -> None:
         """Take the result of an encoding step."""
         if self._inbox and self._inbox[0].fetch_offset < encoder.next_offset:
             self._shop.counters.bytes_fetched += len(self._inbox.popleft().batches)
@@ -283,7 +283,7 @@ class Flow:
         or end elsewhere, since another member's batch may be longer.
         """
         outcome = await self._chains.dead.land(sealed.bad, start_offset=sealed.first_offset)
-        if not isinstance(outcome, Refused):
+        if not isinstance(outcome, NotLanded):
             return True
         if await self._chains.records.begin(sealed.first_offset) != sealed.first_offset:
             return False
@@ -293,7 +293,7 @@ class Flow:
         """Start at an offset. What was held has landed already, or is fetched again."""
         self._inbox.clear()
         self._sealed.clear()
-        self._encoder = Encoder(self.token.where, offset, self._shop.recipe)
+        self._encoder = PartitionEncoder(self.token.where, offset, self._shop.recipe)
         self.position = self.landed = offset
         self.opened_at = None
         self.open_bytes = 0

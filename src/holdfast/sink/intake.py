@@ -12,8 +12,8 @@ from typing import Final
 
 from holdfast.client.admin import EARLIEST, LATEST, list_offset
 from holdfast.client.cluster import Cluster
-from holdfast.client.fetch import Fetched
-from holdfast.client.fetch_many import Unfetched, Wanted, fetch_many
+from holdfast.client.fetch import PartitionFetch
+from holdfast.client.fetch_many import PartitionToFetch, Unfetched, fetch_many
 from holdfast.environment import Environment
 from holdfast.errors import HoldfastError, RetryError, StopError
 from holdfast.protocol.api import ErrorCode
@@ -127,7 +127,7 @@ class Intake:
     async def _fetch(self, node_id: int, flows: Sequence[Flow], room: int, wait_ms: int) -> None:
         asked = {flow.token.where: (flow, flow.position or 0) for flow in flows}
         wanted = [
-            Wanted(where.topic, where.partition, offset, min(PARTITION_BYTES_MAX, room))
+            PartitionToFetch(where.topic, where.partition, offset, min(PARTITION_BYTES_MAX, room))
             for where, (_, offset) in asked.items()
         ]
         try:
@@ -156,12 +156,12 @@ class Intake:
     async def _hand_out(
         self,
         asked: dict[TopicPartition, tuple[Flow, int]],
-        answers: dict[TopicPartition, Fetched | Unfetched],
+        answers: dict[TopicPartition, PartitionFetch | Unfetched],
     ) -> None:
         stale: set[str] = set()
         for where, answer in answers.items():
             flow, offset = asked[where]
-            if isinstance(answer, Fetched):
+            if isinstance(answer, PartitionFetch):
                 flow.log_end = (
                     answer.last_stable_offset if self._read_committed else answer.high_watermark
                 )

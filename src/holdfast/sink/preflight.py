@@ -71,7 +71,7 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class SinkReady:
     """The results of the probes."""
 
     brokers: int
@@ -85,7 +85,7 @@ class Ready:
         return [row.problem for row in self.beginnings if row.problem is not None]
 
 
-async def check_sink(cluster: Cluster, settings: SinkSettings) -> Ready:
+async def check_sink(cluster: Cluster, settings: SinkSettings) -> SinkReady:
     """Probe brokers, group and store. An error says which does not answer, or refuses."""
     topics = await wanted_topics(cluster, settings)
     group = await describe_group(cluster, settings.member.group_id)
@@ -99,7 +99,7 @@ async def check_sink(cluster: Cluster, settings: SinkSettings) -> Ready:
         beginnings = await _beginnings(cluster, store, settings, topics)
     finally:
         await store.close()
-    return Ready(
+    return SinkReady(
         brokers=len(cluster.brokers),
         group=group,
         topics=tuple(topic.name for topic in topics),

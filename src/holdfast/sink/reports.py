@@ -26,7 +26,7 @@ class _Row(msgspec.Struct, array_like=True):
     status: PartitionStatus
 
 
-class Report(msgspec.Struct):
+class MemberReport(msgspec.Struct):
     """One line of a member: its status, or why it cannot continue."""
 
     member: int
@@ -45,23 +45,23 @@ def line_of(member: int, status: SinkStatus) -> bytes:
         if field.name != "partitions"
     }
     rows = [_Row(*where, part) for where, part in status.partitions.items()]
-    return _line(Report(member=member, status=plain, partitions=rows))
+    return _line(MemberReport(member=member, status=plain, partitions=rows))
 
 
 def failure_line(member: int, reason: str, *, must_look: bool) -> bytes:
     """Encode the last line of a member that cannot continue."""
-    return _line(Report(member=member, failed=reason, must_look=must_look))
+    return _line(MemberReport(member=member, failed=reason, must_look=must_look))
 
 
-def _line(report: Report) -> bytes:
+def _line(report: MemberReport) -> bytes:
     return msgspec.json.encode(report) + b"\n"
 
 
-def read_line(line: bytes) -> Report:
-    return msgspec.json.decode(line, type=Report)
+def read_line(line: bytes) -> MemberReport:
+    return msgspec.json.decode(line, type=MemberReport)
 
 
-def status_in(report: Report) -> SinkStatus:
+def status_in(report: MemberReport) -> SinkStatus:
     """Return the status in a report."""
     partitions = {TopicPartition(row.topic, row.partition): row.status for row in report.partitions}
     return replace(msgspec.convert(report.status, SinkStatus), partitions=partitions)

@@ -17,7 +17,7 @@ from holdfast.landing.formats.known import new_format
 from holdfast.sink.settings import SinkSettings
 from holdfast.sink.status import SinkStatus
 from holdfast.sink.watched_store import WatchedStore
-from holdfast.sink.worker import Worker
+from holdfast.sink.worker import SinkWorker
 from holdfast.store.address import open_store
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ async def run_sink(
 
     try:
         async with connect() as control, control.sibling() as data:
-            worker = Worker(
+            worker = SinkWorker(
                 settings,
                 control=control,
                 data=data,
@@ -86,7 +86,7 @@ def _format(settings: SinkSettings) -> Format:
     )
 
 
-async def _report(worker: Worker, report: Callable[[SinkStatus], None]) -> None:
+async def _report(worker: SinkWorker, report: Callable[[SinkStatus], None]) -> None:
     while True:
         report(worker.status())
         await asyncio.sleep(REPORT_S)

@@ -25,7 +25,7 @@ class BatchBounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class SinkLimits:
     """Limits on what the process may take."""
 
     memory_bytes: int = 256 * MIB
@@ -63,7 +63,7 @@ class SinkSettings:
     member: MemberSettings
     output: OutputSettings
     batch: BatchBounds = field(default_factory=BatchBounds)
-    limits: Limits = field(default_factory=Limits)
+    limits: SinkLimits = field(default_factory=SinkLimits)
     offset_reset: Literal["earliest", "latest"] = "earliest"
     read_committed: bool = True
     fetch_max_bytes: int = 16 * MIB

@@ -16,7 +16,7 @@ from typing import Final
 from holdfast.client.admin import EARLIEST, LATEST, list_offset
 from holdfast.client.cluster import Cluster
 from holdfast.client.groups import committed_positions
-from holdfast.client.membership.member import Member
+from holdfast.client.membership.member import RunningMember
 from holdfast.environment import Environment
 from holdfast.errors import RetryError
 from holdfast.landing.chain import Chain
@@ -24,7 +24,7 @@ from holdfast.landing.dead_letters import DeadLetters
 from holdfast.landing.formats.interface import Format
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.sink.budget import Budget
-from holdfast.sink.commits import Commits
+from holdfast.sink.commits import SinkCommits
 from holdfast.sink.counters import Counters
 from holdfast.sink.encoder import Recipe
 from holdfast.sink.flow import Aside, Chains, Flow, Shop
@@ -42,7 +42,7 @@ RETRY_S: Final = 0.5
 log = logging.getLogger(__name__)
 
 
-class Worker:
+class SinkWorker:
     """The worker of one run of a member."""
 
     def __init__(
@@ -69,8 +69,8 @@ class Worker:
         self._end = LogEnd(control, settings)
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_stopping = False
-        self.member = Member(control, settings.member, self, environment=environment)
-        self._commits = Commits(self.member, self._ownership, self._counters)
+        self.member = RunningMember(control, settings.member, self, environment=environment)
+        self._commits = SinkCommits(self.member, self._ownership, self._counters)
         self._intake = Intake(
             data,
             lambda: self._flows.values(),

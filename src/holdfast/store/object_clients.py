@@ -24,7 +24,7 @@ RENEW_S_MIN = 5.0
 log = logging.getLogger("holdfast.store")
 
 
-class Clients:
+class ObjectClients:
     """The client that creates, without retries, and the client for everything else."""
 
     def __init__(

@@ -33,7 +33,7 @@ from holdfast.errors import (
 from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry
 from holdfast.store.keys import check_key, check_prefix
 from holdfast.store.object_address import Client, parse_object_address
-from holdfast.store.object_clients import Clients
+from holdfast.store.object_clients import ObjectClients
 from holdfast.store.object_listing import folder_of, offset_of, select
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def open_object_store(
 ) -> "ObjectStore":
     """Return the store at an s3://, gs:// or az:// address, without contacting it yet."""
     given = process_variables() if variables is None else variables
-    clients = Clients(
+    clients = ObjectClients(
         parse_object_address(url), given, environment=environment or SystemEnvironment()
     )
     return ObjectStore(clients, keeps_trying=keeps_trying)
@@ -74,7 +74,7 @@ def open_object_store(
 class ObjectStore:
     """The store in one bucket, below one prefix."""
 
-    def __init__(self, clients: Clients, *, keeps_trying: bool = True) -> None:
+    def __init__(self, clients: ObjectClients, *, keeps_trying: bool = True) -> None:
         address = clients.address
         self._address = address
         self._clients = clients

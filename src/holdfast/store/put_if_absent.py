@@ -53,7 +53,7 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
+class RetryNotice:
     """The argument of `on_retry`, which is called before each wait."""
 
     key: str
@@ -78,7 +78,7 @@ async def put_if_absent(
     environment: Environment,
     backoff: Backoff | None = None,
     deadline_seconds: float | None = None,
-    on_retry: Callable[[Retry], None] | None = None,
+    on_retry: Callable[[RetryNotice], None] | None = None,
 ) -> Won | Lost:
     """Create the object, or find out for certain that another writer has.
 
@@ -114,7 +114,7 @@ class _Attempt:
         identify_bytes: int | None,
         environment: Environment,
         backoff: Backoff,
-        on_retry: Callable[[Retry], None] | None,
+        on_retry: Callable[[RetryNotice], None] | None,
     ) -> None:
         self.creates = 0
         self._store = store
@@ -189,7 +189,9 @@ class _Attempt:
         delay = self._backoff.delay_seconds(self._retries, self._environment)
         if self._on_retry is not None:
             self._on_retry(
-                Retry(key=self._key, retries=self._retries, reason=reason, delay_seconds=delay)
+                RetryNotice(
+                    key=self._key, retries=self._retries, reason=reason, delay_seconds=delay
+                )
             )
         self._retries += 1
         await asyncio.sleep(delay)

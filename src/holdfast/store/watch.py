@@ -22,7 +22,7 @@ SLOW_S = 3.0
 """A call without an answer for this long counts as trouble."""
 
 
-class Trouble(NamedTuple):
+class StoreTrouble(NamedTuple):
     """The failing or hanging calls of one kind."""
 
     calls: str
@@ -59,18 +59,18 @@ class StoreWatch:
     def is_remote(self) -> bool:
         return self._store.is_remote
 
-    def trouble(self) -> Trouble | None:
+    def trouble(self) -> StoreTrouble | None:
         """Return the kind of calls that fails or hangs now; of two, the one in longer trouble."""
         now = self._environment.monotonic()
         found = [self._trouble_of(name, kind, now) for name, kind in self._kinds.items()]
         return max((each for each in found if each is not None), key=_seconds, default=None)
 
-    def _trouble_of(self, name: str, kind: _Kind, now: float) -> Trouble | None:
+    def _trouble_of(self, name: str, kind: _Kind, now: float) -> StoreTrouble | None:
         oldest = min(kind.under_way.values(), default=now)
         is_slow = now - oldest >= SLOW_S
         if kind.since is not None and (is_slow or now - kind.failed_at < FRESH_S):
-            return Trouble(name, now - kind.since, kind.error)
-        return Trouble(name, now - oldest, "no answer yet") if is_slow else None
+            return StoreTrouble(name, now - kind.since, kind.error)
+        return StoreTrouble(name, now - oldest, "no answer yet") if is_slow else None
 
     async def _watched(self, name: str, call: Awaitable[T]) -> T:
         kind = self._kinds[name]
@@ -113,5 +113,5 @@ class StoreWatch:
         await self._store.close()
 
 
-def _seconds(trouble: Trouble) -> float:
+def _seconds(trouble: StoreTrouble) -> float:
     return trouble.seconds

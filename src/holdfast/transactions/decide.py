@@ -19,7 +19,7 @@ from holdfast.transactions.facts import (
     TransactionEnding,
     TransactionExtended,
 )
-from holdfast.transactions.state import NO_PRODUCER, Phase, Transaction
+from holdfast.transactions.state import NO_PRODUCER, Transaction, TransactionPhase
 
 EPOCH_MAX = 32_767
 """The last epoch of a producer id; it is kept for the marker that ends its last transaction."""
@@ -33,14 +33,14 @@ class TransactionRules:
     transactional_id_expiration_ms: int = 7 * 24 * 3_600_000
 
 
-class Producer(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """A producer id and its epoch, as a request or a response carries them."""
 
     producer_id: int
     producer_epoch: int
 
 
-NOBODY = Producer(NO_PRODUCER, -1)
+NOBODY = ProducerIdAndEpoch(NO_PRODUCER, -1)
 
 
 class Initialised(NamedTuple):
@@ -52,7 +52,7 @@ class Initialised(NamedTuple):
 class GoOn(NamedTuple):
     """The request was sent again and is done already: `producer` continues."""
 
-    producer: Producer
+    producer: ProducerIdAndEpoch
 
 
 class AbortFirst(NamedTuple):
@@ -69,14 +69,14 @@ class Ending(NamedTuple):
     """The end of the transaction is decided; the response names `producer`, which continues."""
 
     fact: TransactionEnding
-    producer: Producer
+    producer: ProducerIdAndEpoch
 
 
 def init_producer(
     known: Transaction | None,
     transactional_id: str,
     timeout_ms: int,
-    claimed: Producer,
+    claimed: ProducerIdAndEpoch,
     rules: TransactionRules,
     *,
     fresh_id: int | None,
@@ -89,12 +89,12 @@ def init_producer(
         if fresh_id is None:
             return FreshIdNeeded()
         return Initialised(ProducerInitialised(transactional_id, fresh_id, 0, timeout_ms, now_ms))
-    current = Producer(known.producer_id, known.producer_epoch)
+    current = ProducerIdAndEpoch(known.producer_id, known.producer_epoch)
     if claimed not in (NOBODY, current, _previous(known)):
         return ErrorCode.PRODUCER_FENCED
     if known.phase.is_ending:
         return ErrorCode.CONCURRENT_TRANSACTIONS
-    if known.phase is Phase.ONGOING:
+    if known.phase is TransactionPhase.ONGOING:
         fencing = abort(known, fresh_id=fresh_id, now_ms=now_ms)
         return fencing if isinstance(fencing, FreshIdNeeded) else AbortFirst(fencing.fact)
     if claimed not in (NOBODY, current):  # its answer was lost (KIP-360)
@@ -105,17 +105,17 @@ def init_producer(
     return Initialised(ProducerInitialised(transactional_id, *after, timeout_ms, now_ms, *claimed))
 
 
-def _previous(known: Transaction) -> Producer:
-    return Producer(known.previous_producer_id, known.previous_producer_epoch)
+def _previous(known: Transaction) -> ProducerIdAndEpoch:
+    return ProducerIdAndEpoch(known.previous_producer_id, known.previous_producer_epoch)
 
 
-def _bumped(producer: Producer, fresh_id: int | None) -> Producer | None:
+def _bumped(producer: ProducerIdAndEpoch, fresh_id: int | None) -> ProducerIdAndEpoch | None:
     if producer.producer_epoch + 1 < EPOCH_MAX:
-        return Producer(producer.producer_id, producer.producer_epoch + 1)
-    return Producer(fresh_id, 0) if fresh_id is not None else None
+        return ProducerIdAndEpoch(producer.producer_id, producer.producer_epoch + 1)
+    return ProducerIdAndEpoch(fresh_id, 0) if fresh_id is not None else None
 
 
-def writer_problem(known: Transaction | None, producer: Producer) -> ErrorCode | None:
+def writer_problem(known: Transaction | None, producer: ProducerIdAndEpoch) -> ErrorCode | None:
     """Return why a producer may not use the transactional id that it names; None if it may."""
     if known is None or known.producer_id != producer.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -128,7 +128,7 @@ def writer_problem(known: Transaction | None, producer: Producer) -> ErrorCode |
 
 def extend(
     known: Transaction | None,
-    producer: Producer,
+    producer: ProducerIdAndEpoch,
     *,
     partitions: Collection[PartitionId] = (),
     groups: Collection[str] = (),
@@ -138,7 +138,7 @@ def extend(
     problem = writer_problem(known, producer)
     if problem is not None or known is None:
         return problem or ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    is_ongoing = known.phase is Phase.ONGOING
+    is_ongoing = known.phase is TransactionPhase.ONGOING
     new_partitions = [p for p in partitions if not is_ongoing or p not in known.partitions]
     new_groups = [g for g in groups if not is_ongoing or g not in known.groups]
     if not new_partitions and not new_groups:
@@ -147,30 +147,32 @@ def extend(
 
 
 def verify(
-    known: Transaction | None, producer: Producer, partition: PartitionId
+    known: Transaction | None, producer: ProducerIdAndEpoch, partition: PartitionId
 ) -> ErrorCode | None:
     """Return why records may not be appended; None if the partition is in their transaction."""
     problem = writer_problem(known, producer)
     if problem is not None or known is None:
         return problem or ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if known.phase is not Phase.ONGOING or partition not in known.partitions:
+    if known.phase is not TransactionPhase.ONGOING or partition not in known.partitions:
         return ErrorCode.TRANSACTION_ABORTABLE
     return None
 
 
-def verify_group(known: Transaction | None, producer: Producer, group_id: str) -> ErrorCode | None:
+def verify_group(
+    known: Transaction | None, producer: ProducerIdAndEpoch, group_id: str
+) -> ErrorCode | None:
     """Return why offsets may not be committed; None if the group is in their transaction."""
     problem = writer_problem(known, producer)
     if problem is not None or known is None:
         return problem or ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if known.phase is not Phase.ONGOING or group_id not in known.groups:
+    if known.phase is not TransactionPhase.ONGOING or group_id not in known.groups:
         return ErrorCode.INVALID_TXN_STATE
     return None
 
 
 def end(
     known: Transaction | None,
-    producer: Producer,
+    producer: ProducerIdAndEpoch,
     *,
     committed: bool,
     bumps_epoch: bool,
@@ -180,14 +182,14 @@ def end(
     """Commit or abort. With `bumps_epoch` (KIP-890) the producer continues in the next epoch."""
     if known is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    has_ended = known.phase not in (Phase.EMPTY, Phase.ONGOING)
+    has_ended = known.phase not in (TransactionPhase.EMPTY, TransactionPhase.ONGOING)
     if bumps_epoch and has_ended and producer == _previous(known):
         return _sent_again(known, committed=committed)
     if producer.producer_id != known.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if producer.producer_epoch != known.producer_epoch:
         return ErrorCode.PRODUCER_FENCED
-    if known.phase is Phase.ONGOING:
+    if known.phase is TransactionPhase.ONGOING:
         return _prepared(
             known, committed=committed, bumps_epoch=bumps_epoch, fresh_id=fresh_id, now_ms=now_ms
         )
@@ -200,10 +202,10 @@ def end(
 
 
 def _sent_again(known: Transaction, *, committed: bool) -> GoOn | ErrorCode:
-    done = Phase.COMPLETE_COMMIT if committed else Phase.COMPLETE_ABORT
-    ending = Phase.PREPARE_COMMIT if committed else Phase.PREPARE_ABORT
+    done = TransactionPhase.COMPLETE_COMMIT if committed else TransactionPhase.COMPLETE_ABORT
+    ending = TransactionPhase.PREPARE_COMMIT if committed else TransactionPhase.PREPARE_ABORT
     if known.phase is done:
-        return GoOn(Producer(known.producer_id, known.producer_epoch))
+        return GoOn(ProducerIdAndEpoch(known.producer_id, known.producer_epoch))
     return (
         ErrorCode.CONCURRENT_TRANSACTIONS if known.phase is ending else ErrorCode.INVALID_TXN_STATE
     )
@@ -217,7 +219,7 @@ def _prepared(
     fresh_id: int | None,
     now_ms: int,
 ) -> Ending | FreshIdNeeded:
-    producer = Producer(known.producer_id, known.producer_epoch)
+    producer = ProducerIdAndEpoch(known.producer_id, known.producer_epoch)
     after = _bumped(producer, fresh_id) if bumps_epoch else producer
     if after is None:
         return FreshIdNeeded()
@@ -237,7 +239,7 @@ def abort(known: Transaction, *, fresh_id: int | None, now_ms: int) -> Ending | 
 def is_overdue(transaction: Transaction, now_ms: int) -> bool:
     """True if a transaction has been open for longer than its producer allowed."""
     return (
-        transaction.phase is Phase.ONGOING
+        transaction.phase is TransactionPhase.ONGOING
         and now_ms - transaction.started_ms >= transaction.timeout_ms
     )
 
@@ -246,7 +248,7 @@ def expire(
     transaction: Transaction, rules: TransactionRules, now_ms: int
 ) -> TransactionalIdExpired | None:
     """Forget an id that has been idle for very long."""
-    is_idle = not transaction.phase.is_ending and transaction.phase is not Phase.ONGOING
+    is_idle = not transaction.phase.is_ending and transaction.phase is not TransactionPhase.ONGOING
     age_ms = now_ms - transaction.updated_ms
     if is_idle and age_ms >= rules.transactional_id_expiration_ms:
         return TransactionalIdExpired(transaction.transactional_id)

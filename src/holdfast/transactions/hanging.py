@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
-from holdfast.transactions.decide import Producer
-from holdfast.transactions.state import Phase, Transaction
+from holdfast.transactions.decide import ProducerIdAndEpoch
+from holdfast.transactions.state import Transaction, TransactionPhase
 
 
 class AbortOf(enum.Enum):
@@ -33,11 +33,11 @@ def transaction_of(
     return None
 
 
-def judge_abort(known: Transaction | None, producer: Producer) -> AbortOf | ErrorCode:
+def judge_abort(known: Transaction | None, producer: ProducerIdAndEpoch) -> AbortOf | ErrorCode:
     """Return what to abort if asked for one partition of a producer, or why that is refused."""
     if known is None:
         return AbortOf.ONE_PARTITION
-    if known.phase is not Phase.ONGOING:
+    if known.phase is not TransactionPhase.ONGOING:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     if producer.producer_epoch != known.producer_epoch:
         return ErrorCode.INVALID_PRODUCER_EPOCH

@@ -21,7 +21,7 @@ from holdfast.transactions.facts import (
 NO_PRODUCER = -1
 
 
-class Phase(enum.Enum):
+class TransactionPhase(enum.Enum):
     """The state of a transaction; the names are Kafka's."""
 
     EMPTY = "Empty"
@@ -33,10 +33,10 @@ class Phase(enum.Enum):
 
     @property
     def is_ending(self) -> bool:
-        return self in (Phase.PREPARE_COMMIT, Phase.PREPARE_ABORT)
+        return self in (TransactionPhase.PREPARE_COMMIT, TransactionPhase.PREPARE_ABORT)
 
 
-class Marker(msgspec.Struct, frozen=True, array_like=True):
+class PendingMarker(msgspec.Struct, frozen=True, array_like=True):
     """What is written to each participant when the transaction ends."""
 
     producer_id: int
@@ -52,33 +52,37 @@ class Transaction(msgspec.Struct, kw_only=True):
     producer_epoch: int
     timeout_ms: int
     updated_ms: int
-    phase: Phase = Phase.EMPTY
+    phase: TransactionPhase = TransactionPhase.EMPTY
     previous_producer_id: int = NO_PRODUCER
     previous_producer_epoch: int = -1
     """With the id, the producer before its last step: it may still retry a request that is done."""
     started_ms: int = -1
     partitions: set[PartitionId] = msgspec.field(default_factory=set[PartitionId])
     groups: set[str] = msgspec.field(default_factory=set[str])
-    marker: Marker | None = None
+    marker: PendingMarker | None = None
 
     def extend(self, fact: TransactionExtended) -> None:
-        if self.phase is not Phase.ONGOING:
-            self.phase = Phase.ONGOING
+        if self.phase is not TransactionPhase.ONGOING:
+            self.phase = TransactionPhase.ONGOING
             self.started_ms = fact.at_ms
         self.partitions.update(fact.partitions)
         self.groups.update(fact.groups)
 
     def prepare(self, fact: TransactionEnding) -> None:
-        self.phase = Phase.PREPARE_COMMIT if fact.committed else Phase.PREPARE_ABORT
-        self.marker = Marker(self.producer_id, fact.marker_epoch, fact.committed)
+        self.phase = (
+            TransactionPhase.PREPARE_COMMIT if fact.committed else TransactionPhase.PREPARE_ABORT
+        )
+        self.marker = PendingMarker(self.producer_id, fact.marker_epoch, fact.committed)
         self.previous_producer_id = NO_PRODUCER if fact.fences else self.producer_id
         self.previous_producer_epoch = -1 if fact.fences else self.producer_epoch
         self.producer_id = fact.next_producer_id
         self.producer_epoch = fact.next_producer_epoch
 
     def complete(self) -> None:
-        is_committed = self.phase is Phase.PREPARE_COMMIT
-        self.phase = Phase.COMPLETE_COMMIT if is_committed else Phase.COMPLETE_ABORT
+        is_committed = self.phase is TransactionPhase.PREPARE_COMMIT
+        self.phase = (
+            TransactionPhase.COMPLETE_COMMIT if is_committed else TransactionPhase.COMPLETE_ABORT
+        )
         self.partitions = set()
         self.groups = set()
         self.marker = None

@@ -157,7 +157,7 @@ class MarkerKind(enum.Enum):
     START = "start"
 
 
-class Marker(Fact, frozen=True):
+class ProcessEvent(Fact, frozen=True):
     """An event that happened to a process or to the store, rather than a client's call."""
 
     sequence: int
@@ -190,7 +190,7 @@ class GivenUp(NamedTuple):
     last_offset: int
 
 
-class Landing(Fact, frozen=True):
+class StoredEntry(Fact, frozen=True):
     """A lane object at the moment it was stored, recorded by the store and not by its writer."""
 
     sequence: int
@@ -249,8 +249,8 @@ class History(msgspec.Struct):
     """Everything that was recorded of one run."""
 
     calls: list[Call] = []
-    markers: list[Marker] = []
-    landings: list[Landing] = []
+    markers: list[ProcessEvent] = []
+    landings: list[StoredEntry] = []
     cold: dict[Partition, ColdLog] = {}
     rules: dict[Partition, PartitionRules] = {}
     sources: dict[Value, tuple[Partition, int]] = {}
@@ -315,7 +315,7 @@ class Recorder:
         call.error = error
 
     def mark(self, kind: MarkerKind, process: str, at: float, detail: str = "") -> None:
-        self.history.markers.append(Marker(self._next(), at, kind, process, detail))
+        self.history.markers.append(ProcessEvent(self._next(), at, kind, process, detail))
 
     def landed(
         self,
@@ -336,7 +336,7 @@ class Recorder:
         owed_s: float = 0.0,
     ) -> None:
         self.history.landings.append(
-            Landing(
+            StoredEntry(
                 self._next(),
                 lane,
                 number,

@@ -27,7 +27,7 @@ class InitProducer(Fact, frozen=True):
     transactional_id: str
 
 
-class Initialised(Fact, frozen=True):
+class InitialisedProducer(Fact, frozen=True):
     """The answer to InitProducer: the previous producer of the transactional id is now fenced."""
 
     producer_id: int
@@ -86,7 +86,7 @@ class JoinGroup(Fact, frozen=True):
     member: str
 
 
-class Joined(Fact, frozen=True):
+class JoinAnswer(Fact, frozen=True):
     member: str
     generation: int
     leader: str
@@ -138,7 +138,7 @@ CoordinatorOperation = (
     | LeaveGroup
     | ConsumerHeartbeat
 )
-CoordinatorResult = Initialised | OffsetsTaken | OffsetsTold | Joined | Assigned
+CoordinatorResult = InitialisedProducer | OffsetsTaken | OffsetsTold | JoinAnswer | Assigned
 
 
 # The decisions in lane objects.

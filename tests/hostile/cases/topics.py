@@ -25,9 +25,9 @@ from holdfast.protocol.messages.describe_configs import (
 )
 from holdfast.protocol.messages.find_coordinator import FindCoordinatorRequest
 from holdfast.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from holdfast.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -87,9 +87,11 @@ def delete_records(offset: int, *, topic: str = "target", partition: int = 0):
 
 
 def alter(name: str, value: str | None, *, operation: int = 0, topic: str = "target"):
-    config = AlterableConfig(name=name, config_operation=operation, value=value)
+    config = IncrementalAlterableConfig(name=name, config_operation=operation, value=value)
     return IncrementalAlterConfigsRequest(
-        resources=[AlterConfigsResource(resource_type=2, resource_name=topic, configs=[config])]
+        resources=[
+            IncrementalAlterConfigsResource(resource_type=2, resource_name=topic, configs=[config])
+        ]
     )
 
 

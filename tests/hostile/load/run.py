@@ -35,13 +35,13 @@ from holdfast.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from holdfast.server.limits import Limits
+from holdfast.server.limits import ServerLimits
 
 MIB = 1024 * 1024
 MEMORY_MIB = 64
 """Of --memory: the records that the broker keeps."""
 P99_MS_MAX = 250.0
-REQUESTS_MIB = Limits().queued_bytes_max // MIB
+REQUESTS_MIB = ServerLimits().queued_bytes_max // MIB
 REPLIES_MIB = MEMORY_MIB // REPLY_SHARE
 OTHER_MIB = 48
 """Records in the tail that the attack and the neighbour write, and what the allocator keeps."""

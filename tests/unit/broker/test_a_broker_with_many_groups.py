@@ -18,7 +18,7 @@ from holdfast.broker.dispatch import Dispatch, answer
 from holdfast.broker.handlers.transactions.list_transactions import SLICE_TRANSACTIONS
 from holdfast.broker.metrics import BrokerCollector
 from holdfast.cluster.facts import TopicDeleted
-from holdfast.groups.commits import Asked
+from holdfast.groups.commits import RequestedCommit
 from holdfast.groups.committers import Committer
 from holdfast.groups.coordinator import SLICE_GROUPS
 from holdfast.groups.facts import OffsetsRemoved
@@ -60,7 +60,9 @@ async def commit_in_many_groups(broker: Broker, *topics: str) -> None:
     for i in range(GROUPS):
         partition = i % PARTITIONS
         asked = [
-            Asked((name, partition), PartitionId(broker.state.names[name], partition), i, -1, None)
+            RequestedCommit(
+                (name, partition), PartitionId(broker.state.names[name], partition), i, -1, None
+            )
             for name in topics
         ]
         groups.coordinator.commit(f"g{i}", Committer("", None, -1), asked, groups.now())

@@ -5,10 +5,10 @@ from tests.unit.broker.administered import BROKER_ID, GatedStore, ask, create, n
 
 from holdfast.broker.broker import Broker
 from holdfast.protocol.messages.describe_topic_partitions import (
-    Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
-    TopicRequest,
+    DescribeTopicRequest,
+    TopicPartitionsCursor,
 )
 
 
@@ -19,9 +19,11 @@ async def page(
     cursor: tuple[str, int] | None = None,
 ) -> DescribeTopicPartitionsResponse:
     request = DescribeTopicPartitionsRequest(
-        topics=[TopicRequest(name=name) for name in topics],
+        topics=[DescribeTopicRequest(name=name) for name in topics],
         response_partition_limit=limit,
-        cursor=Cursor(topic_name=cursor[0], partition_index=cursor[1]) if cursor else None,
+        cursor=TopicPartitionsCursor(topic_name=cursor[0], partition_index=cursor[1])
+        if cursor
+        else None,
     )
     return await ask(broker, request, 0)
 

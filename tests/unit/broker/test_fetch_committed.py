@@ -24,13 +24,13 @@ from holdfast.broker.dispatch import answer
 from holdfast.broker.transactions.markers import add_marker
 from holdfast.broker.transactions.verification import TransactionalAppend
 from holdfast.errors import Fenced
-from holdfast.log.append import Refused
+from holdfast.log.append import AppendRefused
 from holdfast.log.facts import LogStartMoved
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.describe_producers import (
     DescribeProducersRequest,
+    DescribeProducersTopic,
     PartitionResponse,
-    TopicRequest,
 )
 from holdfast.protocol.messages.fetch import PartitionData
 
@@ -56,7 +56,7 @@ async def write(broker: Broker, producer_id: int, value: bytes = b"v", **more: A
 
 async def end(
     broker: Broker, producer_id: int, *, committed: bool, epoch: int | None = None
-) -> Refused | None:
+) -> AppendRefused | None:
     led = broker.led(broker.state.topic_named("t"), 0)
     assert led is not None
     known = log_of(broker).producers.get(producer_id)
@@ -257,9 +257,9 @@ def test_the_coordinator_is_asked_before_the_first_batch_and_not_again():
         broker = await served(world)
         asked: list[TransactionalAppend] = []
 
-        def verify(append: TransactionalAppend) -> Refused | None:
+        def verify(append: TransactionalAppend) -> AppendRefused | None:
             asked.append(append)
-            return Refused("INVALID_TXN_STATE", "not known") if len(asked) == 1 else None
+            return AppendRefused("INVALID_TXN_STATE", "not known") if len(asked) == 1 else None
 
         broker.verify_transaction = verify
         refused = await produce(broker, producer=(1, 0, 0), transactional=True)
@@ -324,7 +324,7 @@ def test_an_owner_that_was_fenced_says_nothing_of_a_marker(epoch: int):
 
 async def described(broker: Broker, name: str = "t", partition: int = 0) -> PartitionResponse:
     request = DescribeProducersRequest(
-        topics=[TopicRequest(name=name, partition_indexes=[partition])]
+        topics=[DescribeProducersTopic(name=name, partition_indexes=[partition])]
     )
     response = await answer(broker, request, RequestContext(api_version=0))
     return response.topics[0].partitions[0]

@@ -7,9 +7,9 @@ from tests.unit.broker.administered import BROKER_ID, GatedStore, ask, create, n
 
 from holdfast.broker.broker import Broker
 from holdfast.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 
 TOPIC, BROKER = 2, 4
@@ -20,8 +20,10 @@ Change = tuple[str, int, str | None]
 def changing(
     *changes: Change, name: str = "a", resource_type: int = TOPIC, **fields: Any
 ) -> IncrementalAlterConfigsRequest:
-    configs = [AlterableConfig(name=n, config_operation=o, value=v) for n, o, v in changes]
-    resource = AlterConfigsResource(
+    configs = [
+        IncrementalAlterableConfig(name=n, config_operation=o, value=v) for n, o, v in changes
+    ]
+    resource = IncrementalAlterConfigsResource(
         resource_type=resource_type, resource_name=name, configs=configs
     )
     return IncrementalAlterConfigsRequest(resources=[resource], **fields)

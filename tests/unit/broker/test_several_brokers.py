@@ -20,13 +20,13 @@ from holdfast.protocol.messages.describe_configs import (
 )
 from holdfast.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
-    TopicRequest,
+    DescribeTopicRequest,
 )
 from holdfast.protocol.messages.find_coordinator import FindCoordinatorRequest
 from holdfast.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
+    IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
 )
 from holdfast.protocol.messages.init_producer_id import InitProducerIdRequest
 from holdfast.protocol.messages.list_offsets import (
@@ -63,7 +63,7 @@ async def leaders(broker: Broker, name: str = "t") -> dict[int, int]:
 async def described(broker: Broker, name: str = "t") -> dict[int, int]:
     """As the newer admin clients ask."""
     request = DescribeTopicPartitionsRequest(
-        topics=[TopicRequest(name=name)], response_partition_limit=2000
+        topics=[DescribeTopicRequest(name=name)], response_partition_limit=2000
     )
     response = await answer(broker, request, RequestContext(api_version=0))
     return {p.partition_index: p.leader_id for p in response.topics[0].partitions}
@@ -120,10 +120,10 @@ def test_any_broker_shows_the_configurations_of_a_topic_as_they_were_just_change
         for changed_by, retention in ((1, "1000"), (2, "2000"), (3, "3000")):
             alter = IncrementalAlterConfigsRequest(
                 resources=[
-                    AlterConfigsResource(
+                    IncrementalAlterConfigsResource(
                         resource_type=2,
                         resource_name="t",
-                        configs=[AlterableConfig(name="retention.ms", value=retention)],
+                        configs=[IncrementalAlterableConfig(name="retention.ms", value=retention)],
                     )
                 ]
             )

@@ -40,7 +40,10 @@ from holdfast.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from holdfast.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from holdfast.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersTopic,
+)
 from holdfast.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from holdfast.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -107,7 +110,8 @@ async def errors_of_all_apis(broker: Broker) -> dict[str, Any]:
         4,
     )
     producers = await ask(
-        DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])]), 0
+        DescribeProducersRequest(topics=[DescribeProducersTopic(name="t", partition_indexes=[0])]),
+        0,
     )
     fetched = await fetch_all(broker, [Ask(offset=0)])
     return {

@@ -7,7 +7,7 @@ from tests.unit.cli.stores import StoreBuilder
 
 from holdfast.environment import SystemEnvironment
 from holdfast.inspect.findings import Findings, Weight
-from holdfast.inspect.survey import Wanted, survey
+from holdfast.inspect.survey import SurveyParts, survey
 from holdfast.inspect.verification import Verification
 from holdfast.store.read_only import open_read_only
 
@@ -36,7 +36,7 @@ def test_a_lane_that_moves_under_the_walk_is_never_called_harmed(tmp_path: Path)
         store = open_read_only(str(tmp_path), environment=environment)
         rounds: list[Findings] = []
         for _ in range(ROUNDS):
-            assert not (await survey(store, environment, Wanted(entries=3))).problems
+            assert not (await survey(store, environment, SurveyParts(entries=3))).problems
             findings = Findings()
             await Verification(store, environment, findings).run()
             rounds.append(findings)

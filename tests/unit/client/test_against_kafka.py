@@ -9,10 +9,10 @@ from tests.peers.kafka import KafkaBroker
 
 from holdfast.client import admin
 from holdfast.client.cluster import Cluster
-from holdfast.client.connection import Connection
+from holdfast.client.connection import BrokerConnection
 from holdfast.client.fetch import fetch, records_of
 from holdfast.client.produce import IdempotentProducer
-from holdfast.client.refusals import Refused, RefusedForNow
+from holdfast.client.refusals import RefusedForNow, RequestRefused
 from holdfast.environment import SystemEnvironment
 from holdfast.protocol.api import BETWEEN_BROKERS, ErrorCode
 from holdfast.protocol.schemas import SCHEMAS
@@ -58,7 +58,7 @@ def record(value: bytes, *, timestamp: int = 1_000) -> Record:
 
 def test_kafka_serves_the_newest_version_that_we_know_of_each_api(kafka_broker: KafkaBroker):
     async def body(cluster: Cluster) -> None:
-        connection: Connection = await cluster.any_connection()
+        connection: BrokerConnection = await cluster.any_connection()
         for api_key, (request, _) in SCHEMAS.items():
             if api_key in BETWEEN_BROKERS:
                 continue
@@ -73,7 +73,7 @@ def test_topics_are_created_described_and_deleted(kafka_broker: KafkaBroker):
         described = await admin.describe_topic(cluster, name)
         assert sorted(described.leaders) == [0, 1, 2]
         assert name in [topic.name for topic in await admin.describe_topics(cluster)]
-        with pytest.raises(Refused) as again:
+        with pytest.raises(RequestRefused) as again:
             await admin.create_topics(cluster, [admin.NewTopic(name, 1, 1)])
         assert again.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
         await admin.delete_topics(cluster, [name])
@@ -125,7 +125,7 @@ def test_offsets_are_listed_by_place_and_by_time(kafka_broker: KafkaBroker):
 def test_a_fetch_past_the_end_is_refused_for_good(kafka_broker: KafkaBroker):
     async def body(cluster: Cluster) -> None:
         topic = await new_topic(cluster)
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RequestRefused) as refused:
             await fetch(cluster, topic, 0, 7)
         assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -140,7 +140,7 @@ def test_a_batch_that_is_too_large_is_surely_refused_and_the_next_one_lands(
         producer = IdempotentProducer(cluster)
         assert (await producer.send(topic, 0, [record(b"small")])).base_offset == 0
         before = producer.producer_id
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RequestRefused) as refused:
             await producer.send(topic, 0, [record(bytes(1_000))])
         assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
         assert (await producer.send(topic, 0, [record(b"small")])).base_offset == 1

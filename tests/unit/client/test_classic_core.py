@@ -8,7 +8,7 @@ from tests.unit.groups.world import GROUP, TOPIC
 
 from holdfast.client.membership.classic_core import ClassicCore
 from holdfast.client.membership.core import TopicsSeen
-from holdfast.client.membership.sticky import COOPERATIVE_STICKY, Claim, read_claim
+from holdfast.client.membership.sticky import COOPERATIVE_STICKY, StickyMember, read_claim
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import (
     NO_GENERATION,
@@ -283,4 +283,4 @@ def test_the_generation_of_other_clients_is_read_from_their_user_data():
     claimed = subscription_bytes(
         Subscription(1, [TOPIC], [partition(0)], None, NO_GENERATION, java)
     )
-    assert read_claim(claimed) == Claim(frozenset({TOPIC}), frozenset({partition(0)}), 11)
+    assert read_claim(claimed) == StickyMember(frozenset({TOPIC}), frozenset({partition(0)}), 11)

@@ -14,7 +14,7 @@ from tests.unit.client.scripted_broker import (
 
 from holdfast.client import admin
 from holdfast.client.cluster import Cluster
-from holdfast.client.refusals import BrokerUnavailable, Refused, RefusedForNow
+from holdfast.client.refusals import BrokerUnavailable, RefusedForNow, RequestRefused
 from holdfast.environment import SystemEnvironment
 from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.message import Message
@@ -135,7 +135,7 @@ def test_the_newest_leader_epoch_is_sent_after_a_refresh():
 
 def test_what_is_refused_for_good_is_asked_once():
     async def body(cluster: Cluster) -> None:
-        with pytest.raises(Refused, match=f"{TOPIC}-0.*TOPIC_AUTHORIZATION_FAILED"):
+        with pytest.raises(RequestRefused, match=f"{TOPIC}-0.*TOPIC_AUTHORIZATION_FAILED"):
             await admin.list_offset(cluster, TOPIC, 0)
 
     refusal = listed(-1, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -144,7 +144,7 @@ def test_what_is_refused_for_good_is_asked_once():
 
 def test_a_code_from_the_future_is_refused_as_unknown():
     async def body(cluster: Cluster) -> None:
-        with pytest.raises(Refused, match="9999") as refused:
+        with pytest.raises(RequestRefused, match="9999") as refused:
             await admin.list_offset(cluster, TOPIC, 0)
         assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -198,7 +198,7 @@ def test_a_create_whose_answer_was_lost_finds_its_own_topic_and_is_content():
 
     answer = CreateTopicsResponse(topics=[row])
     run(answers(ApiKey.CREATE_TOPICS, HangUp(), answer), body)
-    with pytest.raises(Refused, match="TOPIC_ALREADY_EXISTS"):
+    with pytest.raises(RequestRefused, match="TOPIC_ALREADY_EXISTS"):
         run(answers(ApiKey.CREATE_TOPICS, answer), body)
 
 
@@ -210,7 +210,7 @@ def test_a_delete_whose_answer_was_lost_finds_the_topic_gone_and_is_content():
 
     answer = DeleteTopicsResponse(responses=[row])
     run(answers(ApiKey.DELETE_TOPICS, HangUp(), answer), body)
-    with pytest.raises(Refused, match="UNKNOWN_TOPIC_OR_PARTITION"):
+    with pytest.raises(RequestRefused, match="UNKNOWN_TOPIC_OR_PARTITION"):
         run(answers(ApiKey.DELETE_TOPICS, answer), body)
 
 
@@ -219,7 +219,7 @@ def test_a_create_that_was_surely_not_done_does_not_take_another_topic_for_its_o
         return CreateTopicsResponse(topics=[CreatableTopicResult(name="new", error_code=code)])
 
     async def body(cluster: Cluster) -> None:
-        with pytest.raises(Refused, match="TOPIC_ALREADY_EXISTS"):
+        with pytest.raises(RequestRefused, match="TOPIC_ALREADY_EXISTS"):
             await admin.create_topics(cluster, [admin.NewTopic("new", 1, 1)])
 
     script = answers(

@@ -14,7 +14,7 @@ from tests.unit.client.scripted_broker import (
 )
 
 from holdfast.client.address import Address
-from holdfast.client.connection import Connection
+from holdfast.client.connection import BrokerConnection
 from holdfast.client.refusals import BrokerUnavailable, UnsupportedByBroker
 from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.message import Message
@@ -23,11 +23,13 @@ from holdfast.protocol.messages.fetch import FetchRequest
 from holdfast.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 
-async def connect(broker: ScriptedBroker) -> Connection:
-    return await Connection.open(Address("127.0.0.1", broker.port), timeout_ms=10_000)
+async def connect(broker: ScriptedBroker) -> BrokerConnection:
+    return await BrokerConnection.open(Address("127.0.0.1", broker.port), timeout_ms=10_000)
 
 
-async def metadata(connection: Connection, *, timeout_ms: int | None = None) -> MetadataResponse:
+async def metadata(
+    connection: BrokerConnection, *, timeout_ms: int | None = None
+) -> MetadataResponse:
     request = MetadataRequest(topics=None)
     return await connection.request(request, MetadataResponse, timeout_ms=timeout_ms)
 
@@ -83,7 +85,7 @@ def test_a_port_where_nobody_listens_is_named_with_a_remedy():
         async with ScriptedBroker() as broker:
             port = broker.port
         with pytest.raises(BrokerUnavailable, match=f"127.0.0.1:{port}.*is a broker running"):
-            await Connection.open(Address("127.0.0.1", port))
+            await BrokerConnection.open(Address("127.0.0.1", port))
 
     asyncio.run(main())
 

@@ -8,14 +8,14 @@ from tests.unit.groups.world import REBALANCE_MS, TOPIC
 
 from holdfast.client.membership.consumer_core import ConsumerCore
 from holdfast.client.membership.core import TopicsSeen
-from holdfast.client.membership.reconciling import Step
+from holdfast.client.membership.reconciling import ReconcileStep
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.protocol.messages.consumer_group_heartbeat import (
-    Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatResponseTopicPartitions,
+    HeartbeatAssignment,
 )
 
 TOPIC_ID, OTHER_ID = UUID(int=7), UUID(int=8)
@@ -31,7 +31,7 @@ def answer(
         member_id="me",
         member_epoch=epoch,
         heartbeat_interval_ms=3000,
-        assignment=Assignment(topic_partitions=rows) if is_news else None,
+        assignment=HeartbeatAssignment(topic_partitions=rows) if is_news else None,
     )
 
 
@@ -45,7 +45,7 @@ def asked(core: ConsumerCore, version: int = 1) -> ConsumerGroupHeartbeatRequest
     return request
 
 
-def numbers(step: Step | None) -> tuple[list[int], list[int]]:
+def numbers(step: ReconcileStep | None) -> tuple[list[int], list[int]]:
     assert step is not None
     return sorted(h.partition for h in step.revoke), sorted(h.partition for h in step.assign)
 

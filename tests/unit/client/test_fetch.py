@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from holdfast.client.fetch import Fetched, records_of, without_cut_batch
+from holdfast.client.fetch import PartitionFetch, records_of, without_cut_batch
 from holdfast.errors import CorruptObject
 from holdfast.protocol.messages.fetch import AbortedTransaction
 from holdfast.records.record import Record, encode_batch
@@ -35,15 +35,17 @@ def marker(offset: int, producer_id: int, kind: int) -> bytes:
     )
 
 
-def fetched(*batches: bytes, offset: int = 0, aborted: dict[int, int] | None = None) -> Fetched:
+def fetched(
+    *batches: bytes, offset: int = 0, aborted: dict[int, int] | None = None
+) -> PartitionFetch:
     rows = [
         AbortedTransaction(producer_id=producer_id, first_offset=first)
         for first, producer_id in (aborted or {}).items()
     ]
-    return Fetched(offset, memoryview(b"".join(batches)), 100, 100, 0, rows)
+    return PartitionFetch(offset, memoryview(b"".join(batches)), 100, 100, 0, rows)
 
 
-def values(answer: Fetched, *, read_committed: bool) -> list[bytes | None]:
+def values(answer: PartitionFetch, *, read_committed: bool) -> list[bytes | None]:
     return [record.value for record in records_of(answer, read_committed=read_committed)]
 
 

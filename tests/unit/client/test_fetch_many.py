@@ -9,8 +9,8 @@ from tests.unit.client.test_fetch import data
 
 from holdfast.client.address import Address
 from holdfast.client.cluster import Cluster
-from holdfast.client.fetch import Fetched, records_of
-from holdfast.client.fetch_many import LeaderHint, Unfetched, Wanted, fetch_many
+from holdfast.client.fetch import PartitionFetch, records_of
+from holdfast.client.fetch_many import LeaderHint, PartitionToFetch, Unfetched, fetch_many
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import RetryError
 from holdfast.protocol.api import ApiKey, ErrorCode
@@ -18,10 +18,10 @@ from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.protocol.message import Message
 from holdfast.protocol.messages.fetch import (
     FetchableTopicResponse,
+    FetchCurrentLeader,
+    FetchNodeEndpoint,
     FetchRequest,
     FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
 from holdfast.protocol.messages.metadata import (
@@ -57,7 +57,7 @@ class Scripted:
             topic_id=self.topic_id,
             partitions=self.rows,
         )
-        endpoint = NodeEndpoint(node_id=9, host="127.0.0.1", port=9)
+        endpoint = FetchNodeEndpoint(node_id=9, host="127.0.0.1", port=9)
         return FetchResponse(responses=[answered], node_endpoints=[endpoint])
 
     def _metadata(self) -> MetadataResponse:
@@ -75,10 +75,10 @@ class Scripted:
         )
 
 
-Answers = dict[TopicPartition, Fetched | Unfetched]
+Answers = dict[TopicPartition, PartitionFetch | Unfetched]
 
 
-async def asked(scripted: Scripted, wanted: list[Wanted]) -> tuple[Cluster, Answers]:
+async def asked(scripted: Scripted, wanted: list[PartitionToFetch]) -> tuple[Cluster, Answers]:
     async with (
         scripted.broker as broker,
         Cluster(broker.bootstrap, environment=SystemEnvironment()) as cluster,
@@ -94,13 +94,13 @@ def test_each_partition_has_its_own_answer_in_one_request():
         PartitionData(partition_index=3, preferred_read_replica=9),
     ]
     scripted = Scripted(rows)
-    wanted = [Wanted(TOPIC, n, 5, 1000 + n) for n in range(5)]
+    wanted = [PartitionToFetch(TOPIC, n, 5, 1000 + n) for n in range(5)]
     _, answers = asyncio.run(asked(scripted, wanted))
     found = {where.partition: answer for where, answer in answers.items()}
-    assert isinstance(found[0], Fetched)
+    assert isinstance(found[0], PartitionFetch)
     assert [(r.offset, r.value) for r in records_of(found[0])] == [(5, b"b")]
     assert found[1] == Unfetched(ErrorCode.OFFSET_OUT_OF_RANGE)
-    assert isinstance(found[2], Fetched)
+    assert isinstance(found[2], PartitionFetch)
     assert found[2].next_offset == 5
     assert found[3] == Unfetched(ErrorCode.NONE, preferred_replica=9)
     assert found[4] == Unfetched(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -117,11 +117,11 @@ def test_a_leader_that_the_answer_names_is_the_one_that_is_asked_next():
     moved = PartitionData(
         partition_index=0,
         error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        current_leader=LeaderIdAndEpoch(leader_id=9, leader_epoch=4),
+        current_leader=FetchCurrentLeader(leader_id=9, leader_epoch=4),
     )
 
     async def scenario() -> None:
-        cluster, answers = await asked(Scripted([moved]), [Wanted(TOPIC, 0, 5, 100)])
+        cluster, answers = await asked(Scripted([moved]), [PartitionToFetch(TOPIC, 0, 5, 100)])
         hint = LeaderHint(9, 4)
         assert answers == {
             TopicPartition(TOPIC, 0): Unfetched(ErrorCode.NOT_LEADER_OR_FOLLOWER, hint)
@@ -142,7 +142,7 @@ def test_without_a_name_in_the_answer_the_leader_is_asked_for_anew():
             scripted.broker as broker,
             Cluster(broker.bootstrap, environment=SystemEnvironment()) as cluster,
         ):
-            await fetch_many(cluster, NODE, [Wanted(TOPIC, 0, 5, 100)])
+            await fetch_many(cluster, NODE, [PartitionToFetch(TOPIC, 0, 5, 100)])
             before = broker.times_asked(ApiKey.METADATA)
             await cluster.leader(TOPIC, 1)
             assert broker.times_asked(ApiKey.METADATA) == before + 1
@@ -155,19 +155,19 @@ def test_without_a_name_in_the_answer_the_leader_is_asked_for_anew():
 def test_a_cluster_without_topic_ids_is_asked_by_name():
     rows = [PartitionData(partition_index=0, records=[data(0, b"a")])]
     scripted = Scripted(rows, topic_id=UUID(int=0))
-    _, answers = asyncio.run(asked(scripted, [Wanted(TOPIC, 0, 0, 100)]))
-    assert isinstance(answers[TopicPartition(TOPIC, 0)], Fetched)
+    _, answers = asyncio.run(asked(scripted, [PartitionToFetch(TOPIC, 0, 0, 100)]))
+    assert isinstance(answers[TopicPartition(TOPIC, 0)], PartitionFetch)
     assert (ApiKey.FETCH, 12) in scripted.broker.versions
 
 
 def test_a_topic_that_is_gone_does_not_hold_up_the_others():
     rows = [PartitionData(partition_index=0, records=[data(0, b"a")])]
     scripted = Scripted(rows)
-    wanted = [Wanted("gone", 3, 0, 100), Wanted(TOPIC, 0, 0, 100)]
+    wanted = [PartitionToFetch("gone", 3, 0, 100), PartitionToFetch(TOPIC, 0, 0, 100)]
     _, answers = asyncio.run(asked(scripted, wanted))
     gone = Unfetched(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert answers[TopicPartition("gone", 3)] == gone
-    assert isinstance(answers[TopicPartition(TOPIC, 0)], Fetched)
+    assert isinstance(answers[TopicPartition(TOPIC, 0)], PartitionFetch)
     assert [topic.topic_id for topic in scripted.requests[0].topics] == [TOPIC_ID]
     _, answers = asyncio.run(asked(Scripted([]), wanted[:1]))
     assert answers == {TopicPartition("gone", 3): gone}
@@ -183,7 +183,7 @@ def test_after_a_broker_that_does_not_answer_the_leaders_are_asked_for_anew():
             await cluster.leader(TOPIC, 0)
             before = broker.times_asked(ApiKey.METADATA)
             with pytest.raises(RetryError):
-                await fetch_many(cluster, 99, [Wanted(TOPIC, 0, 5, 100)])
+                await fetch_many(cluster, 99, [PartitionToFetch(TOPIC, 0, 5, 100)])
             assert (await cluster.leader(TOPIC, 0)).node_id == NODE
             assert broker.times_asked(ApiKey.METADATA) == before + 1
 

@@ -11,8 +11,8 @@ from tests.unit.client.test_consumer_core import answer, refusal
 
 from holdfast.client.cluster import Cluster
 from holdfast.client.membership.interface import MemberSettings
-from holdfast.client.membership.member import Member
-from holdfast.client.refusals import Refused, UnsupportedByBroker
+from holdfast.client.membership.member import RunningMember
+from holdfast.client.refusals import RequestRefused, UnsupportedByBroker
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError
 from holdfast.protocol.api import ApiKey, ErrorCode
@@ -116,7 +116,8 @@ def beat(epoch: int, *numbers: int, is_news: bool = True) -> ConsumerGroupHeartb
 def run(
     scripted: Scripted,
     told: MemberSettings,
-    scenario: Callable[[Member, Told, asyncio.Event, "asyncio.Task[None]"], object] | None = None,
+    scenario: Callable[[RunningMember, Told, asyncio.Event, "asyncio.Task[None]"], object]
+    | None = None,
 ) -> list[str]:
     async def whole() -> list[str]:
         environment, owner, stop = SystemEnvironment(), Told(), asyncio.Event()
@@ -124,7 +125,7 @@ def run(
             scripted.broker as broker,
             Cluster(broker.bootstrap, environment=environment) as cluster,
         ):
-            member = Member(cluster, told, owner, environment=environment)
+            member = RunningMember(cluster, told, owner, environment=environment)
             running = asyncio.create_task(member.run(stop))
             if scenario is not None:
                 made = scenario(member, owner, stop, running)
@@ -137,7 +138,7 @@ def run(
 
 
 def test_where_the_broker_has_no_consumer_protocol_the_member_is_a_classic_one():
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         run(Scripted(None), settings(protocol=None))  # pyright: ignore[reportArgumentType]
     assert refused.value.code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
@@ -161,7 +162,7 @@ def test_heartbeats_go_on_during_a_revocation_that_ends_when_the_member_is_fence
         return beat(request.member_epoch, is_news=False)
 
     async def scenario(
-        member: Member, owner: Told, stop: asyncio.Event, _: "asyncio.Task[None]"
+        member: RunningMember, owner: Told, stop: asyncio.Event, _: "asyncio.Task[None]"
     ) -> None:
         await owner.until(5)
         assert member.description.epoch == 9
@@ -192,7 +193,7 @@ def test_an_answer_that_never_came_costs_nothing_but_a_full_heartbeat():
         return beat(request.member_epoch, is_news=False)
 
     async def scenario(
-        member: Member, owner: Told, stop: asyncio.Event, _: "asyncio.Task[None]"
+        member: RunningMember, owner: Told, stop: asyncio.Event, _: "asyncio.Task[None]"
     ) -> None:
         owner.may_give_up.set()
         await asyncio.wait_for(is_enough.wait(), 20)
@@ -214,7 +215,7 @@ def test_a_member_that_is_cancelled_has_lost_what_it_had_and_says_no_word():
         return beat(5, 0, 1, is_news=request.member_epoch == 0)
 
     async def scenario(
-        member: Member, owner: Told, stop: asyncio.Event, running: "asyncio.Task[None]"
+        member: RunningMember, owner: Told, stop: asyncio.Event, running: "asyncio.Task[None]"
     ) -> None:
         await owner.until(1)
         running.cancel()
@@ -236,7 +237,7 @@ def test_a_refusal_that_stays_ends_the_member_with_words_and_nothing_owned():
         return refusal(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
     scripted = Scripted(heartbeats)
-    with pytest.raises(Refused, match="GROUP_AUTHORIZATION_FAILED: the broker's words"):
+    with pytest.raises(RequestRefused, match="GROUP_AUTHORIZATION_FAILED: the broker's words"):
         run(scripted, settings())
 
 

@@ -9,7 +9,7 @@ from tests.unit.client.scripted_broker import HangUp, ScriptedBroker
 from tests.unit.groups.world import GROUP, TOPIC
 
 from holdfast.client.cluster import Cluster
-from holdfast.client.membership.commits import NOT_OWNED, Commits
+from holdfast.client.membership.commits import NOT_OWNED, MembershipCommits
 from holdfast.client.membership.consumer_core import ConsumerCore
 from holdfast.client.membership.core import TopicsSeen
 from holdfast.client.membership.link import CoordinatorLink
@@ -18,9 +18,9 @@ from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.protocol.message import Message
 from holdfast.protocol.messages.consumer_group_heartbeat import (
-    Assignment,
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatResponseTopicPartitions,
+    HeartbeatAssignment,
 )
 from holdfast.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from holdfast.protocol.messages.offset_commit import (
@@ -40,7 +40,7 @@ def heartbeat(epoch: int, *numbers: int) -> ConsumerGroupHeartbeatResponse:
         member_id="me",
         member_epoch=epoch,
         heartbeat_interval_ms=1000,
-        assignment=Assignment(topic_partitions=[row]),
+        assignment=HeartbeatAssignment(topic_partitions=[row]),
     )
 
 
@@ -111,7 +111,9 @@ def committed(
             Cluster(broker.bootstrap, environment=environment) as cluster,
         ):
             link = CoordinatorLink(cluster, GROUP)
-            return await Commits(core, link, settings(), environment, heard).commit(offsets)
+            return await MembershipCommits(core, link, settings(), environment, heard).commit(
+                offsets
+            )
 
     return {where.partition: code for where, code in asyncio.run(scenario()).items()}
 

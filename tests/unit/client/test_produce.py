@@ -8,7 +8,7 @@ from tests.unit.client.scripted_broker import TOPIC, Answer, HangUp, ScriptedBro
 
 from holdfast.client.cluster import Cluster
 from holdfast.client.produce import IdempotentProducer
-from holdfast.client.refusals import OutcomeUnknown, Refused
+from holdfast.client.refusals import OutcomeUnknown, RequestRefused
 from holdfast.environment import SystemEnvironment
 from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.message import Message
@@ -125,7 +125,7 @@ def test_a_refused_batch_leaves_the_sequence_to_the_next():
 
     async def body(producer: IdempotentProducer) -> None:
         await producer.send(TOPIC, 0, RECORDS)
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RequestRefused) as refused:
             await producer.send(TOPIC, 0, RECORDS)
         assert refused.value.code is ErrorCode.INVALID_RECORD
         await producer.send(TOPIC, 0, RECORDS)
@@ -139,7 +139,7 @@ def test_a_lost_producer_gets_a_new_id():
 
     async def body(producer: IdempotentProducer) -> None:
         await producer.send(TOPIC, 0, RECORDS)
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRefused):
             await producer.send(TOPIC, 0, RECORDS)
         await producer.send(TOPIC, 0, RECORDS)
 
@@ -184,7 +184,7 @@ def test_a_deadline_after_definite_errors_only_is_a_refusal():
     script = ProduceScript([ErrorCode.NOT_ENOUGH_REPLICAS])
 
     async def body(producer: IdempotentProducer) -> None:
-        with pytest.raises(Refused, match="never reached a log") as refused:
+        with pytest.raises(RequestRefused, match="never reached a log") as refused:
             await producer.send(TOPIC, 0, RECORDS)
         assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
 

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.client.scripted_broker import Answer, HangUp, ScriptedBroker
 
 from holdfast.client.cluster import Cluster
-from holdfast.client.refusals import OutcomeUnknown, Refused
+from holdfast.client.refusals import OutcomeUnknown, RequestRefused
 from holdfast.client.transactions import FENCED, begin_transaction
 from holdfast.environment import SystemEnvironment
 from holdfast.protocol.api import ApiKey, ErrorCode
@@ -56,7 +56,7 @@ def test_a_takeover_and_an_end_wait_for_the_transaction_before():
 
 
 def test_an_end_that_is_refused_at_once_surely_did_not_happen():
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         ended([ErrorCode.PRODUCER_FENCED])
     assert refused.value.code in FENCED
 

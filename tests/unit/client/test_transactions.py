@@ -12,9 +12,9 @@ from tests.peers.kafka import KafkaBroker
 
 from holdfast.client import admin, groups
 from holdfast.client.cluster import Cluster
-from holdfast.client.groups import CommittedOffset
-from holdfast.client.refusals import Refused
-from holdfast.client.transactions import FENCED, Transaction, begin_transaction
+from holdfast.client.groups import GroupOffset
+from holdfast.client.refusals import RequestRefused
+from holdfast.client.transactions import FENCED, ClientTransaction, begin_transaction
 from holdfast.environment import SystemEnvironment
 from holdfast.protocol.consumer_protocol import TopicPartition as Where
 from holdfast.records.record import Record, encode_batch
@@ -52,11 +52,11 @@ def batch(*values: bytes) -> bytearray:
     return bytearray(encode_batch([Record(0, NOW_MS, None, value) for value in values]))
 
 
-async def begun(cluster: Cluster, name: str) -> Transaction:
+async def begun(cluster: Cluster, name: str) -> ClientTransaction:
     return await begin_transaction(cluster, f"sink-{name}", timeout_ms=TIMEOUT_MS)
 
 
-async def written(transaction: Transaction, name: str, *values: bytes) -> None:
+async def written(transaction: ClientTransaction, name: str, *values: bytes) -> None:
     await transaction.add_partitions([Where(name, 0), Where(name, 1)])
     await transaction.produce(Where(name, 0), [batch(v, v + b"'") for v in values])
     for value in values:
@@ -94,7 +94,7 @@ def test_records_and_offsets_of_a_transaction_are_visible_together_when_it_is_co
     async def body(cluster: Cluster, name: str) -> None:
         transaction = await begun(cluster, name)
         await written(transaction, name, b"a", b"b")
-        kept = {Where(name, 0): CommittedOffset(7, "batch 7")}
+        kept = {Where(name, 0): GroupOffset(7, "batch 7")}
         await transaction.commit_offsets(f"group-{name}", kept)
         assert committed_values(broker.bootstrap, name, 0) == []
         assert await groups.committed_positions(cluster, f"group-{name}") == {}
@@ -131,14 +131,14 @@ def test_a_producer_that_was_overtaken_is_fenced_at_each_step_and_what_it_left_i
         old = await begun(cluster, name)
         await written(old, name, b"old")
         new = await begun(cluster, name)
-        kept = {Where(name, 0): CommittedOffset(1, "")}
+        kept = {Where(name, 0): GroupOffset(1, "")}
         steps: list[Awaitable[None]] = [
             old.produce(Where(name, 0), [batch(b"late")]),
             old.commit_offsets(f"group-{name}", kept),
             old.commit(),
         ]
         for step in steps:
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(RequestRefused) as refused:
                 await step
             assert refused.value.code in FENCED
         await written(new, name, b"new")
@@ -155,7 +155,7 @@ def test_an_end_that_is_asked_for_twice_ends_once(broker: HoldfastBroker | Kafka
         await written(transaction, name, b"a")
         await transaction.commit()
         await transaction.commit()
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRefused):
             await transaction.abort()
         assert committed_values(broker.bootstrap, name, 1) == [b"a"]
 
@@ -183,13 +183,13 @@ def test_batches_that_are_sent_again_are_recognised(
     broker: HoldfastBroker | KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ):
     """Each window is sent at once, as if an answer were lost, and then again."""
-    sent_at_once = Transaction._sent_at_once
+    sent_at_once = ClientTransaction._sent_at_once
 
-    async def lost(self: Transaction, where: Where, window: Sequence[bytearray]) -> bool:
+    async def lost(self: ClientTransaction, where: Where, window: Sequence[bytearray]) -> bool:
         assert await sent_at_once(self, where, window) is (len(window) > 1)
         return False
 
-    monkeypatch.setattr(Transaction, "_sent_at_once", lost)
+    monkeypatch.setattr(ClientTransaction, "_sent_at_once", lost)
 
     async def body(cluster: Cluster, name: str) -> None:
         values = [b"%d" % i for i in range(12)]

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.client.fetch import Fetched, records_of
+from holdfast.client.fetch import PartitionFetch, records_of
 from holdfast.columnar.decode import decode
 from holdfast.protocol.messages.fetch import AbortedTransaction
 from holdfast.records.record import Record, encode_batch
@@ -58,7 +58,7 @@ def test_columns_and_the_client_show_the_same_records(
 ):
     batches, aborted = stream_of(script)
     whole = b"".join(batches)
-    fetched = Fetched(
+    fetched = PartitionFetch(
         start_offset,
         memoryview(whole),
         99,

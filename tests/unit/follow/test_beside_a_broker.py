@@ -11,12 +11,12 @@ from tests.peers.process import free_port
 
 from holdfast.client import admin
 from holdfast.client.cluster import Cluster, PartitionLeader
-from holdfast.client.connection import Connection
+from holdfast.client.connection import BrokerConnection
 from holdfast.client.produce import IdempotentProducer
 from holdfast.client.refusals import raise_for
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ObjectNotFound
-from holdfast.follow.follower import Follower
+from holdfast.follow.follower import StoreFollower
 from holdfast.follow.stretches import Stretch
 from holdfast.identifiers import PartitionId
 from holdfast.lane.entry import HEADER_BYTES, parse_header
@@ -71,7 +71,7 @@ async def write(producer: IdempotentProducer, written: Written, stopping: asynci
 
 
 async def delete_records(cluster: Cluster, topic: str, partition: int, before: int) -> None:
-    async def ask(connection: Connection, leader: PartitionLeader) -> None:
+    async def ask(connection: BrokerConnection, leader: PartitionLeader) -> None:
         wanted = DeleteRecordsPartition(partition_index=partition, offset=before)
         request = DeleteRecordsRequest(
             topics=[DeleteRecordsTopic(name=topic, partitions=[wanted])], timeout_ms=10_000
@@ -91,7 +91,7 @@ async def bytes_of(store: Store, stretch: Stretch) -> bytes:
 
 
 async def read(
-    store: Store, follower: Follower, partition: PartitionId, start: int, end: int
+    store: Store, follower: StoreFollower, partition: PartitionId, start: int, end: int
 ) -> list[Record]:
     """The records, looked for anew where they were moved meanwhile."""
     while True:
@@ -105,7 +105,7 @@ async def read(
         return [r for data in several for r in decode(data) if start <= r.offset < end]
 
 
-async def compare(cluster: Cluster, store: Store, follower: Follower, written: Written) -> int:
+async def compare(cluster: Cluster, store: Store, follower: StoreFollower, written: Written) -> int:
     """One look at one partition; returns the latest offset that the follower says."""
     before = await admin.list_offset(cluster, written.topic, written.partition)
     await follower.refresh()
@@ -127,7 +127,7 @@ async def compare(cluster: Cluster, store: Store, follower: Follower, written: W
     return bounds.latest
 
 
-async def recreate(cluster: Cluster, follower: Follower, producer: IdempotentProducer) -> None:
+async def recreate(cluster: Cluster, follower: StoreFollower, producer: IdempotentProducer) -> None:
     """A topic that comes and goes: each time with another id, and empty."""
     await admin.create_topics(cluster, [admin.NewTopic("fleeting", 1)])
     await admin.describe_topic(cluster, "fleeting")
@@ -149,8 +149,8 @@ def test_it_says_what_the_broker_says_through_rewriting_and_deletion(
     async def body() -> None:
         environment = SystemEnvironment()
         store = open_read_only(str(tmp_path / "store"), environment=environment)
-        follower = Follower(store, environment=environment)
-        lazy = Follower(store, environment=environment)
+        follower = StoreFollower(store, environment=environment)
+        lazy = StoreFollower(store, environment=environment)
         await lazy.refresh()
         opened = lazy.recoveries
         bootstrap = f"127.0.0.1:{eager_broker.port}"

@@ -4,7 +4,7 @@ from tests.unit.broker.cluster import Cluster, lane_of, list_offset, log_of, pro
 from tests.unit.broker.test_fetch_committed import READ_COMMITTED, end, served, write
 from tests.unit.follow.test_follower import AT_ONCE, follower_of
 
-from holdfast.follow.follower import Bounds
+from holdfast.follow.follower import KnownOffsets
 from holdfast.log.rewriter import rewrite
 
 
@@ -25,9 +25,9 @@ def test_bounds_end_at_the_last_stable_offset_and_the_aborted_transactions_are_n
             log = log_of(broker)
             told = await list_offset(broker, isolation_level=READ_COMMITTED)
             bounds = follower.bounds(partition, read_committed=True)
-            assert bounds == Bounds(0, told.offset)
+            assert bounds == KnownOffsets(0, told.offset)
             assert bounds.latest < log.high_watermark
-            assert follower.bounds(partition) == Bounds(0, log.high_watermark)
+            assert follower.bounds(partition) == KnownOffsets(0, log.high_watermark)
             placed = await follower.place(partition, 0, 1 << 40, read_committed=True)
             assert placed is not None
             assert placed.bounds == bounds
@@ -65,13 +65,13 @@ def test_an_end_that_was_served_never_goes_back_for_either_reader():
         await write(broker, 1)
         follower = await follower_of(world)
         partition = log_of(broker).partition
-        assert follower.bounds(partition, read_committed=True) == Bounds(0, 0)
-        assert follower.bounds(partition) == Bounds(0, 1)
+        assert follower.bounds(partition, read_committed=True) == KnownOffsets(0, 0)
+        assert follower.bounds(partition) == KnownOffsets(0, 1)
         await end(broker, 1, committed=True)
         await follower.refresh()
-        assert follower.bounds(partition, read_committed=True) == Bounds(0, 2)
+        assert follower.bounds(partition, read_committed=True) == KnownOffsets(0, 2)
         await write(broker, 1)
         await follower.refresh()
-        assert follower.bounds(partition, read_committed=True) == Bounds(0, 2)
+        assert follower.bounds(partition, read_committed=True) == KnownOffsets(0, 2)
 
     simulate(test)

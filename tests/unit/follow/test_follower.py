@@ -19,7 +19,7 @@ from tests.unit.lane.world import HookedStore
 from holdfast.broker.broker import Broker
 from holdfast.cluster.facts import TopicDeleted
 from holdfast.errors import ConfigurationError, CorruptObject, RetryError
-from holdfast.follow.follower import Follower
+from holdfast.follow.follower import StoreFollower
 from holdfast.follow.lane import FOLLOWED_AT_ONCE_MAX
 from holdfast.follow.stretches import Stretch
 from holdfast.identifiers import PartitionId
@@ -32,8 +32,8 @@ from holdfast.records.record import Record, decode
 AT_ONCE = RewriteSettings(delete_delay_s=0, segment_bytes_max=3_000)
 
 
-async def follower_of(world: Cluster, store: HookedStore | None = None) -> Follower:
-    follower = Follower(store or world.store_of_its_own(), environment=world.environment())
+async def follower_of(world: Cluster, store: HookedStore | None = None) -> StoreFollower:
+    follower = StoreFollower(store or world.store_of_its_own(), environment=world.environment())
     await follower.refresh()
     return follower
 
@@ -57,7 +57,7 @@ async def bytes_of(world: Cluster, stretch: Stretch) -> bytes:
 
 
 async def followed(
-    world: Cluster, follower: Follower, partition: PartitionId, start: int, end: int
+    world: Cluster, follower: StoreFollower, partition: PartitionId, start: int, end: int
 ) -> list[Record]:
     """The records that are where the follower says."""
     placed = await follower.place(partition, start, end)

@@ -5,7 +5,7 @@ from tests.unit.groups.classics import ALL, Classic, all_beat, classic_group, ow
 from tests.unit.groups.consumers import Client, ConsumerWorld
 from tests.unit.groups.world import GROUP, REBALANCE_MS, SESSION_MS, TOPIC, assignment, subscription
 
-from holdfast.groups.commits import NOT_OWNED, Judged
+from holdfast.groups.commits import NOT_OWNED, CommitDecision
 from holdfast.protocol.api import ErrorCode
 
 
@@ -58,7 +58,7 @@ def test_a_late_ack_of_a_classic_member_is_refused_for_what_another_owns(world: 
     all_beat(a, b, new)
     number = new.numbers[0]
     judged = world.commit(a.member_id, a.generation, {number: 7, a.numbers[0]: 8})
-    assert isinstance(judged, Judged)
+    assert isinstance(judged, CommitDecision)
     assert judged.errors == [NOT_OWNED, ErrorCode.NONE]
     assert world.commit(a.member_id, a.generation - 1, {number: 7}) is ErrorCode.ILLEGAL_GENERATION
     assert world.coordinator.refused_commits == {GROUP: 1}

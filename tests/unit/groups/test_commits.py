@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.groups.world import GROUP, TOPIC_ID, World, assignment
 
-from holdfast.groups.commits import NOT_OWNED, Judged
+from holdfast.groups.commits import NOT_OWNED, CommitDecision
 from holdfast.groups.topics import Topics, TopicShape
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
@@ -20,8 +20,8 @@ def topics(name: str) -> Topics:
     return Topics({name: TopicShape(TOPIC_ID, 4)})
 
 
-def errors(judged: ErrorCode | Judged) -> list[ErrorCode]:
-    assert isinstance(judged, Judged)
+def errors(judged: ErrorCode | CommitDecision) -> list[ErrorCode]:
+    assert isinstance(judged, CommitDecision)
     return judged.errors
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.groups.consumers import REBALANCE_S, SESSION_S, Client, ConsumerWorld, settle
 from tests.unit.groups.world import GROUP, TOPIC, assignment
 
-from holdfast.groups.commits import NOT_OWNED, Judged
+from holdfast.groups.commits import NOT_OWNED, CommitDecision
 from holdfast.groups.rules import GroupRules
 from holdfast.groups.topics import Topics
 from holdfast.protocol.api import ErrorCode
@@ -18,8 +18,8 @@ def world() -> ConsumerWorld:
     return ConsumerWorld()
 
 
-def errors(judged: ErrorCode | Judged) -> list[ErrorCode]:
-    assert isinstance(judged, Judged)
+def errors(judged: ErrorCode | CommitDecision) -> list[ErrorCode]:
+    assert isinstance(judged, CommitDecision)
     return judged.errors
 
 

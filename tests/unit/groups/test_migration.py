@@ -22,7 +22,7 @@ from tests.unit.groups.world import (
     subscription,
 )
 
-from holdfast.groups.commits import NOT_OWNED, Judged
+from holdfast.groups.commits import NOT_OWNED, CommitDecision
 from holdfast.groups.facts import GroupDowngraded, GroupUpgraded
 from holdfast.groups.rules import GroupRules, MigrationPolicy
 from holdfast.groups.state import stored_groups
@@ -309,7 +309,7 @@ def test_what_members_own_is_known_after_the_downgrade_and_after_the_next_upgrad
     new.leave()
     assert world.phase() == "PreparingRebalance"
     judged = world.commit(b.member_id, generation, dict.fromkeys(kept, 9))
-    assert isinstance(judged, Judged)
+    assert isinstance(judged, CommitDecision)
     assert judged.errors == [NOT_OWNED] * len(kept)
     again = Client(world, "again")
     assert again.beat() is ErrorCode.NONE

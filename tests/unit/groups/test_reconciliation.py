@@ -8,8 +8,8 @@ from tests.unit.groups.consumers import Client, ConsumerWorld, settle
 from tests.unit.groups.world import TOPIC, TOPIC_ID
 
 from holdfast.groups.consumer.reconciliation import (
+    MemberStanding,
     MemberState,
-    Standing,
     Target,
     by_topic,
     flat,
@@ -31,9 +31,9 @@ def taken(_: PartitionId) -> bool:
 
 
 def test_a_member_keeps_its_epoch_until_it_has_given_up_what_it_must():
-    before = Standing(5, 4, MemberState.STABLE, these(0, 1))
+    before = MemberStanding(5, 4, MemberState.STABLE, these(0, 1))
     waiting = reconciled(before, Target(8, these(1, 2)), these(0, 1), free)
-    assert waiting == Standing(5, 4, MemberState.UNREVOKED_PARTITIONS, these(1), these(0))
+    assert waiting == MemberStanding(5, 4, MemberState.UNREVOKED_PARTITIONS, these(1), these(0))
     target = Target(8, these(1, 2))
     assert reconciled(waiting, target, None, free) == waiting
     assert reconciled(waiting, target, these(0), free) == waiting
@@ -42,21 +42,21 @@ def test_a_member_keeps_its_epoch_until_it_has_given_up_what_it_must():
 
 
 def test_what_others_own_is_waited_for_in_the_new_epoch():
-    before = Standing(5, 4, MemberState.STABLE, these(0))
+    before = MemberStanding(5, 4, MemberState.STABLE, these(0))
     waiting = reconciled(before, Target(6, these(0, 1)), None, taken)
-    assert waiting == Standing(6, 5, MemberState.UNRELEASED_PARTITIONS, these(0))
+    assert waiting == MemberStanding(6, 5, MemberState.UNRELEASED_PARTITIONS, these(0))
     done = reconciled(waiting, Target(6, these(0, 1)), None, free)
-    assert done == Standing(6, 5, MemberState.STABLE, these(0, 1))
+    assert done == MemberStanding(6, 5, MemberState.STABLE, these(0, 1))
 
 
 def test_what_a_member_never_heard_of_need_not_be_given_up():
-    before = Standing(5, 4, MemberState.STABLE, these(0, 1))
+    before = MemberStanding(5, 4, MemberState.STABLE, these(0, 1))
     after = reconciled(before, Target(6, these(0)), these(0), taken)
-    assert after == Standing(6, 5, MemberState.STABLE, these(0))
+    assert after == MemberStanding(6, 5, MemberState.STABLE, these(0))
 
 
 def test_a_target_that_goes_back_while_partitions_are_given_up_gives_them_again():
-    before = Standing(5, 4, MemberState.UNREVOKED_PARTITIONS, these(1), these(0))
+    before = MemberStanding(5, 4, MemberState.UNREVOKED_PARTITIONS, these(1), these(0))
     after = reconciled(before, Target(7, these(0, 1)), these(1), taken)
     assert (after.state, after.assigned) == (MemberState.STABLE, these(0, 1))
 

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.expressions import Expression, expression_problem
 from holdfast.groups.caller import Caller
-from holdfast.groups.commits import Asked, Judged
+from holdfast.groups.commits import CommitDecision, RequestedCommit
 from holdfast.groups.committers import Committer
 from holdfast.groups.coordinator import GroupCoordinator
 from holdfast.groups.facts import GroupFact
@@ -213,9 +213,9 @@ class World:
         *,
         producer: tuple[int, int] = (-1, -1),
         version: int = 9,
-    ) -> ErrorCode | Judged:
+    ) -> ErrorCode | CommitDecision:
         asked = [
-            Asked(TopicPartition(TOPIC, p), PartitionId(TOPIC_ID, p), offset, -1, None)
+            RequestedCommit(TopicPartition(TOPIC, p), PartitionId(TOPIC_ID, p), offset, -1, None)
             for p, offset in offsets.items()
         ]
         committer = Committer(member_id, None, generation, *producer, version=version)

@@ -11,7 +11,7 @@ from tests.unit.keyed_state.sinks import ENVIRONMENT, a_store, site
 
 from holdfast.errors import CorruptObject, InvariantViolation, ObjectNotFound
 from holdfast.keyed_state.blocking import run_blocking
-from holdfast.keyed_state.cache import Owner, StateCache
+from holdfast.keyed_state.cache import CacheOwner, StateCache
 from holdfast.keyed_state.dedup import Bucket, DedupSettings, HashRun, sorted_run
 from holdfast.keyed_state.dedup_task import load_bucket, run_dedup_task, save_run
 from holdfast.keyed_state.pinned import Pinned, RunInfo, nothing_pinned
@@ -127,7 +127,7 @@ class Weight:
 
 def test_the_cache_stays_within_its_bytes_and_the_least_recently_used_leave_first():
     cache = StateCache[Weight](bytes_max=100)
-    a, b, c = (Owner("memory://", "s", bucket) for bucket in range(3))
+    a, b, c = (CacheOwner("memory://", "s", bucket) for bucket in range(3))
     cache.put(a, (), Weight(40))
     cache.put(b, (), Weight(40))
     assert cache.get(a) is not None

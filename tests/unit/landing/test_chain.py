@@ -8,13 +8,13 @@ from tests.unit.landing.records import ENVIRONMENT, batch_of, new_store
 from holdfast.errors import CallError, ConfigurationError, CorruptObject, StoreUnavailable
 from holdfast.inspect.output_survey import survey
 from holdfast.landing.blocking import run
-from holdfast.landing.chain import Chain, Landed, Refused
+from holdfast.landing.chain import Chain, Landed, NotLanded
 from holdfast.landing.formats.interface import Format
 from holdfast.landing.formats.jsonl import JsonLines
 from holdfast.landing.formats.parquet import Parquet
 from holdfast.landing.formats.raw import Raw
 from holdfast.landing.landed import objects, records
-from holdfast.landing.packing import Bounds
+from holdfast.landing.packing import ObjectBounds
 from holdfast.store.counting import CountingStore
 from holdfast.store.interface import Store
 
@@ -23,25 +23,25 @@ def chain_on(store: Store, format: Format | None = None) -> Chain:
     return Chain(store, "orders", 3, format=format or JsonLines(), environment=ENVIRONMENT)
 
 
-def ranges(outcome: Landed | Refused) -> list[tuple[int, int]]:
+def ranges(outcome: Landed | NotLanded) -> list[tuple[int, int]]:
     return [(facts.first_offset, facts.last_offset) for facts in outcome.created]
 
 
-async def land(chain: Chain, start: int, end: int, **more) -> Landed | Refused:
+async def land(chain: Chain, start: int, end: int, **more) -> Landed | NotLanded:
     return await chain.land(
         [batch_of(range(start, end))], start_offset=start, end_offset=end, **more
     )
 
 
 def test_objects_close_at_their_bounds_and_the_next_begins_after_the_last():
-    outcome = run(land(chain_on(new_store()), 0, 10, bounds=Bounds(rows_max=4)))
+    outcome = run(land(chain_on(new_store()), 0, 10, bounds=ObjectBounds(rows_max=4)))
     assert ranges(outcome) == [(0, 3), (4, 7), (8, 9)]
 
 
 def test_landing_the_same_range_again_creates_nothing():
     async def main() -> None:
         store = new_store()
-        await land(chain_on(store), 0, 10, bounds=Bounds(rows_max=4))
+        await land(chain_on(store), 0, 10, bounds=ObjectBounds(rows_max=4))
         again = await land(chain_on(store), 0, 10)
         assert isinstance(again, Landed)
         assert (again.created, again.next_offset) == ((), 10)
@@ -61,7 +61,7 @@ def test_a_batch_is_cut_where_an_object_of_another_ends_inside_it():
 def test_a_start_inside_an_object_goes_on_after_it():
     async def main() -> None:
         store = new_store()
-        await land(chain_on(store), 0, 10, bounds=Bounds(rows_max=5))
+        await land(chain_on(store), 0, 10, bounds=ObjectBounds(rows_max=5))
         assert ranges(await land(chain_on(store), 7, 12)) == [(10, 11)]
 
     run(main())
@@ -84,7 +84,7 @@ def test_a_start_past_the_end_of_the_chain_is_refused_with_both_numbers():
         store = new_store()
         await land(chain_on(store), 0, 5)
         outcome = await land(chain_on(store), 9, 12)
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, NotLanded)
         assert "5 to 8 would be missing" in outcome.reason
         assert outcome.next_offset == 5
 
@@ -105,7 +105,7 @@ def test_a_start_before_the_origin_is_refused():
         store = new_store()
         await land(chain_on(store), 5, 9)
         outcome = await land(chain_on(store), 2, 9)
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, NotLanded)
         assert "begins at offset 5" in outcome.reason
 
     run(main())
@@ -142,7 +142,7 @@ def test_a_writer_that_was_revoked_and_lands_late_changes_nothing():
         revoked, owner = chain_on(store), chain_on(store)
         await land(revoked, 0, 4)
         # The commit of 4 was lost with the partition: the new owner starts over, with its own cuts.
-        taken_over = await land(owner, 0, 7, bounds=Bounds(rows_max=2))
+        taken_over = await land(owner, 0, 7, bounds=ObjectBounds(rows_max=2))
         assert ranges(taken_over) == [(4, 5), (6, 6)]
         late = await land(revoked, 4, 9)
         assert isinstance(late, Landed)
@@ -157,7 +157,7 @@ def test_a_writer_that_was_revoked_and_lands_late_changes_nothing():
 def test_a_cold_start_on_a_long_chain_needs_few_requests():
     async def main() -> None:
         store = new_store()
-        await land(chain_on(store), 0, 300, bounds=Bounds(rows_max=1))
+        await land(chain_on(store), 0, 300, bounds=ObjectBounds(rows_max=1))
         counted = CountingStore(store)
         assert await chain_on(counted).next_offset() == 300
         assert sum(counted.requests.values()) < 10
@@ -193,7 +193,7 @@ def test_reading_back_stops_at_a_hole():
     async def main() -> None:
         store = new_store()
         chain = chain_on(store)
-        await land(chain, 0, 9, bounds=Bounds(rows_max=3))
+        await land(chain, 0, 9, bounds=ObjectBounds(rows_max=3))
         await store.delete([chain.key(3)])
         with pytest.raises(CorruptObject, match="3 to 5 are missing"):
             await objects(store, environment=ENVIRONMENT)
@@ -212,7 +212,7 @@ def test_blocking_gives_up_in_time_where_that_is_asked_for():
 
 
 def test_blocking_works_inside_a_running_loop_too():
-    async def main() -> Landed | Refused:
+    async def main() -> Landed | NotLanded:
         return run(land(chain_on(new_store()), 0, 3))
 
     assert isinstance(run(main()), Landed)

@@ -12,7 +12,7 @@ from holdfast.cli.landed import command
 from holdfast.errors import CallError
 from holdfast.inspect.output_survey import survey
 from holdfast.landing.blocking import run
-from holdfast.landing.chain import Chain, Landed, Refused
+from holdfast.landing.chain import Chain, Landed, NotLanded
 from holdfast.landing.dead_letters import DeadLetters, dead_batch
 from holdfast.landing.formats.interface import Format
 from holdfast.landing.formats.known import new_format
@@ -39,7 +39,7 @@ def letters_on(store: Store, template: str | None = None) -> DeadLetters:
 
 async def land_dead(
     store: Store, batch: pa.RecordBatch, format: Format = SINK, start: int = 0
-) -> Landed | Refused:
+) -> Landed | NotLanded:
     _, unfit = format.sort_out(batch)
     return await letters_on(store).land([dead_batch(batch, unfit)], start_offset=start)
 
@@ -119,7 +119,7 @@ def test_a_record_that_another_member_passed_as_fit_is_refused_and_not_lost():
         lenient = new_format("jsonl", require_json=False, record_bytes_max=100)
         await land_dead(store, whole_batch(), lenient)
         outcome = await land_dead(store, whole_batch())
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, NotLanded)
         assert "cannot land the record at offset 1" in outcome.reason
         assert "the same format, layout" in outcome.reason
 

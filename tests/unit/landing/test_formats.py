@@ -21,7 +21,7 @@ from tests.unit.landing.records import ENVIRONMENT, batch, batch_of, new_store, 
 from holdfast.errors import ConfigurationError, CorruptObject
 from holdfast.landing.blocking import run
 from holdfast.landing.blocks import prove
-from holdfast.landing.chain import Chain, Landed, Refused
+from holdfast.landing.chain import Chain, Landed, NotLanded
 from holdfast.landing.formats.interface import Format, Unfit
 from holdfast.landing.formats.jsonl import JsonLines
 from holdfast.landing.formats.known import format_named, new_format
@@ -113,13 +113,13 @@ def test_the_sink_asks_for_json_by_default_and_the_job_on_spark_does_not():
 
 @pytest.mark.parametrize("value", [None, b"", b"a\nb", b"a\rb", b"\xff", b'{"$holdfast":1}'])
 def test_a_value_that_cannot_be_a_line_is_refused_by_its_offset(value: bytes | None):
-    async def land() -> Landed | Refused:
+    async def land() -> Landed | NotLanded:
         chain = Chain(new_store(), "orders", 3, format=JsonLines("value"), environment=ENVIRONMENT)
         records = batch([row(0), row(1, value=value), row(2)])
         return await chain.land([records], start_offset=0, end_offset=3)
 
     outcome = run(land())
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, NotLanded)
     assert "offset 1" in outcome.reason
     assert "envelope" in outcome.reason
 

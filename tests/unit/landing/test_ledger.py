@@ -18,7 +18,13 @@ from holdfast.landing.ledger_entry import (
     decode_entry,
     entry_key,
 )
-from holdfast.landing.ledger_rules import AlreadyCommitted, Commit, Refusal, Refused, decide
+from holdfast.landing.ledger_rules import (
+    AlreadyCommitted,
+    Commit,
+    CommitRefusal,
+    CommitRefused,
+    decide,
+)
 from holdfast.landing.ledger_summary import BLOCK, summary_key
 from holdfast.store.counting import CountingStore
 from holdfast.store.interface import Store
@@ -92,20 +98,20 @@ def test_offsets_are_compared_as_json_and_not_as_text():
 @pytest.mark.parametrize(
     ("later", "refusal", "remedy"),
     [
-        (batch(1, 10, 20), Refusal.OLD_CHECKPOINT, "restored from an old copy"),
-        (batch(2, 20, 35), Refusal.TWO_DRIVERS, "Stop one of them"),
-        (batch(4, 40, 50), Refusal.LEDGER_BEHIND, "Restore the whole ledger"),
-        (batch(0, 0, 50, "new"), Refusal.CHECKPOINT_DELETED, "Set startingOffsets"),
-        (batch(0, None, 50, "new"), Refusal.CHECKPOINT_DELETED, "another sink id"),
-        (batch(7, 70, 80, "other"), Refusal.ANOTHER_QUERY, "its own sink id"),
+        (batch(1, 10, 20), CommitRefusal.OLD_CHECKPOINT, "restored from an old copy"),
+        (batch(2, 20, 35), CommitRefusal.TWO_DRIVERS, "Stop one of them"),
+        (batch(4, 40, 50), CommitRefusal.LEDGER_BEHIND, "Restore the whole ledger"),
+        (batch(0, 0, 50, "new"), CommitRefusal.CHECKPOINT_DELETED, "Set startingOffsets"),
+        (batch(0, None, 50, "new"), CommitRefusal.CHECKPOINT_DELETED, "another sink id"),
+        (batch(7, 70, 80, "other"), CommitRefusal.ANOTHER_QUERY, "its own sink id"),
     ],
 )
 def test_a_refusal_names_both_positions_and_the_remedy(
-    later: MicroBatch, refusal: Refusal, remedy: str
+    later: MicroBatch, refusal: CommitRefusal, remedy: str
 ):
     async def main() -> None:
         outcome = decide((await fill(new_store(), 3)).head, later)
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, CommitRefused)
         assert outcome.refusal is refusal
         assert remedy in outcome.message
         assert '{"t": {"0": 30}}' in outcome.message
@@ -121,8 +127,8 @@ def test_of_two_drivers_with_the_same_batch_one_commits_and_the_other_learns_of_
         assert isinstance(await first.commit(batch(0, 0, 10), effects(0), n=0), Committed)
         assert await second.commit(batch(0, 0, 10), effects(0, "b"), n=0) == AlreadyCommitted(n=0)
         loser = await second.commit(batch(0, 0, 12), effects(0, "b"), n=0)
-        assert isinstance(loser, Refused)
-        assert loser.refusal is Refusal.TWO_DRIVERS
+        assert isinstance(loser, CommitRefused)
+        assert loser.refusal is CommitRefusal.TWO_DRIVERS
 
     run(main())
 
@@ -134,8 +140,8 @@ def test_a_batch_that_still_fits_but_ran_on_an_older_entry_must_run_again():
         timer, data = await opened(store), await opened(store)
         assert isinstance(await timer.commit(batch(1, 10, 10, "t"), effects(1), n=1), Committed)
         outcome = await data.commit(batch(1, 10, 20), effects(1, "b"), n=1)
-        assert isinstance(outcome, Refused)
-        assert outcome.refusal is Refusal.OVERTAKEN
+        assert isinstance(outcome, CommitRefused)
+        assert outcome.refusal is CommitRefusal.OVERTAKEN
 
     run(main())
 
@@ -172,7 +178,7 @@ def test_a_rewrite_that_was_overtaken_is_refused():
         ledger = await fill(store, 1)
         await (await opened(store)).commit(batch(1, 10, 20), effects(1), n=1)
         outcome = await ledger.rewrite(removed=[], files=effects(1, "c").files, n=1)
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, CommitRefused)
 
     run(main())
 

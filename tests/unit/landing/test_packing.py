@@ -4,14 +4,14 @@ import pytest
 from tests.unit.landing.records import batch_of
 
 from holdfast.errors import CallError
-from holdfast.landing.packing import Bounds, Cut, Packer
+from holdfast.landing.packing import ObjectBounds, PackedObject, Packer
 
 
 def packer(position: int = 0, end: int = 100, **bounds: int) -> Packer:
-    return Packer(position=position, end_offset=end, bounds=Bounds(**bounds))
+    return Packer(position=position, end_offset=end, bounds=ObjectBounds(**bounds))
 
 
-def offsets(cut: Cut) -> list[int]:
+def offsets(cut: PackedObject) -> list[int]:
     return [offset for batch in cut.batches for offset in batch.column("offset").to_pylist()]
 
 

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from tests.unit.landing.records import ENVIRONMENT, batch_of, new_store
 
 from holdfast.cli.landed import command
-from holdfast.inspect.output_survey import Report, survey
+from holdfast.inspect.output_survey import OutputSurvey, survey
 from holdfast.landing.blocking import run
 from holdfast.landing.chain import Chain
 from holdfast.landing.data_files import checksum_of, data_key
@@ -19,7 +19,7 @@ from holdfast.landing.formats.raw import Raw
 from holdfast.landing.keys import HIVE_TEMPLATE, KeyTemplate
 from holdfast.landing.ledger import Ledger
 from holdfast.landing.ledger_entry import Effects, MicroBatch, OutputFile, SourceRange
-from holdfast.landing.packing import Bounds
+from holdfast.landing.packing import ObjectBounds
 from holdfast.landing.sweep import sweep
 from holdfast.store.address import open_store
 from holdfast.store.interface import Store
@@ -42,7 +42,9 @@ async def land_chain(store: Store, template: str | None = None) -> None:
         environment=ENVIRONMENT,
         template=KeyTemplate(template) if template else None,
     )
-    await chain.land([batch_of(range(9))], start_offset=0, end_offset=9, bounds=Bounds(rows_max=3))
+    await chain.land(
+        [batch_of(range(9))], start_offset=0, end_offset=9, bounds=ObjectBounds(rows_max=3)
+    )
 
 
 async def write(store: Store, n: int, attempt: str) -> OutputFile:
@@ -59,11 +61,11 @@ async def commit(store: Store, n: int, file: OutputFile) -> None:
     await ledger.commit(batch, Effects(files=(file,)), n=n)
 
 
-async def looked_at(store: Store, **more) -> Report:
+async def looked_at(store: Store, **more) -> OutputSurvey:
     return await survey(store, environment=ENVIRONMENT, **more)
 
 
-def kinds(report: Report) -> list[tuple[str, str]]:
+def kinds(report: OutputSurvey) -> list[tuple[str, str]]:
     return [(problem.kind, problem.key) for problem in report.problems]
 
 
@@ -294,7 +296,7 @@ def test_chains_of_every_format_are_proved(format: Format):
         store = new_store()
         chain = Chain(store, "orders", 3, format=format, environment=ENVIRONMENT)
         await chain.land(
-            [batch_of(range(9))], start_offset=0, end_offset=12, bounds=Bounds(rows_max=3)
+            [batch_of(range(9))], start_offset=0, end_offset=12, bounds=ObjectBounds(rows_max=3)
         )
         await chain.land([], start_offset=12, end_offset=20)
         report = await looked_at(store, verify=True)

@@ -13,7 +13,7 @@ from tests.unit.landing.test_formats import FORMATS
 from holdfast.columnar.schema import SCHEMA
 from holdfast.errors import CallError
 from holdfast.landing.facts import checksum
-from holdfast.landing.formats.codecs import GATHER_BYTES, Codec, Compressor, decompress
+from holdfast.landing.formats.codecs import GATHER_BYTES, Compressor, FileCodec, decompress
 from holdfast.landing.formats.interface import Encoded, Format, Unfit
 from holdfast.landing.formats.jsonl import JsonLines
 from holdfast.landing.formats.parquet import Parquet
@@ -106,7 +106,7 @@ def test_others_run_while_a_file_is_compressed(compression: str):
     piece = np.random.default_rng(1).integers(0, 60, 24 * MIB).astype(np.uint8).tobytes()
 
     def ran_beside() -> bool:
-        compressor = Compressor(Codec.named(compression))
+        compressor = Compressor(FileCodec.named(compression))
         has_begun, is_done = threading.Event(), threading.Event()
 
         def compress() -> None:
@@ -124,8 +124,8 @@ def test_others_run_while_a_file_is_compressed(compression: str):
     assert any(ran_beside() for _ in range(5))
 
 
-@pytest.mark.parametrize("codec", list(Codec))
-def test_bytes_that_cannot_be_compressed_come_back(codec: Codec):
+@pytest.mark.parametrize("codec", list(FileCodec))
+def test_bytes_that_cannot_be_compressed_come_back(codec: FileCodec):
     noise = np.random.default_rng(2).bytes(3 * MIB + 17)
     compressor = Compressor(codec)
     for start in range(0, len(noise), 700_001):
@@ -135,11 +135,11 @@ def test_bytes_that_cannot_be_compressed_come_back(codec: Codec):
 
 @pytest.mark.parametrize("level", [2, 3, 9])
 def test_other_levels_of_zstd_are_one_frame_too(level: int):
-    compressor = Compressor(Codec.ZSTD, level)
+    compressor = Compressor(FileCodec.ZSTD, level)
     for _ in range(5):
         compressor.add(b"0123456789" * 40_000)
     body = b"".join(map(bytes, compressor.finish()))
-    assert decompress(Codec.ZSTD, body, key="it") == b"0123456789" * 200_000
+    assert decompress(FileCodec.ZSTD, body, key="it") == b"0123456789" * 200_000
     assert body.count(bytes.fromhex("28b52ffd")) == 1
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tests.unit.lane.world import P0
 
 from holdfast.log.facts import Appended
-from holdfast.log.partition import PartitionLog, Run
+from holdfast.log.partition import PartitionLog, PartitionRun
 from holdfast.records.batch import parse_header
 from holdfast.records.record import Record, encode_batch
 
@@ -48,7 +48,7 @@ def log_with_runs(runs: Sequence[Sequence[bytes]], first_number: int = 1) -> Par
         for data in batches:
             log.append(appended(data), 0)
         log.add_run(
-            Run(
+            PartitionRun(
                 headers[0].base_offset,
                 headers[-1].last_offset,
                 first_number + i,

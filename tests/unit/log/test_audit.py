@@ -12,7 +12,7 @@ from holdfast.inspect.lane_audit import (
     tile_problems,
 )
 from holdfast.log.facts import Appended, SegmentRef
-from holdfast.log.partition import EpochStart, PartitionLog, Run
+from holdfast.log.partition import EpochStart, PartitionLog, PartitionRun
 from holdfast.log.segment import build_segment
 from holdfast.records.batch import parse_header
 from holdfast.records.record import Record, encode_batch
@@ -39,7 +39,7 @@ def log_of(segments: list[SegmentRef], runs: list[tuple[int, int]], start: int, 
     log = PartitionLog(PARTITION)
     log.segments = segments
     for number, (base, last) in enumerate(runs):
-        log.runs.append(Run(base, last, number, 0, 100, 0))
+        log.runs.append(PartitionRun(base, last, number, 0, 100, 0))
     log.start_decided = log.log_start_offset = start
     log.log_end_offset = log.high_watermark = end
     return log

@@ -5,7 +5,7 @@ from tests.unit.log.stretches import PARTITION, appended, log_with_runs, stored_
 
 from holdfast.errors import InvariantViolation
 from holdfast.log.facts import SegmentRef
-from holdfast.log.partition import EpochStart, PartitionLog, Run
+from holdfast.log.partition import EpochStart, PartitionLog, PartitionRun
 
 
 def ref(base: int, last: int, name: str | None = None, size: int = 100) -> SegmentRef:
@@ -30,7 +30,7 @@ def test_a_batch_that_is_not_next_is_an_invariant_violation():
 def test_a_run_that_does_not_follow_is_an_invariant_violation():
     log = ten_runs()
     with pytest.raises(InvariantViolation):
-        log.add_run(Run(21, 22, 11, 0, 10, 0))
+        log.add_run(PartitionRun(21, 22, 11, 0, 10, 0))
 
 
 @pytest.mark.parametrize("offset", range(21))

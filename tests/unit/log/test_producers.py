@@ -7,10 +7,10 @@ from tests.unit.log.stretches import PARTITION
 from holdfast.log.append import (
     NOTHING_YET,
     Accepted,
+    AppendRefused,
     AppendRules,
     Duplicate,
     Early,
-    Refused,
     decide_append,
 )
 from holdfast.log.partition import PartitionLog
@@ -33,7 +33,7 @@ def header(sequence: int, count: int = 1, *, epoch: int = 0, value: bytes = b"v"
     )
 
 
-def decide(log: PartitionLog, batch: BatchHeader) -> Accepted | Duplicate | Early | Refused:
+def decide(log: PartitionLog, batch: BatchHeader) -> Accepted | Duplicate | Early | AppendRefused:
     decision = decide_append(log, batch, RULES, NOW)
     if isinstance(decision, Accepted):
         log.append(decision.fact, 0)
@@ -49,7 +49,7 @@ def begin_at(log: PartitionLog, sequence: int) -> None:
 
 def refusal(log: PartitionLog, batch: BatchHeader) -> str:
     decision = decide(log, batch)
-    assert isinstance(decision, Refused), decision
+    assert isinstance(decision, AppendRefused), decision
     return decision.error
 
 
@@ -101,7 +101,7 @@ def test_an_epoch_forgets_the_sequences_of_the_one_before_and_the_old_one_is_fen
 def expected_before(log: PartitionLog, batch: BatchHeader) -> int:
     decision = decide(log, batch)
     assert isinstance(decision, Early), decision
-    assert isinstance(decision.otherwise, Refused)
+    assert isinstance(decision.otherwise, AppendRefused)
     assert decision.otherwise.error == "OUT_OF_ORDER_SEQUENCE_NUMBER"
     return decision.expected_sequence
 
@@ -157,5 +157,5 @@ def test_any_mixture_of_sends_and_retries_lands_each_batch_once(
                 if len(sent) - retry <= REMEMBERED_BATCHES:
                     assert isinstance(again, Duplicate) and again.original.base_offset == offset
                 else:
-                    assert isinstance(again, Refused)
+                    assert isinstance(again, AppendRefused)
     assert log.log_end_offset == 1 + sum(counts)

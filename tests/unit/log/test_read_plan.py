@@ -8,13 +8,13 @@ from tests.unit.log.stretches import PARTITION, log_with_runs, stored_batch
 from holdfast.errors import CorruptObject
 from holdfast.log.facts import SegmentRef
 from holdfast.log.partition import PartitionLog
-from holdfast.log.read_plan import Cut, batches_of, plan_read
+from holdfast.log.read_plan import BatchCut, batches_of, plan_read
 from holdfast.records.batch import parse_header
 
 BATCHES = [stored_batch(0, 3), stored_batch(3), stored_batch(4, 2), stored_batch(6, 4)]
 
 
-def bases(cut: Cut) -> list[int]:
+def bases(cut: BatchCut) -> list[int]:
     return [parse_header(batch).base_offset for batch in batches_of(cut.buffers)]
 
 
@@ -24,7 +24,7 @@ def bases(cut: Cut) -> list[int]:
 def test_a_bound_below_one_batch_lets_exactly_one_batch_through(
     bytes_max: int, offset: int, joined: bool
 ):
-    cut = Cut(offset, bytes_max)
+    cut = BatchCut(offset, bytes_max)
     buffers = [b"".join(BATCHES)] if joined else BATCHES
     cut.add_stretch(buffers, 9, sum(map(len, BATCHES)))
     expected = max(base for base in (0, 3, 4, 6) if base <= offset)
@@ -37,7 +37,7 @@ def test_a_cut_ends_before_the_batch_that_no_longer_fits(joined: bool):
     two = len(BATCHES[0]) + len(BATCHES[1])
     buffers = [b"".join(BATCHES)] if joined else BATCHES
     for bytes_max, expected in [(two - 1, [0]), (two, [0, 3]), (two + 1, [0, 3])]:
-        cut = Cut(0, bytes_max)
+        cut = BatchCut(0, bytes_max)
         cut.add_stretch(buffers, 9, sum(map(len, BATCHES)))
         assert bases(cut) == expected
         assert cut.bytes <= max(bytes_max, len(BATCHES[0]))
@@ -45,13 +45,13 @@ def test_a_cut_ends_before_the_batch_that_no_longer_fits(joined: bool):
 
 
 def test_an_offset_in_the_middle_of_a_batch_gives_the_whole_batch():
-    cut = Cut(5, 1 << 20)
+    cut = BatchCut(5, 1 << 20)
     cut.add_stretch(BATCHES, 9, sum(map(len, BATCHES)))
     assert bases(cut) == [4, 6]
 
 
 def test_a_hole_between_batches_is_corruption():
-    cut = Cut(0, 1 << 20)
+    cut = BatchCut(0, 1 << 20)
     with pytest.raises(CorruptObject):
         cut.add_stretch([BATCHES[0], BATCHES[2]], 5, len(BATCHES[0]) + len(BATCHES[2]))
 
@@ -72,7 +72,7 @@ def test_a_cut_is_always_the_longest_run_of_whole_batches_that_fits(
         batches.append(stored_batch(base, count))
     end = parse_header(batches[-1]).last_offset + 1
     offset %= end
-    cut = Cut(offset, bytes_max)
+    cut = BatchCut(offset, bytes_max)
     for stretch in (batches[:split], batches[split:]):
         if stretch and not cut.is_full:
             buffers = [b"".join(stretch)] if joined else stretch

@@ -8,12 +8,12 @@ from holdfast.inspect.lane_audit import payload_problems, transaction_problems
 from holdfast.lane.recovery import recover
 from holdfast.log.append import (
     Accepted,
+    AppendRefused,
     AppendRules,
     Duplicate,
     Early,
     MarkerAccepted,
     NothingToEnd,
-    Refused,
     decide_append,
     decide_marker,
     opens_transaction,
@@ -31,7 +31,7 @@ from holdfast.log.partition import PartitionLog
 from holdfast.log.retention import RetentionRules, decide_retention
 from holdfast.log.rewriter import RewriteSettings, rewrite
 from holdfast.log.state import LogStateKind
-from holdfast.log.transactions import AbortedTransaction, OpenTransaction, Transactions
+from holdfast.log.transactions import AbortedTxn, OpenTransaction, Transactions
 from holdfast.records.batch import parse_header
 from holdfast.records.control import decode_marker
 from holdfast.records.stamp import stamp
@@ -42,7 +42,7 @@ NOW = RewriteSettings(delete_delay_s=0)
 
 def decided(
     log: PartitionLog, producer: tuple[int, int, int], *, transactional: bool = True
-) -> Accepted | Duplicate | Early | Refused:
+) -> Accepted | Duplicate | Early | AppendRefused:
     header = parse_header(batch(producer=producer, transactional=transactional))
     return decide_append(log, header, RULES, 5_000)
 
@@ -57,7 +57,7 @@ def wrote(log: PartitionLog, producer: tuple[int, int, int], *, transactional: b
 
 def marker(
     log: PartitionLog, producer_id: int, producer_epoch: int, *, committed: bool = True, at: int = 0
-) -> MarkerAccepted | NothingToEnd | Refused:
+) -> MarkerAccepted | NothingToEnd | AppendRefused:
     return decide_marker(
         log,
         producer_id=producer_id,
@@ -91,7 +91,7 @@ def test_a_plain_batch_of_a_producer_with_an_open_transaction_is_refused():
     log = PartitionLog(P0)
     wrote(log, (1, 0, 0))
     refused = decided(log, (1, 0, 1), transactional=False)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, AppendRefused)
     assert refused.error == "INVALID_TXN_STATE"
     ended(log, 1, 0)
     assert isinstance(decided(log, (1, 0, 1), transactional=False), Accepted)
@@ -101,7 +101,7 @@ def test_an_older_epoch_than_the_known_one_may_neither_write_nor_end():
     log = PartitionLog(P0)
     wrote(log, (1, 3, 0))
     for answer in (decided(log, (1, 2, 0)), marker(log, 1, 2)):
-        assert isinstance(answer, Refused)
+        assert isinstance(answer, AppendRefused)
         assert answer.error == "INVALID_PRODUCER_EPOCH"
     assert 1 in log.transactions.open
 
@@ -112,7 +112,7 @@ def test_a_marker_of_the_next_epoch_lets_sequences_start_at_zero_and_nowhere_els
     wrote(log, (1, 0, 1))
     ended(log, 1, 1)
     late, gap = decided(log, (1, 0, 2)), decided(log, (1, 1, 2))
-    assert isinstance(late, Refused)
+    assert isinstance(late, AppendRefused)
     assert late.error == "INVALID_PRODUCER_EPOCH"
     assert isinstance(gap, Early)
     assert gap.expected_sequence == 0
@@ -156,7 +156,7 @@ def test_a_transaction_that_wrote_nothing_here_is_ended_once_and_fences_its_epoc
     assert log.transactions.aborted == []
     assert marker(log, 1, 5) == NothingToEnd()
     refused = decided(log, (1, 4, 0))
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, AppendRefused)
     assert refused.error == "INVALID_PRODUCER_EPOCH"
 
 
@@ -166,7 +166,7 @@ def test_a_marker_of_an_older_coordinator_is_refused():
     ended(log, 1, 0, at=4)
     wrote(log, (1, 0, 1))
     refused = marker(log, 1, 0, at=3)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, AppendRefused)
     assert refused.error == "TRANSACTION_COORDINATOR_FENCED"
 
 
@@ -213,9 +213,9 @@ def test_the_aborted_index_names_what_has_something_in_a_range():
     transactions.end(3, 2, 7, committed=False)
     transactions.write(2, 0, 8, 0)
     transactions.end(2, 8, 9, committed=False)
-    two = AbortedTransaction(2, 1, 5, 0)
-    three = AbortedTransaction(3, 2, 7, 8)
-    again = AbortedTransaction(2, 8, 9, 10)
+    two = AbortedTxn(2, 1, 5, 0)
+    three = AbortedTxn(3, 2, 7, 8)
+    again = AbortedTxn(2, 8, 9, 10)
     assert transactions.aborted == [two, three, again]
     assert transactions.aborted_within(0, 10) == [two, three, again]
     assert transactions.aborted_within(0, 1) == []
@@ -306,7 +306,7 @@ def test_open_and_aborted_transactions_survive_rewriting_and_a_new_owner():
             log = fresh.log_of(P0)
             assert log.runs.find(0) == len(log.runs)
             assert log.transactions.open == {3: OpenTransaction(0, 5, log.producers[3].last_ms)}
-            assert log.transactions.aborted == [AbortedTransaction(1, 0, 3, 2)]
+            assert log.transactions.aborted == [AbortedTxn(1, 0, 3, 2)]
             assert log.last_stable_offset == 5
             assert log.producers[2].coordinator_epoch == 6
             assert list(transaction_problems(log)) == []
@@ -392,9 +392,7 @@ def test_the_audit_compares_markers_and_transactional_batches_with_their_facts()
 def test_the_audit_names_transactions_that_cannot_be():
     log = PartitionLog(P0)
     wrote(log, (1, 0, 0))
-    log.transactions = Transactions(
-        [(7, OpenTransaction(0, 9, 0))], [AbortedTransaction(1, 3, 2, 3)]
-    )
+    log.transactions = Transactions([(7, OpenTransaction(0, 9, 0))], [AbortedTxn(1, 3, 2, 3)])
     problems = " ".join(transaction_problems(log))
     assert "is not among the producers" in problems
     assert "past the log end" in problems

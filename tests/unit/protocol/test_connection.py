@@ -6,7 +6,13 @@ import pytest
 
 from holdfast.errors import ConfigurationError
 from holdfast.protocol.api import ApiKey
-from holdfast.protocol.connection import CLOSE, Connection, Request, ServedApis, Violation
+from holdfast.protocol.connection import (
+    CLOSE,
+    ConnectionState,
+    ProtocolViolation,
+    Request,
+    ServedApis,
+)
 from holdfast.protocol.headers import (
     decode_client_id,
     decode_request_prefix,
@@ -25,7 +31,7 @@ def request(correlation_id: int, *, key=ApiKey.PRODUCE, version=3, client_id="c"
 @pytest.mark.parametrize("seed", range(30))
 def test_replies_leave_in_order_for_any_order_of_completion(seed):
     chance = random.Random(seed)
-    connection = Connection(SERVED)
+    connection = ConnectionState(SERVED)
     waiting, answered, sent = [], set(), b""
     for correlation_id in range(60):
         accepted = connection.accept(request(correlation_id))
@@ -47,7 +53,7 @@ def test_replies_leave_in_order_for_any_order_of_completion(seed):
 
 
 def test_nothing_leaves_after_a_close():
-    connection = Connection(SERVED)
+    connection = ConnectionState(SERVED)
     first, second, third = (connection.accept(request(n)) for n in range(3))
     connection.complete(third, [b"late"])
     connection.complete(second, CLOSE)
@@ -67,7 +73,7 @@ def test_a_request_header_survives_the_round_trip(client_id, flexible):
 
 def test_unknown_tagged_fields_in_a_header_are_skipped():
     raw = request(1, version=9)  # not flexible yet: the tagged fields follow
-    connection = Connection(SERVED)
+    connection = ConnectionState(SERVED)
     accepted = connection.accept(raw + b"\x02\x00\x03abc\x05\x00" + b"body")
     assert bytes(accepted.body) == b"body"
 
@@ -80,11 +86,11 @@ def test_a_response_header_is_tagged_except_for_api_versions():
 
 
 def test_what_is_not_served_is_a_violation_that_names_it():
-    connection = Connection(SERVED)
+    connection = ConnectionState(SERVED)
     assert "FETCH" not in connection.accept(request(1, key=ApiKey.FETCH)).reason
     assert "api key 1" in connection.accept(request(1, key=ApiKey.FETCH)).reason
     assert "PRODUCE version 14" in connection.accept(request(1, version=14)).reason
-    assert isinstance(connection.accept(b"\0\0"), Violation)
+    assert isinstance(connection.accept(b"\0\0"), ProtocolViolation)
     assert connection.unanswered == 0
 
 

@@ -7,7 +7,7 @@ from fastcrc.crc32 import iscsi
 from kio.schema.errors import ErrorCode
 
 from holdfast.records.batch import HEADER_BYTES, BatchHeader
-from holdfast.records.check import Refusal, RefusalKind, check_produced
+from holdfast.records.check import BatchRefusal, RefusalKind, check_produced
 from holdfast.records.compression import Codec
 from holdfast.records.record import Record, encode_batch
 
@@ -34,7 +34,7 @@ def changed(batch: bytes, *fields: tuple[int, str, int]) -> bytes:
 
 def refused(records: bytes | None, *, limit: int = LIMIT) -> RefusalKind:
     answer = check_produced(None if records is None else memoryview(records), max_batch_bytes=limit)
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, BatchRefusal)
     assert answer.message
     return answer.error
 
@@ -57,7 +57,7 @@ def test_every_single_bit_that_flips_is_refused_but_in_the_leader_epoch():
             flipped = bytearray(batch)
             flipped[position] ^= 1 << bit
             answer = check_produced(memoryview(flipped), max_batch_bytes=LIMIT)
-            if not isinstance(answer, Refusal):
+            if not isinstance(answer, BatchRefusal):
                 taken.add(position)
     assert taken == set(NOT_COVERED_BY_THE_CRC)
 
@@ -104,7 +104,7 @@ def test_a_wrong_crc_is_corrupt_and_says_both():
     batch = bytearray(small_batch())
     batch[-1] ^= 1
     answer = check_produced(memoryview(batch), max_batch_bytes=LIMIT)
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, BatchRefusal)
     assert answer.error is RefusalKind.CORRUPT_MESSAGE
     assert answer.message.count("0x") == 2
 
@@ -137,7 +137,7 @@ def test_an_unknown_codec_is_refused(codec_id: int):
 def test_zstd_is_refused_where_the_request_is_too_old_for_it():
     batch = small_batch(codec=Codec.ZSTD)
     answer = check_produced(memoryview(batch), max_batch_bytes=LIMIT, zstd_allowed=False)
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, BatchRefusal)
     assert answer.error is RefusalKind.UNSUPPORTED_COMPRESSION_TYPE
 
 

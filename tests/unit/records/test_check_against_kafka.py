@@ -17,7 +17,7 @@ from holdfast.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from holdfast.records.check import Refusal, RefusalKind, check_produced
+from holdfast.records.check import BatchRefusal, RefusalKind, check_produced
 from holdfast.records.compression import Codec
 from holdfast.records.inside import check_inside
 from holdfast.records.record import Record, encode_batch
@@ -124,7 +124,7 @@ CASES = {**SAME, **{name: records for name, (records, _, _) in DEVIATIONS.items(
 
 def ours(records: bytes) -> ErrorCode:
     answer = check_produced(memoryview(records), max_batch_bytes=LIMIT)
-    return ErrorCode(answer.error.value) if isinstance(answer, Refusal) else ErrorCode.NONE
+    return ErrorCode(answer.error.value) if isinstance(answer, BatchRefusal) else ErrorCode.NONE
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.errors import CorruptObject
 from holdfast.records.batch import parse_header
-from holdfast.records.check import Refusal, check_produced
-from holdfast.records.control import Marker, decode_marker, encode_marker
+from holdfast.records.check import BatchRefusal, check_produced
+from holdfast.records.control import TransactionMarker, decode_marker, encode_marker
 from holdfast.records.record import Record, encode_batch
 
 READERS = [
@@ -15,7 +15,7 @@ READERS = [
     aiokafka_records._DefaultRecordBatchPy,
     kafka_python_records.DefaultRecordBatch,
 ]
-COMMIT = Marker(4_000, 7, True, 3, 1_700_000_000_000)
+COMMIT = TransactionMarker(4_000, 7, True, 3, 1_700_000_000_000)
 ABORT = COMMIT._replace(committed=False)
 
 
@@ -27,7 +27,9 @@ def by_hand(kind: int) -> bytes:
 
 
 @pytest.mark.parametrize(("marker", "kind"), [(ABORT, 0), (COMMIT, 1)])
-def test_the_record_of_a_marker_is_the_bytes_that_kafka_writes(marker: Marker, kind: int):
+def test_the_record_of_a_marker_is_the_bytes_that_kafka_writes(
+    marker: TransactionMarker, kind: int
+):
     batch = encode_marker(marker, base_offset=12, leader_epoch=5)
     header = parse_header(batch)
     assert batch[61:] == bytes([2 * len(by_hand(kind))]) + by_hand(kind)
@@ -39,7 +41,7 @@ def test_the_record_of_a_marker_is_the_bytes_that_kafka_writes(marker: Marker, k
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("marker", [ABORT, COMMIT])
-def test_clients_read_our_control_batch(reader: type, marker: Marker):
+def test_clients_read_our_control_batch(reader: type, marker: TransactionMarker):
     read = reader(bytearray(encode_marker(marker, base_offset=12)))
     assert read.validate_crc()
     assert read.is_control_batch
@@ -49,7 +51,7 @@ def test_clients_read_our_control_batch(reader: type, marker: Marker):
 
 
 @pytest.mark.parametrize("marker", [ABORT, COMMIT])
-def test_a_marker_that_was_written_is_read(marker: Marker):
+def test_a_marker_that_was_written_is_read(marker: TransactionMarker):
     assert decode_marker(encode_marker(marker)) == marker
 
 
@@ -81,5 +83,5 @@ def test_a_producer_may_not_send_a_marker():
     refused = check_produced(
         memoryview(bytearray(encode_marker(COMMIT))), max_batch_bytes=1_000, zstd_allowed=True
     )
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, BatchRefusal)
     assert "control batch" in refused.message

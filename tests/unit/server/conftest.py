@@ -9,7 +9,7 @@ import uvloop
 
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.connection import ServedApis
-from holdfast.server.limits import Limits
+from holdfast.server.limits import ServerLimits
 from holdfast.server.tcp import TcpServer
 
 WAIT_SECONDS = 10
@@ -116,7 +116,9 @@ class Edge:
 @asynccontextmanager
 async def open_edge(**limits):
     dispatcher = ScriptedDispatcher()
-    server = TcpServer(dispatcher=dispatcher, served=ServedApis(SERVED), limits=Limits(**limits))
+    server = TcpServer(
+        dispatcher=dispatcher, served=ServedApis(SERVED), limits=ServerLimits(**limits)
+    )
     edge = Edge(server, dispatcher, await server.listen("127.0.0.1", 0))
     try:
         yield edge

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from holdfast.server.turns import ALONE_SECONDS, LONG_SECONDS, REST_SECONDS_MAX, Turns
+from holdfast.server.turns import ALONE_SECONDS, LONG_SECONDS, REST_SECONDS_MAX, ConnectionTurns
 
 
 class HandLoop:
@@ -29,7 +29,7 @@ class HandLoop:
 class Slow:
     """A connection each of whose turns is one long request, and which always has another."""
 
-    def __init__(self, loop: HandLoop, turns: Turns, seconds: float) -> None:
+    def __init__(self, loop: HandLoop, turns: ConnectionTurns, seconds: float) -> None:
         self.loop, self.turns, self.seconds = loop, turns, seconds
         self.count = 0
 
@@ -40,9 +40,9 @@ class Slow:
         self.turns.wait(self)
 
 
-def begun(count: int, seconds: float) -> tuple[HandLoop, Turns, list[Slow]]:
+def begun(count: int, seconds: float) -> tuple[HandLoop, ConnectionTurns, list[Slow]]:
     loop = HandLoop()
-    turns = Turns(loop, lambda: loop.now)  # pyright: ignore[reportArgumentType]
+    turns = ConnectionTurns(loop, lambda: loop.now)  # pyright: ignore[reportArgumentType]
     slow = [Slow(loop, turns, seconds) for _ in range(count)]
     for each in slow:
         turns.wait(each)

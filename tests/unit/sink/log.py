@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from holdfast.client.fetch import Fetched
+from holdfast.client.fetch import PartitionFetch
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.landing.chain import Chain
 from holdfast.landing.dead_letters import DeadLetters
@@ -40,7 +40,9 @@ def value_of(offset: int) -> bytes:
     return b'{"n":%d}' % offset
 
 
-def fetched(first: int, end: int, *, batch: int = 10, end_offset: int | None = None) -> Fetched:
+def fetched(
+    first: int, end: int, *, batch: int = 10, end_offset: int | None = None
+) -> PartitionFetch:
     """The records of [first, end), as a broker that has more would give them."""
     parts: list[bytes] = []
     for start in range(first, end, batch):
@@ -48,14 +50,14 @@ def fetched(first: int, end: int, *, batch: int = 10, end_offset: int | None = N
         records = [Record(n, 1_000 + n, b"k%d" % n, value_of(n)) for n in numbers]
         parts.append(encode_batch(records, base_offset=start))
     end_offset = end if end_offset is None else end_offset
-    return Fetched(first, memoryview(b"".join(parts)), end_offset, end_offset, 0, ())
+    return PartitionFetch(first, memoryview(b"".join(parts)), end_offset, end_offset, 0, ())
 
 
-def fetched_values(first: int, values: list[bytes | None]) -> Fetched:
+def fetched_values(first: int, values: list[bytes | None]) -> PartitionFetch:
     records = [Record(first + n, 1_000, b"k", value) for n, value in enumerate(values)]
     body = encode_batch(records, base_offset=first)
     end = first + len(values)
-    return Fetched(first, memoryview(body), end, end, 0, ())
+    return PartitionFetch(first, memoryview(body), end, end, 0, ())
 
 
 def recipe(*, format: Format | None = None, **bounds: int) -> Recipe:

@@ -8,7 +8,7 @@ from holdfast.client.membership.interface import MemberSettings
 from holdfast.errors import ConfigurationError
 from holdfast.sink.config_file import read_sink
 from holdfast.sink.config_tables import REFUSED, REFUSED_FAMILIES, SINK
-from holdfast.sink.settings import BatchBounds, Limits, OutputSettings, SinkSettings
+from holdfast.sink.settings import BatchBounds, OutputSettings, SinkLimits, SinkSettings
 
 MIB = 1024 * 1024
 SHORT = """\
@@ -109,7 +109,7 @@ listen = "[::1]:0"
     assert (settings.output.compression, settings.output.level) == ("gzip", 9)
     assert (settings.output.bad_records, settings.output.on_data_loss) == ("fail", "cover")
     assert settings.batch == BatchBounds(bytes_max=8_000_000, age_ms=90_000, records_max=1000)
-    assert settings.limits == Limits(memory_bytes=64 * MIB, uploads=3, record_bytes=MIB)
+    assert settings.limits == SinkLimits(memory_bytes=64 * MIB, uploads=3, record_bytes=MIB)
     assert settings.http == "[::1]:0"
 
 

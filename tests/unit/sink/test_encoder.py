@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 from tests.peers.junk import junk_batch
 from tests.unit.sink.log import WHERE, fetched, fetched_values, recipe, value_of
 
-from holdfast.client.fetch import Fetched
+from holdfast.client.fetch import PartitionFetch
 from holdfast.columnar.schema import SCHEMA_WITH_HEADERS
 from holdfast.errors import CallError, StopError
 from holdfast.landing.facts import Facts
 from holdfast.landing.formats.interface import Format
 from holdfast.landing.formats.jsonl import JsonLines
 from holdfast.landing.formats.parquet import Parquet
-from holdfast.sink.encoder import Encoder, Recipe, Sealed
+from holdfast.sink.encoder import PartitionEncoder, Recipe, Sealed
 from holdfast.sink.settings import BatchBounds
 
 
@@ -42,7 +42,7 @@ def ranges(sealed: list[Sealed]) -> list[tuple[int, int]]:
 
 
 def test_a_batch_closes_at_its_count_of_records_and_the_next_begins_after_it():
-    encoder = Encoder(WHERE, 0, recipe(records_max=4))
+    encoder = PartitionEncoder(WHERE, 0, recipe(records_max=4))
     sealed = encoder.absorb(fetched(0, 10))
     assert ranges(sealed) == [(0, 3), (4, 7)]
     assert values_in(sealed[1]) == [value_of(n) for n in range(4, 8)]
@@ -50,7 +50,7 @@ def test_a_batch_closes_at_its_count_of_records_and_the_next_begins_after_it():
 
 
 def test_a_batch_closes_by_the_bytes_of_its_records():
-    encoder = Encoder(WHERE, 0, recipe(bytes_max=200))
+    encoder = PartitionEncoder(WHERE, 0, recipe(bytes_max=200))
     sealed = encoder.absorb(fetched(0, 100))
     assert len(sealed) > 3
     assert [n for batch in sealed for n in values_in(batch)] == [
@@ -59,7 +59,7 @@ def test_a_batch_closes_by_the_bytes_of_its_records():
 
 
 def test_what_is_open_is_sealed_when_asked_and_covers_all_that_was_taken_in():
-    encoder = Encoder(WHERE, 0, recipe())
+    encoder = PartitionEncoder(WHERE, 0, recipe())
     assert encoder.absorb(fetched(0, 7)) == []
     sealed = encoder.seal()
     assert sealed is not None
@@ -68,7 +68,7 @@ def test_what_is_open_is_sealed_when_asked_and_covers_all_that_was_taken_in():
 
 
 def test_a_batch_begins_where_the_one_before_ended_whatever_was_between():
-    encoder = Encoder(WHERE, 0, recipe())
+    encoder = PartitionEncoder(WHERE, 0, recipe())
     encoder.absorb(fetched(0, 5))
     first = encoder.seal()
     encoder.next_offset = 9  # offsets 5 to 8 are gone from the log
@@ -81,14 +81,14 @@ def test_a_batch_begins_where_the_one_before_ended_whatever_was_between():
 
 
 def test_an_answer_that_is_not_next_is_a_bug_and_changes_nothing():
-    encoder = Encoder(WHERE, 5, recipe())
+    encoder = PartitionEncoder(WHERE, 5, recipe())
     with pytest.raises(CallError, match="offset 5 is next, not 0"):
         encoder.absorb(fetched(0, 10))
     assert encoder.seal() is None
 
 
 def test_a_record_that_is_no_json_is_set_aside_with_its_reason_and_its_offset_is_covered():
-    encoder = Encoder(WHERE, 0, recipe())
+    encoder = PartitionEncoder(WHERE, 0, recipe())
     encoder.absorb(fetched_values(0, [b'{"n":0}', b"no json", b'{"n":2}', None]))
     sealed = encoder.seal()
     assert sealed is not None
@@ -102,7 +102,7 @@ def test_a_record_that_is_no_json_is_set_aside_with_its_reason_and_its_offset_is
 
 
 def test_bad_records_alone_make_a_batch_without_records():
-    encoder = Encoder(WHERE, 0, recipe())
+    encoder = PartitionEncoder(WHERE, 0, recipe())
     encoder.absorb(fetched_values(0, [b"no", b"nor this"]))
     sealed = encoder.seal()
     assert sealed is not None
@@ -118,7 +118,7 @@ def test_where_bad_records_are_to_fail_the_first_is_named():
         fails_on_bad_records=True,
     )
     with pytest.raises(StopError, match="orders-3: the record at offset 1 cannot be written"):
-        Encoder(WHERE, 0, strict).absorb(fetched_values(0, [b"{}", b"no"]))
+        PartitionEncoder(WHERE, 0, strict).absorb(fetched_values(0, [b"{}", b"no"]))
 
 
 @pytest.mark.parametrize("format", [JsonLines(require_json=True), Parquet()])
@@ -131,7 +131,9 @@ def test_where_bad_records_are_to_fail_the_first_is_named():
 def test_whatever_the_answers_and_the_bounds_batches_tile_the_log_and_hold_each_record_once(
     format: Format, sizes: list[int], records_max: int, bytes_max: int, seals: list[bool]
 ):
-    encoder = Encoder(WHERE, 0, recipe(format=format, records_max=records_max, bytes_max=bytes_max))
+    encoder = PartitionEncoder(
+        WHERE, 0, recipe(format=format, records_max=records_max, bytes_max=bytes_max)
+    )
     batches: list[Sealed] = []
     position = 0
     for size, is_sealed in zip(sizes, seals, strict=False):
@@ -151,7 +153,7 @@ def test_whatever_the_answers_and_the_bounds_batches_tile_the_log_and_hold_each_
     assert all(batch.records <= records_max for batch in batches)
 
 
-def fetched_with_junk() -> Fetched:
+def fetched_with_junk() -> PartitionFetch:
     """Offsets 0 to 9, junk at 10 to 12, then 13 to 16."""
     good, rest = fetched(0, 10), fetched(13, 17)
     junk = junk_batch(records=3, base_offset=10)
@@ -159,7 +161,7 @@ def fetched_with_junk() -> Fetched:
 
 
 def test_a_record_batch_that_cannot_be_read_is_one_dead_letter_and_its_offsets_are_covered():
-    encoder = Encoder(WHERE, 0, recipe())
+    encoder = PartitionEncoder(WHERE, 0, recipe())
     encoder.absorb(fetched_with_junk())
     sealed = encoder.seal()
     assert sealed is not None
@@ -172,7 +174,7 @@ def test_a_record_batch_that_cannot_be_read_is_one_dead_letter_and_its_offsets_a
 
 
 def test_a_batch_that_closes_at_an_unreadable_one_covers_it_whole():
-    encoder = Encoder(WHERE, 0, recipe(records_max=11))
+    encoder = PartitionEncoder(WHERE, 0, recipe(records_max=11))
     sealed = encoder.absorb(fetched_with_junk())
     assert ranges(sealed) == [(0, 12)]
     rest = encoder.seal()
@@ -186,4 +188,4 @@ def test_where_bad_records_are_to_fail_an_unreadable_batch_is_named_with_its_off
         format=JsonLines(), bounds=BatchBounds(), read_committed=True, fails_on_bad_records=True
     )
     with pytest.raises(StopError, match="orders-3: the record batch at offsets 10 to 12 cannot be"):
-        Encoder(WHERE, 0, strict).absorb(fetched_with_junk())
+        PartitionEncoder(WHERE, 0, strict).absorb(fetched_with_junk())

@@ -8,32 +8,32 @@ import pytest
 from tests.unit.spark.stores import TOPIC, change, made
 
 from holdfast.errors import ConfigurationError
-from holdfast.landing.ledger_entry import NO_HASH, Entry, EntryKind
+from holdfast.landing.ledger_entry import NO_HASH, Entry, LedgerEntryKind
 from holdfast.landing.ledger_rules import AlreadyCommitted, Commit, decide
 from holdfast.quantities import time_ms
 from holdfast.spark.ledger.backfill_plan import (
-    Asked,
-    Plan,
+    BackfillPlan,
+    BackfillRequest,
     Slice,
     known_plan,
     new_plan,
     next_slice,
     span,
 )
-from holdfast.spark.source.inputs import DataLoss, TopicPartition
+from holdfast.spark.source.inputs import DataLoss, SourcePartition
 from holdfast.spark.source.store_input import StoreInput
 
-ALL = Asked(topic=TOPIC)
+ALL = BackfillRequest(topic=TOPIC)
 
 
-def entry_of(piece: Slice, n: int, plan: Plan) -> Entry:
+def entry_of(piece: Slice, n: int, plan: BackfillPlan) -> Entry:
     batch = piece.micro_batch(TOPIC)
     return Entry(
         sink_id="old",
         n=n,
         previous_hash=NO_HASH,
         writer_id="w",
-        kind=EntryKind.MICRO_BATCH,
+        kind=LedgerEntryKind.MICRO_BATCH,
         query_id=batch.query_id,
         batch_id=batch.batch_id,
         sources=batch.sources,
@@ -43,7 +43,7 @@ def entry_of(piece: Slice, n: int, plan: Plan) -> Entry:
     )
 
 
-def slices(plan: Plan, records_max: int) -> list[Slice]:
+def slices(plan: BackfillPlan, records_max: int) -> list[Slice]:
     found: list[Slice] = []
     head: Entry | None = None
     while (piece := next_slice(plan, head, records_max)) is not None:
@@ -54,13 +54,13 @@ def slices(plan: Plan, records_max: int) -> list[Slice]:
     return found
 
 
-def partitions(source: StoreInput) -> list[TopicPartition]:
+def partitions(source: StoreInput) -> list[SourcePartition]:
     return source.topics()[TOPIC].all_partitions()
 
 
-def numbers(plan: Plan) -> list[tuple[int, int]]:
+def numbers(plan: BackfillPlan) -> list[tuple[int, int]]:
     start, end = plan.positions()
-    ordered: Sequence[TopicPartition] = sorted(end)
+    ordered: Sequence[SourcePartition] = sorted(end)
     return [(start[where], end[where]) for where in ordered]
 
 
@@ -79,14 +79,14 @@ def source(store: str) -> StoreInput:
     ("asked", "expected"),
     [
         (ALL, [(0, 100), (0, 60)]),
-        (Asked(topic=TOPIC, from_offset=10, to_offset=80), [(10, 80), (10, 60)]),
-        (Asked(topic=TOPIC, from_offset=70), [(70, 100), (60, 60)]),
-        (Asked(topic=TOPIC, from_ms=1_001, to_ms=1_003), [(20, 60), (20, 60)]),
-        (Asked(topic=TOPIC, from_ms=9_000), [(100, 100), (60, 60)]),
+        (BackfillRequest(topic=TOPIC, from_offset=10, to_offset=80), [(10, 80), (10, 60)]),
+        (BackfillRequest(topic=TOPIC, from_offset=70), [(70, 100), (60, 60)]),
+        (BackfillRequest(topic=TOPIC, from_ms=1_001, to_ms=1_003), [(20, 60), (20, 60)]),
+        (BackfillRequest(topic=TOPIC, from_ms=9_000), [(100, 100), (60, 60)]),
     ],
 )
 def test_a_range_is_cut_to_what_the_log_has(
-    source: StoreInput, asked: Asked, expected: list[tuple[int, int]]
+    source: StoreInput, asked: BackfillRequest, expected: list[tuple[int, int]]
 ):
     assert numbers(new_plan(asked, source, partitions(source))) == expected
 
@@ -95,7 +95,7 @@ def test_an_offset_that_is_gone_is_named(tmp_path: Path):
     store = made(tmp_path, lambda b: b.fill(5), lambda b: b.delete_records(0, 40))
     source = StoreInput(store)
     with pytest.raises(DataLoss, match=r"t-0: offsets 5 to 39 are no.*remove --from-offset"):
-        new_plan(Asked(topic=TOPIC, from_offset=5), source, partitions(source))
+        new_plan(BackfillRequest(topic=TOPIC, from_offset=5), source, partitions(source))
     assert numbers(new_plan(ALL, source, partitions(source))) == [(40, 100)]
 
 
@@ -133,7 +133,7 @@ def test_a_ledger_of_something_else_is_refused(source: StoreInput):
     assert first is not None
     entry = entry_of(first, 0, plan)
     with pytest.raises(ConfigurationError, match="from_offset was None and is now 5"):
-        known_plan(entry, Asked(topic=TOPIC, from_offset=5))
+        known_plan(entry, BackfillRequest(topic=TOPIC, from_offset=5))
     streamed = msgspec.structs.replace(entry, metadata={})
     with pytest.raises(ConfigurationError, match="choose another --sink-id"):
         known_plan(streamed, ALL)
@@ -151,7 +151,7 @@ def test_a_ledger_of_something_else_is_refused(source: StoreInput):
 )
 def test_ranges_that_contradict_themselves_are_refused(wrong: dict[str, int]):
     with pytest.raises(ConfigurationError, match=r"--(from|to)"):
-        Asked(topic=TOPIC, **wrong)
+        BackfillRequest(topic=TOPIC, **wrong)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from holdfast.errors import ConfigurationError, CorruptObject, RetryError
 from holdfast.inspect.output_survey import survey
 from holdfast.keyed_state.pinned import Operator, RunInfo, encode_pinned, nothing_pinned, run_name
 from holdfast.landing.data_files import checksum_of, data_key
-from holdfast.landing.ledger_entry import EntryKind, FileRole, OutputFile
+from holdfast.landing.ledger_entry import FileRole, LedgerEntryKind, OutputFile
 from holdfast.landing.sweep import sweep
 from holdfast.spark.ledger.compact import TRIES, compact, dry_run, plan_groups, sweep_state
 from holdfast.spark.runtime.worker import worker
@@ -73,7 +73,7 @@ def test_many_files_become_one_and_the_rows_stay_in_order(sink: Sink):
     assert sink.ids(FileRole.LATE) == Counter({f"late{i}": 1 for i in range(6)})
     head = sink.ledger().head
     assert head is not None
-    assert (head.kind, head.sources[0].end) == (EntryKind.REWRITE, "6")
+    assert (head.kind, head.sources[0].end) == (LedgerEntryKind.REWRITE, "6")
 
 
 def test_the_store_is_whole_after_it_and_after_the_sweep(sink: Sink):

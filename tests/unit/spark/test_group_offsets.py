@@ -8,14 +8,14 @@ import pytest
 from holdfast.errors import ConfigurationError, RetryError
 from holdfast.protocol.consumer_protocol import TopicPartition as Where
 from holdfast.spark.source.group_offsets import GroupOffsets
-from holdfast.spark.source.inputs import TopicPartition
+from holdfast.spark.source.inputs import SourcePartition
 from holdfast.spark.source.offsets import SourceOffset
 from holdfast.spark.source.options import parse_options
 
 
 def at(**positions: int) -> SourceOffset:
     return SourceOffset(
-        {TopicPartition("t", int(name[1:]), UUID(int=7)): n for name, n in positions.items()}
+        {SourcePartition("t", int(name[1:]), UUID(int=7)): n for name, n in positions.items()}
     )
 
 

@@ -20,7 +20,7 @@ from holdfast.spark.source.inputs import (
     DataLoss,
     PlanOptions,
     Range,
-    TopicPartition,
+    SourcePartition,
     read_range,
 )
 from holdfast.spark.source.kafka_input import KafkaInput
@@ -106,7 +106,7 @@ def own_peer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Peer]:
         broker.stop()
 
 
-def partition_of(source: KafkaInput, topic: str) -> TopicPartition:
+def partition_of(source: KafkaInput, topic: str) -> SourcePartition:
     return source.topics()[topic].all_partitions()[0]
 
 

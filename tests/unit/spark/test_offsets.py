@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 
 from holdfast.errors import CorruptObject, InvariantViolation
 from holdfast.spark.source import offsets
-from holdfast.spark.source.inputs import TopicPartition
+from holdfast.spark.source.inputs import SourcePartition
 from holdfast.spark.source.offsets import OffsetRange, SourceOffset
 
 ID, OTHER_ID = UUID(int=1), UUID(int=2)
 
 
-def tp(partition: int = 0, topic: str = "orders", topic_id: UUID | None = ID) -> TopicPartition:
-    return TopicPartition(topic, partition, topic_id)
+def tp(partition: int = 0, topic: str = "orders", topic_id: UUID | None = ID) -> SourcePartition:
+    return SourcePartition(topic, partition, topic_id)
 
 
 partitions = st.builds(
-    lambda topic, n: TopicPartition(topic, n, UUID(int=len(topic))),
+    lambda topic, n: SourcePartition(topic, n, UUID(int=len(topic))),
     st.sampled_from(["a", "bb", "ccc"]),
     st.integers(0, 12),
 )
@@ -95,9 +95,9 @@ def test_a_missing_partition_of_a_topic_that_is_there_is_not_a_deletion():
 
 @given(positions, positions, positions)
 def test_what_is_offered_is_never_below_what_was_served(
-    start: dict[TopicPartition, int],
-    latest: dict[TopicPartition, int],
-    served: dict[TopicPartition, int],
+    start: dict[SourcePartition, int],
+    latest: dict[SourcePartition, int],
+    served: dict[SourcePartition, int],
 ):
     target = offsets.held(start, latest, served)
     assert set(target) == set(start)
@@ -114,7 +114,7 @@ def test_what_is_offered_is_never_below_what_was_served(
     st.integers(1, 10**6),
 )
 def test_a_limit_is_shared_out_exactly_and_starves_nobody(
-    sizes: dict[TopicPartition, tuple[int, int]], most: int
+    sizes: dict[SourcePartition, tuple[int, int]], most: int
 ):
     start = {where: first for where, (first, _) in sizes.items()}
     target = {where: first + size for where, (first, size) in sizes.items()}
@@ -198,7 +198,7 @@ def test_micro_batches_read_each_record_once_whatever_grows_appears_or_ticks(
     steps: list[tuple[list[int], int, int]],
 ):
     offset = offsets.initial({tp(0): 2})
-    read: dict[TopicPartition, list[int]] = {tp(0): []}
+    read: dict[SourcePartition, list[int]] = {tp(0): []}
     for grown, tick, there in steps:
         appeared = {tp(n): n for n in range(there) if tp(n) not in offset.positions}
         begun = offsets.joined(offset, appeared) if appeared else offset

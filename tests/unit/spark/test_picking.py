@@ -16,7 +16,7 @@ from holdfast.landing.ledger_entry import FileRole, OutputFile
 from holdfast.spark.ledger.exchange import Cutter, received, sent
 from holdfast.spark.ledger.job import Dedup, Job, Output
 from holdfast.spark.ledger.keys_first import SENT
-from holdfast.spark.ledger.picking import JudgeTask, PickTask, Verdict
+from holdfast.spark.ledger.picking import DedupVerdict, JudgeTask, PickTask
 
 Record = tuple[str, int, int, bytes | None, int]
 """Topic, partition, offset, key, time."""
@@ -46,7 +46,7 @@ class Passes:
         self.pinned: Pinned = nothing_pinned(operator, buckets=buckets, hash_seed=5)
         self.number = 0
 
-    def judged(self, batches: list[Any]) -> Verdict:
+    def judged(self, batches: list[Any]) -> DedupVerdict:
         cutter = Cutter(
             by=("key",),
             event_time=self.operation.event_time,
@@ -59,9 +59,9 @@ class Passes:
             job=self.job, operation=self.operation, number=self.number, pinned=self.pinned
         )
         pieces = [received(rest) for _, rest in sent(cutter.pieces(batches, task=0))]
-        return Verdict.of([task.run(pieces)])
+        return DedupVerdict.of([task.run(pieces)])
 
-    def run(self, batches: list[Any]) -> tuple[Verdict, list[OutputFile]]:
+    def run(self, batches: list[Any]) -> tuple[DedupVerdict, list[OutputFile]]:
         verdict = self.judged(batches)
         task = PickTask(job=self.job, number=self.number, verdict=verdict)
         report = task.run(batches, task=0)

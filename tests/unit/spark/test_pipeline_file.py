@@ -8,7 +8,7 @@ import pytest
 from holdfast.errors import ConfigurationError
 from holdfast.keyed_state.aggregates import Aggregate, Function
 from holdfast.keyed_state.dedup import LatePolicy
-from holdfast.spark.ledger.chain_sink import Landing
+from holdfast.spark.ledger.chain_sink import ChainLanding
 from holdfast.spark.ledger.job import Aggregation, Dedup, Job, Timers
 from holdfast.spark.pipelines.file import RECORDS_PER_TRIGGER, PipelineFile, read_pipeline
 from holdfast.spark.source.options import AtTimestamp, End, Rows, Subscribe
@@ -72,8 +72,8 @@ def dedup_of(pipeline: PipelineFile) -> Dedup:
     return operation
 
 
-def landing_of(pipeline: PipelineFile) -> Landing:
-    assert isinstance(pipeline.sink, Landing)
+def landing_of(pipeline: PipelineFile) -> ChainLanding:
+    assert isinstance(pipeline.sink, ChainLanding)
     return pipeline.sink
 
 

@@ -18,8 +18,8 @@ from holdfast.spark.source.inputs import (
     Offsets,
     PlanOptions,
     Range,
+    SourcePartition,
     TopicInfo,
-    TopicPartition,
 )
 from holdfast.spark.source.kafka_options import ClientOptions
 from holdfast.spark.source.offsets import SourceOffset
@@ -37,26 +37,26 @@ class MemoryInput:
     def create(self, topic: str, *bounds: tuple[int, int], topic_id: int = 1) -> None:
         self.logs[topic] = (UUID(int=topic_id), [list(pair) for pair in bounds])
 
-    def at(self, topic: str, partition: int = 0) -> TopicPartition:
-        return TopicPartition(topic, partition, self.logs[topic][0])
+    def at(self, topic: str, partition: int = 0) -> SourcePartition:
+        return SourcePartition(topic, partition, self.logs[topic][0])
 
     def topics(self) -> dict[str, TopicInfo]:
         return {n: TopicInfo(n, topic_id, len(p)) for n, (topic_id, p) in self.logs.items()}
 
-    def _log(self, where: TopicPartition) -> list[int]:
+    def _log(self, where: SourcePartition) -> list[int]:
         topic_id, logs = self.logs.get(where.topic, (None, []))
         if topic_id != where.topic_id:
             raise DataLoss(f"{where} is gone")
         return logs[where.partition]
 
-    def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def earliest(self, partitions: Sequence[SourcePartition]) -> dict[SourcePartition, int]:
         return {where: self._log(where)[0] for where in partitions}
 
-    def latest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def latest(self, partitions: Sequence[SourcePartition]) -> dict[SourcePartition, int]:
         return {where: self._log(where)[1] for where in partitions}
 
-    def by_timestamp(self, at_ms: Offsets) -> dict[TopicPartition, int | None]:
-        found: dict[TopicPartition, int | None] = {}
+    def by_timestamp(self, at_ms: Offsets) -> dict[SourcePartition, int | None]:
+        found: dict[SourcePartition, int | None] = {}
         for where, timestamp in at_ms.items():
             first, last = self._log(where)
             offset = max(first, -(-timestamp // 10))

@@ -19,7 +19,7 @@ from holdfast.landing.ledger_entry import Effects, MicroBatch, SourceRange
 from holdfast.spark.ledger.checkpoint_folder import local_folder
 from holdfast.spark.ledger.job import Job
 from holdfast.spark.pipelines.file import PipelineFile, read_pipeline
-from holdfast.spark.pipelines.preflight import Ready, check_pipeline, resume
+from holdfast.spark.pipelines.preflight import PipelineReady, check_pipeline, resume
 from holdfast.spark.source import offsets
 from holdfast.spark.source.offsets import SourceOffset
 from holdfast.store.directory import DirectoryStore
@@ -36,7 +36,7 @@ def pipeline(
     return read_pipeline(file, overrides)
 
 
-def commit(folder: Path, ready: Ready, position: int, *, state: bytes = b"") -> None:
+def commit(folder: Path, ready: PipelineReady, position: int, *, state: bytes = b"") -> None:
     """An entry that ends at a position of the first partition alone."""
 
     async def run() -> None:

@@ -17,7 +17,7 @@ from holdfast.spark.pipelines.progress import (
     JsonReport,
     LiveLine,
     PlainLines,
-    Totals,
+    RunTotals,
     batch_line,
     idle_line,
     reporter_for,
@@ -27,13 +27,13 @@ from holdfast.spark.pipelines.progress import (
 )
 from holdfast.spark.pipelines.query_failure import QueryFailed, failure_of
 from holdfast.spark.source import offsets
-from holdfast.spark.source.inputs import DataLoss, Offsets, TopicInfo, TopicPartition
+from holdfast.spark.source.inputs import DataLoss, Offsets, SourcePartition, TopicInfo
 from holdfast.spark.source.offsets import SourceOffset
 from holdfast.spark.source.options import parse_options
 
 COUNTS = {"rows": 1_000, "kept": 900, "duplicates": 90, "late": 10, "diverted": 10}
-ZERO = TopicPartition("t", 0, None)
-ONE = TopicPartition("t", 1, None)
+ZERO = SourcePartition("t", 0, None)
+ONE = SourcePartition("t", 1, None)
 
 
 def done(batch_id: int = 0, state_rows: int = 900, *, was_known: bool = False) -> BatchDone:
@@ -42,7 +42,7 @@ def done(batch_id: int = 0, state_rows: int = 900, *, was_known: bool = False) -
 
 
 def test_counts_add_up_and_the_state_is_the_newest():
-    totals = Totals(lag=7)
+    totals = RunTotals(lag=7)
     totals.add(done(0, 900))
     totals.add(done(1, 1_700))
     totals.add(done(1, was_known=True))
@@ -57,7 +57,7 @@ def test_counts_add_up_and_the_state_is_the_newest():
 
 
 def test_what_aggregates_and_timers_give_is_summed_up_too():
-    totals = Totals()
+    totals = RunTotals()
     for batch_id in range(2):
         counts = {"rows": 10, "updated": 3, "late": 0, "diverted": 0, "state_rows": 5}
         aggregated = BatchDone(batch_id=batch_id, seconds=0.5, counts=counts, files=1)
@@ -66,13 +66,13 @@ def test_what_aggregates_and_timers_give_is_summed_up_too():
     lines = dict(summary(totals))
     assert (lines["updated"], lines["rows in"]) == ("6", "20")
     assert "kept" not in lines
-    totals = Totals()
+    totals = RunTotals()
     totals.add(BatchDone(batch_id=0, seconds=0.5, counts={"rows": 0, "fired": 4}, files=1))
     assert dict(summary(totals))["fired"] == "4"
 
 
 def test_a_line_has_rate_lag_time_state_and_duplicates():
-    totals = Totals(lag=1_234)
+    totals = RunTotals(lag=1_234)
     totals.add(done())
     line = batch_line(done(), totals)
     for part in ("2,000 rows/s", "lag 1,234", "0.5 s", "state 900", "90 duplicates", "10 late"):
@@ -81,11 +81,11 @@ def test_a_line_has_rate_lag_time_state_and_duplicates():
     running = running_line(1, 3.2, totals)
     for part in ("batch 1 is running, 3 s", "2,000 rows/s", "lag 1,234", "state 900", "90 dup"):
         assert part in running
-    assert running_line(0, 3.2, Totals()) == "batch 0 is running, 3 s"
+    assert running_line(0, 3.2, RunTotals()) == "batch 0 is running, 3 s"
 
 
 def test_an_idle_run_says_since_when_and_how_far_it_is_behind():
-    totals = Totals(lag=0)
+    totals = RunTotals(lag=0)
     totals.add(done())
     idle = idle_line(IdleTime(since_ms=1_800_000_000_000, seconds=42.4), totals)
     assert idle.startswith("idle since 2027-01-1")
@@ -99,7 +99,7 @@ def test_an_idle_run_says_since_when_and_how_far_it_is_behind():
 
 
 def test_the_lag_is_seen_on_a_terminal_of_80_columns():
-    totals = Totals(lag=123_456_789)
+    totals = RunTotals(lag=123_456_789)
     counts = {"rows": 1_000_000, "duplicates": 100_000}
     totals.add(BatchDone(batch_id=99_999, seconds=100.5, counts=counts, files=1))
     assert totals.last is not None
@@ -115,9 +115,9 @@ def test_a_log_has_a_line_each_minute_of_an_idle_run_and_a_terminal_changes_all_
     plain, live = PlainLines(log), LiveLine(terminal)
     for reporter in (plain, live):
         for seconds in range(1, 131):
-            reporter.idle(IdleTime(since_ms=0, seconds=seconds), Totals())
-        reporter.batch(done(), Totals())
-        reporter.idle(IdleTime(since_ms=140_000, seconds=59), Totals())
+            reporter.idle(IdleTime(since_ms=0, seconds=seconds), RunTotals())
+        reporter.batch(done(), RunTotals())
+        reporter.idle(IdleTime(since_ms=140_000, seconds=59), RunTotals())
     lines = log.getvalue().splitlines()
     assert ["(60 s)" in lines[0], "(120 s)" in lines[1], "batch 0" in lines[2]] == [True] * 3
     assert len(lines) == 3
@@ -128,7 +128,7 @@ def test_events_have_the_figures_of_the_lines_and_what_is_told_is_no_event():
     events: list[tuple[str, dict[str, object]]] = []
     told = io.StringIO()
     reporter = JsonReport(lambda name, fields: events.append((name, dict(fields))), told)
-    totals = Totals(lag=7)
+    totals = RunTotals(lag=7)
     totals.add(done())
     reporter.tell("Spark's log: x")
     reporter.show("batch 0 is running")
@@ -151,7 +151,7 @@ def test_a_terminal_has_one_line_that_changes_and_a_pipe_has_lines():
     live, plain = LiveLine(terminal), PlainLines(pipe)
     for reporter in (live, plain):
         reporter.tell("hello")
-        reporter.batch(done(), Totals())
+        reporter.batch(done(), RunTotals())
         reporter.show("batch 1: 3 s")
         reporter.close()
     assert terminal.getvalue().count("\n") == 2
@@ -185,7 +185,7 @@ class SlowSource:
             raise RetryError("the store does not answer")
         return {"t": TopicInfo("t", None, 2), "u": TopicInfo("u", None, 1)}
 
-    def latest(self, partitions: Sequence[TopicPartition]) -> Offsets:
+    def latest(self, partitions: Sequence[SourcePartition]) -> Offsets:
         return {where: 10 + where.partition for where in partitions}
 
 

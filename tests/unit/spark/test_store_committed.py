@@ -8,7 +8,7 @@ from tests.unit.spark.stores import TOPIC, Filler, change, made, offsets_in
 from tests.unit.spark.test_store_input import rows_of
 
 from holdfast.spark.source.data_source import open_input
-from holdfast.spark.source.inputs import DataLoss, PlanOptions, Range, TopicPartition
+from holdfast.spark.source.inputs import DataLoss, PlanOptions, Range, SourcePartition
 from holdfast.spark.source.options import parse_options
 from holdfast.spark.source.store_input import StoreInput
 from holdfast.spark.source.where import parse_where
@@ -46,7 +46,7 @@ COMMITTED = [0, 1, 4, 7, 10]
 UNCOMMITTED = [0, 1, 2, 3, 4, 7, 8, 10, 12, 13]
 
 
-def source_of(url: str, *, read_committed: bool) -> tuple[StoreInput, TopicPartition]:
+def source_of(url: str, *, read_committed: bool) -> tuple[StoreInput, SourcePartition]:
     source = StoreInput(url, read_committed=read_committed)
     return source, source.topics()[TOPIC].all_partitions()[0]
 

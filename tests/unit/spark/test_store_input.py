@@ -16,15 +16,15 @@ from holdfast.spark.source.inputs import (
     DataLoss,
     PlanOptions,
     Range,
+    SourcePartition,
     StoreWhere,
-    TopicPartition,
     read_range,
 )
 from holdfast.spark.source.store_input import StoreInput
 from holdfast.spark.source.where import parse_where
 
 
-def partition_of(source: StoreInput, partition: int = 0) -> TopicPartition:
+def partition_of(source: StoreInput, partition: int = 0) -> SourcePartition:
     return source.topics()[TOPIC].all_partitions()[partition]
 
 

@@ -9,7 +9,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from tests.peers.holdfast import HoldfastBroker
 from tests.unit.client.test_transactions import committed_values
 
-from holdfast.client.refusals import Refused
+from holdfast.client.refusals import RequestRefused
 from holdfast.errors import ConfigurationError
 from holdfast.spark.topic.batch import TopicBatchWriter
 from holdfast.spark.topic.sink import topic_options
@@ -53,7 +53,7 @@ def test_a_write_that_is_refused_in_the_middle_is_aborted_whole(holdfast_broker:
     small = create(holdfast_broker, "topic-batch-small", max_message_bytes="200")
     mine = writer(holdfast_broker, **{"kafka.compression.type": "none"})
     told = [mine.write(iter([rows((topic, "fits"), (small, "x" * 5_000))]))]
-    with pytest.raises(Refused, match="MESSAGE_TOO_LARGE"):
+    with pytest.raises(RequestRefused, match="MESSAGE_TOO_LARGE"):
         mine.commit(told)
     again = writer(holdfast_broker)
     again.commit([again.write(iter([rows((topic, "after"))]))])

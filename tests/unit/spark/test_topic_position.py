@@ -6,8 +6,8 @@ from holdfast.spark.topic.position import (
     Known,
     Note,
     Position,
-    Refused,
-    Run,
+    PositionRefused,
+    WriteRecords,
     decide,
     from_text,
     to_text,
@@ -24,7 +24,7 @@ def decided(known: Position | None, batch: Position, committed: int | None = Non
 
 def refusal(known: Position | None, batch: Position, committed: int | None = None) -> str:
     found = decided(known, batch, committed)
-    assert isinstance(found, Refused)
+    assert isinstance(found, PositionRefused)
     return found.message
 
 
@@ -35,8 +35,8 @@ def test_a_position_is_what_was_written_and_other_texts_are_none():
 
 
 def test_a_first_micro_batch_and_each_next_one_run():
-    assert decided(None, at(0)) == Run()
-    assert decided(at(0), at(1)) == Run()
+    assert decided(None, at(0)) == WriteRecords()
+    assert decided(at(0), at(1)) == WriteRecords()
 
 
 def test_the_last_micro_batch_again_is_known_also_where_its_plan_cannot_be_read():
@@ -65,11 +65,11 @@ def test_another_query_is_refused_with_the_remedy():
 
 def test_without_a_position_a_person_says_what_is_in_the_topic():
     assert "committedBatch to 9 if they are, to 8 if not" in refusal(None, at(9))
-    assert decided(None, at(9), 8) == Run()
+    assert decided(None, at(9), 8) == WriteRecords()
     assert decided(None, at(9), 9) == Note()
     assert "committedBatch" in refusal(None, at(10), 8)
 
 
 def test_what_a_person_said_once_means_nothing_where_the_position_is_known():
-    assert decided(at(9), at(10), 10) == Run()
-    assert isinstance(decided(at(9), at(8), 7), Refused)
+    assert decided(at(9), at(10), 10) == WriteRecords()
+    assert isinstance(decided(at(9), at(8), 7), PositionRefused)

@@ -13,13 +13,13 @@ from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.records.batch import parse_header
 from holdfast.records.compression import Codec
 from holdfast.records.record import decode_batch
-from holdfast.spark.topic.rows import Encoder, Staged
+from holdfast.spark.topic.rows import RowEncoder, Staged
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 def encoded(name: str | None = "out", *, first: int = 0, partitions: int = 3, **columns: Any):
-    encoder = Encoder(
+    encoder = RowEncoder(
         topic=name,
         codec=Codec.LZ4,
         partitions_of=lambda _: partitions,

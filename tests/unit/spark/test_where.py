@@ -20,8 +20,8 @@ from holdfast.spark.source.inputs import (
     Offsets,
     PlanOptions,
     Range,
+    SourcePartition,
     TopicInfo,
-    TopicPartition,
 )
 from holdfast.spark.source.kafka_options import ClientOptions
 from holdfast.spark.source.options import parse_options
@@ -173,7 +173,7 @@ class RecordsInput:
     def __init__(self, logs: list[list[int]], *, first: int) -> None:
         self.topic_id = UUID(int=1)
         self.records = {
-            TopicPartition("t", p, self.topic_id): [
+            SourcePartition("t", p, self.topic_id): [
                 Record("t", p, first + i, timestamp) for i, timestamp in enumerate(log)
             ]
             for p, log in enumerate(logs)
@@ -183,13 +183,13 @@ class RecordsInput:
     def topics(self) -> dict[str, TopicInfo]:
         return {"t": TopicInfo("t", self.topic_id, len(self.records))}
 
-    def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def earliest(self, partitions: Sequence[SourcePartition]) -> dict[SourcePartition, int]:
         return dict.fromkeys(partitions, self.first)
 
-    def latest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def latest(self, partitions: Sequence[SourcePartition]) -> dict[SourcePartition, int]:
         return {where: self.first + len(self.records[where]) for where in partitions}
 
-    def by_timestamp(self, at_ms: Offsets) -> dict[TopicPartition, int | None]:
+    def by_timestamp(self, at_ms: Offsets) -> dict[SourcePartition, int | None]:
         assert all(timestamp >= 0 for timestamp in at_ms.values())
         return {
             where: next((r.offset for r in self.records[where] if r.timestamp >= at), None)

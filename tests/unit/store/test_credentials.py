@@ -8,7 +8,7 @@ from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.errors import ConfigurationError
 from holdfast.store.credentials import find_credentials
 from holdfast.store.object_address import parse_object_address
-from holdfast.store.object_clients import RENEW_S_MIN, Clients
+from holdfast.store.object_clients import RENEW_S_MIN, ObjectClients
 
 FIXED = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s"}
 TOKEN = {"AWS_WEB_IDENTITY_TOKEN_FILE": "/token", "AWS_ROLE_ARN": "arn:role"}
@@ -95,11 +95,11 @@ def test_no_secret_is_in_the_text_of_credentials(file: Path):
     assert "first" not in repr(found)
 
 
-def clients(variables: dict[str, str]) -> tuple[Clients, VirtualClock]:
+def clients(variables: dict[str, str]) -> tuple[ObjectClients, VirtualClock]:
     clock = VirtualClock()
     environment = SeededEnvironment(seed=0, clock=clock)
     address = parse_object_address("s3://bucket/x?region=eu-west-1")
-    return Clients(address, variables, environment=environment), clock
+    return ObjectClients(address, variables, environment=environment), clock
 
 
 def test_clients_are_made_anew_when_the_file_has_other_keys_and_only_then(file: Path):

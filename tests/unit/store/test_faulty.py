@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from simulation.faults.faulty_store import FAULTS_OF, Fault, FaultPlan, FaultyStore, Operation
+from simulation.faults.faulty_store import FAULTS_OF, Fault, FaultPlan, FaultyStore, StoreOperation
 from simulation.virtual_loop import VirtualLoop
 
 from holdfast.environment import SeededEnvironment, VirtualClock
@@ -52,7 +52,7 @@ def test_a_create_whose_answer_is_missing_landed_or_not_as_its_fault_says(
         with pytest.raises(StoreUnavailable, match="injected"):
             await faulty.create("k", [BODY])
         assert (await store.size("k") is not None) is lands_at_once
-        assert faulty.injected == {(Operation.CREATE, fault): 1}
+        assert faulty.injected == {(StoreOperation.CREATE, fault): 1}
 
     simulate(main)
 
@@ -179,7 +179,7 @@ def test_heal_ends_all_faults_and_break_again_brings_them_back():
 
 
 def test_every_fault_of_every_operation_is_drawn_and_the_same_seed_gives_the_same_run():
-    async def main(loop: VirtualLoop) -> tuple[list[str], set[tuple[Operation, Fault]]]:
+    async def main(loop: VirtualLoop) -> tuple[list[str], set[tuple[StoreOperation, Fault]]]:
         environment = SeededEnvironment(seed=1, clock=VirtualClock())
         plan = FaultPlan.even(0.06, latency_seconds=(0.0, 0.2))
         faulty = FaultyStore(
@@ -208,5 +208,5 @@ def test_every_fault_of_every_operation_is_drawn_and_the_same_seed_gives_the_sam
     again, _ = simulate(main)
     assert first == again
     assert kinds == {
-        (operation, fault) for operation in Operation for fault in FAULTS_OF[operation]
+        (operation, fault) for operation in StoreOperation for fault in FAULTS_OF[operation]
     }

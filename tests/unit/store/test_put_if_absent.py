@@ -7,14 +7,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from simulation.faults.faulty_store import FAULTS_OF, Fault, FaultPlan, FaultyStore, Operation
+from simulation.faults.faulty_store import FAULTS_OF, Fault, FaultPlan, FaultyStore, StoreOperation
 from simulation.virtual_loop import VirtualLoop
 
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.errors import CorruptObject, StoreUnavailable
 from holdfast.store.interface import Buffers, CreateAnswer
 from holdfast.store.memory import MemoryStore
-from holdfast.store.put_if_absent import Backoff, Lost, Retry, Won, put_if_absent, same_bytes
+from holdfast.store.put_if_absent import Backoff, Lost, RetryNotice, Won, put_if_absent, same_bytes
 
 SEEDS = range(150)
 RIVALS = 3
@@ -22,7 +22,7 @@ KEY = "lanes/1/00000000000000000042"
 
 FAULT_CASES = [
     (operation, fault)
-    for operation in (Operation.CREATE, Operation.READ, Operation.SIZE)
+    for operation in (StoreOperation.CREATE, StoreOperation.READ, StoreOperation.SIZE)
     for fault in FAULTS_OF[operation]
 ]
 
@@ -106,7 +106,7 @@ def verdict(answers: list[Won | Lost], body: bytes, *, whole: bool = False) -> s
 @pytest.mark.parametrize("whole", [False, True], ids=["by id", "by whole body"])
 @pytest.mark.parametrize(("operation", "fault"), FAULT_CASES)
 def test_each_fault_leaves_one_winner_and_losers_who_know_it(
-    operation: Operation, fault: Fault, whole: bool
+    operation: StoreOperation, fault: Fault, whole: bool
 ):
     # A whole body without a checksum is told from a flipped one only by reading it twice.
     chance = 0.1 if whole and fault is Fault.BIT_FLIP else 0.3
@@ -118,7 +118,7 @@ def test_each_fault_leaves_one_winner_and_losers_who_know_it(
         )
         assert verdict(answers, body, whole=whole) is None, f"seed {seed}"
         faults += injected
-    if operation is not Operation.SIZE or whole:
+    if operation is not StoreOperation.SIZE or whole:
         assert faults > len(SEEDS) // 8
 
 
@@ -175,7 +175,7 @@ async def not_found_means_free(store: FaultyStore, rival: int, seed: int) -> Won
     ],
 )
 def test_the_race_catches_an_implementation_that_guesses(naive: Put, fault: Fault):
-    plan = FaultPlan(chances={fault: 0.45}, operations=frozenset({Operation.CREATE}))
+    plan = FaultPlan(chances={fault: 0.45}, operations=frozenset({StoreOperation.CREATE}))
     wrong = 0
     for seed in SEEDS:
         answers, body, _ = simulate(lambda seed=seed: race(plan, seed, naive), seed)
@@ -186,7 +186,7 @@ def test_the_race_catches_an_implementation_that_guesses(naive: Put, fault: Faul
 def test_a_lost_read_back_does_not_give_a_win_away():
     """Our own create came back as EXISTS; the read-back is short or flipped at first."""
     for fault in (Fault.SHORT_READ, Fault.BIT_FLIP, Fault.LOST_AFTER, Fault.STALLED):
-        plan = FaultPlan(chances={fault: 0.3}, operations=frozenset({Operation.READ}))
+        plan = FaultPlan(chances={fault: 0.3}, operations=frozenset({StoreOperation.READ}))
         for seed in SEEDS:
 
             async def main(plan: FaultPlan = plan, seed: int = seed) -> Won | Lost:
@@ -206,7 +206,7 @@ def test_a_cut_off_store_ends_at_the_deadline_with_an_unknown_outcome():
         store.cut()
         with pytest.raises(StoreUnavailable, match="outcome is unknown"):
             await put(store, 1, 1, deadline_seconds=30.0)
-        assert store.calls[Operation.CREATE] > 10
+        assert store.calls[StoreOperation.CREATE] > 10
         return asyncio.get_running_loop().time()
 
     assert simulate(main, 1) == 30.0
@@ -229,7 +229,9 @@ def test_without_a_deadline_it_goes_on_until_the_store_is_back():
 
 
 def test_a_cancelled_attempt_stops_and_a_later_one_with_the_same_bytes_still_wins():
-    plan = FaultPlan(chances={Fault.LANDS_LATER: 1.0}, operations=frozenset({Operation.CREATE}))
+    plan = FaultPlan(
+        chances={Fault.LANDS_LATER: 1.0}, operations=frozenset({StoreOperation.CREATE})
+    )
 
     async def main() -> Won | Lost:
         store = MemoryStore(environment=environment_of(1))
@@ -318,12 +320,12 @@ def test_a_read_back_that_fails_its_checksum_once_is_read_again():
 
 
 def test_delays_double_up_to_the_cap_and_each_retry_is_told():
-    async def main() -> list[Retry]:
+    async def main() -> list[RetryNotice]:
         store = FaultyStore(
             MemoryStore(environment=environment_of(1)), plan=FaultPlan(), chance=random.Random(1)
         )
         store.cut()
-        told: list[Retry] = []
+        told: list[RetryNotice] = []
         backoff = Backoff(first_seconds=0.1, max_seconds=1.6, jitter=0.5)
         with pytest.raises(StoreUnavailable):
             await put(store, 1, 1, deadline_seconds=60.0, backoff=backoff, on_retry=told.append)

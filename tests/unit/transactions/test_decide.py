@@ -15,7 +15,7 @@ from holdfast.transactions.decide import (
     FreshIdNeeded,
     GoOn,
     Initialised,
-    Producer,
+    ProducerIdAndEpoch,
     TransactionRules,
     abort,
     end,
@@ -32,9 +32,9 @@ from holdfast.transactions.facts import (
     TransactionFact,
 )
 from holdfast.transactions.state import (
-    Phase,
     StoredTransactions,
     Transaction,
+    TransactionPhase,
     TransactionsState,
     restored_transactions,
     stored_transactions,
@@ -69,7 +69,7 @@ class World:
         self.state.apply(fact)
         self.state.publish(fact)
 
-    def init(self, claimed: Producer = NOBODY, timeout_ms: int = TIMEOUT_MS) -> object:
+    def init(self, claimed: ProducerIdAndEpoch = NOBODY, timeout_ms: int = TIMEOUT_MS) -> object:
         fresh: int | None = None
         decided = None
         for _ in range(2):
@@ -82,15 +82,17 @@ class World:
         if isinstance(decided, Initialised | AbortFirst):
             self.take(decided.fact)
         if isinstance(decided, Initialised):
-            return Producer(decided.fact.producer_id, decided.fact.producer_epoch)
+            return ProducerIdAndEpoch(decided.fact.producer_id, decided.fact.producer_epoch)
         return decided.producer if isinstance(decided, GoOn) else decided
 
-    def producer(self) -> Producer:
+    def producer(self) -> ProducerIdAndEpoch:
         got = self.init()
-        assert isinstance(got, Producer)
+        assert isinstance(got, ProducerIdAndEpoch)
         return got
 
-    def add(self, producer: Producer, *partitions: PartitionId, group: str | None = None) -> object:
+    def add(
+        self, producer: ProducerIdAndEpoch, *partitions: PartitionId, group: str | None = None
+    ) -> object:
         groups = [group] if group is not None else []
         decided = extend(
             self.known, producer, partitions=partitions, groups=groups, now_ms=self.now_ms
@@ -99,7 +101,7 @@ class World:
             self.take(decided)
         return decided
 
-    def end(self, producer: Producer, *, committed: bool, bumps: bool = True) -> object:
+    def end(self, producer: ProducerIdAndEpoch, *, committed: bool, bumps: bool = True) -> object:
         decided = end(
             self.known,
             producer,
@@ -123,14 +125,14 @@ def world() -> World:
 
 
 def test_a_new_transactional_id_gets_a_new_producer_id(world: World):
-    assert world.producer() == Producer(500, 0)
-    assert world.there().phase is Phase.EMPTY
+    assert world.producer() == ProducerIdAndEpoch(500, 0)
+    assert world.there().phase is TransactionPhase.EMPTY
 
 
 def test_a_producer_that_takes_over_fences_the_one_before(world: World):
     first = world.producer()
     second = world.producer()
-    assert second == Producer(500, 1)
+    assert second == ProducerIdAndEpoch(500, 1)
     assert world.add(first, P0) is ErrorCode.PRODUCER_FENCED
     assert isinstance(world.add(second, P0), TransactionExtended)
 
@@ -139,13 +141,13 @@ def test_an_open_transaction_is_aborted_before_somebody_takes_over(world: World)
     zombie = world.producer()
     world.add(zombie, P0)
     assert isinstance(world.init(), AbortFirst)
-    assert world.there().phase is Phase.PREPARE_ABORT
+    assert world.there().phase is TransactionPhase.PREPARE_ABORT
     assert world.init() is ErrorCode.CONCURRENT_TRANSACTIONS
     marker = world.there().marker
     assert marker is not None
     assert (marker.producer_epoch, marker.committed) == (1, False)
     world.complete()
-    assert world.producer() == Producer(500, 2)
+    assert world.producer() == ProducerIdAndEpoch(500, 2)
     assert world.end(zombie, committed=True) is ErrorCode.PRODUCER_FENCED
     assert world.end(zombie, committed=False) is ErrorCode.PRODUCER_FENCED
     assert world.init(zombie) is ErrorCode.PRODUCER_FENCED
@@ -157,11 +159,11 @@ def test_each_end_moves_the_epoch_up_so_that_late_requests_reach_no_later_transa
     first = world.producer()
     world.add(first, P0)
     second = world.end(first, committed=True)
-    assert second == Producer(500, 1)
+    assert second == ProducerIdAndEpoch(500, 1)
     world.complete()
-    assert world.there().phase is Phase.COMPLETE_COMMIT
+    assert world.there().phase is TransactionPhase.COMPLETE_COMMIT
     assert world.add(first, P1) is ErrorCode.PRODUCER_FENCED
-    assert isinstance(world.add(Producer(500, 1), P1), TransactionExtended)
+    assert isinstance(world.add(ProducerIdAndEpoch(500, 1), P1), TransactionExtended)
     assert world.there().partitions == {P1}
 
 
@@ -192,7 +194,7 @@ def test_nothing_joins_a_transaction_that_is_ending(world: World):
     producer = world.producer()
     world.add(producer, P0)
     after = world.end(producer, committed=True)
-    assert isinstance(after, Producer)
+    assert isinstance(after, ProducerIdAndEpoch)
     assert world.add(after, P1) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert verify(world.known, after, P0) is ErrorCode.CONCURRENT_TRANSACTIONS
 
@@ -203,8 +205,10 @@ def test_records_are_verified_against_the_open_transaction(world: World):
     world.add(producer, P0)
     assert verify(world.known, producer, P0) is None
     assert verify(world.known, producer, P1) is ErrorCode.TRANSACTION_ABORTABLE
-    assert verify(world.known, Producer(500, 9), P0) is ErrorCode.PRODUCER_FENCED
-    assert verify(world.known, Producer(9, 0), P0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert verify(world.known, ProducerIdAndEpoch(500, 9), P0) is ErrorCode.PRODUCER_FENCED
+    assert (
+        verify(world.known, ProducerIdAndEpoch(9, 0), P0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    )
     assert verify(None, producer, P0) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
@@ -221,17 +225,17 @@ def test_a_commit_without_a_transaction_is_refused_and_an_abort_fences(world: Wo
     producer = world.producer()
     assert world.end(producer, committed=True) is ErrorCode.INVALID_TXN_STATE
     assert world.end(producer, committed=True, bumps=False) is ErrorCode.INVALID_TXN_STATE
-    assert world.end(producer, committed=False) == Producer(500, 1)
+    assert world.end(producer, committed=False) == ProducerIdAndEpoch(500, 1)
 
 
 def test_a_producer_that_had_an_error_goes_on_by_what_it_was(world: World):
     """KIP-360: the same request, sent again, gives the same epoch; an older one is fenced."""
     first = world.producer()
     second = world.init(first)
-    assert second == Producer(500, 1)
+    assert second == ProducerIdAndEpoch(500, 1)
     assert world.init(first) == second
-    third = world.init(Producer(500, 1))
-    assert third == Producer(500, 2)
+    third = world.init(ProducerIdAndEpoch(500, 1))
+    assert third == ProducerIdAndEpoch(500, 2)
     assert world.init(first) is ErrorCode.PRODUCER_FENCED
 
 
@@ -243,15 +247,15 @@ def test_a_zombie_cannot_claim_the_epoch_that_was_taken_from_it(world: World):
 
 def test_epochs_that_run_out_give_a_new_producer_id(world: World):
     world.take(ProducerInitialised(ID, 500, EPOCH_MAX - 1, TIMEOUT_MS, world.now_ms))
-    last = Producer(500, EPOCH_MAX - 1)
+    last = ProducerIdAndEpoch(500, EPOCH_MAX - 1)
     world.fresh_id = 777
     world.add(last, P0)
-    assert world.end(last, committed=True) == Producer(777, 0)
+    assert world.end(last, committed=True) == ProducerIdAndEpoch(777, 0)
     marker = world.there().marker
     assert marker is not None
     assert (marker.producer_id, marker.producer_epoch) == (500, EPOCH_MAX)
     world.complete()
-    assert world.end(last, committed=True) == Producer(777, 0)
+    assert world.end(last, committed=True) == ProducerIdAndEpoch(777, 0)
 
 
 def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(world: World):
@@ -291,7 +295,7 @@ def test_facts_and_snapshots_build_the_same_state(world: World):
     first = world.producer()
     world.add(first, P0, group="g")
     second = world.end(first, committed=True)
-    assert isinstance(second, Producer)
+    assert isinstance(second, ProducerIdAndEpoch)
     replayed = TransactionsState()
     encoded = msgspec.msgpack.encode(world.facts)
     for fact in msgspec.msgpack.decode(encoded, type=list[TransactionFact]):

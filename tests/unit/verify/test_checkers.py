@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.verify.checkers import CHECKERS, Kind, check, void_reason
+from holdfast.verify.checkers import CHECKERS, Anomaly, check, void_reason
 from holdfast.verify.history import (
     Append,
     Call,
@@ -83,7 +83,7 @@ class Script(Recorder):
             appends=appends,
         )
 
-    def kinds(self) -> set[Kind]:
+    def kinds(self) -> set[Anomaly]:
         return {violation.kind for violation in check(self.history)}
 
 
@@ -103,13 +103,13 @@ def test_an_acked_record_missing_from_the_cold_read_is_lost():
     script = Script()
     script.acked(0, 1, 2)
     script.cold((0, 1), end=2)
-    assert script.kinds() == {Kind.LOST_WRITE}
+    assert script.kinds() == {Anomaly.LOST_WRITE}
 
 
 def test_an_acked_partition_that_the_cold_read_does_not_know_is_lost():
     script = Script()
     script.acked(0, 1)
-    assert script.kinds() == {Kind.LOST_WRITE}
+    assert script.kinds() == {Anomaly.LOST_WRITE}
 
 
 def test_a_record_below_a_log_start_that_was_asked_for_is_not_lost():
@@ -135,7 +135,7 @@ def test_two_readers_that_see_different_values_at_one_offset():
     script.fetched(0, (0, 1), hw=1)
     script.fetched(0, (0, 2), hw=1, broker="b2")
     script.cold((0, 2))
-    assert script.kinds() == {Kind.TWO_VALUES}
+    assert script.kinds() == {Anomaly.TWO_VALUES}
 
 
 def test_a_value_that_nobody_sent_is_a_phantom():
@@ -143,7 +143,7 @@ def test_a_value_that_nobody_sent_is_a_phantom():
     script.fetched(0, (0, 9), hw=1)
     script.send(9)
     script.cold((0, 9))
-    assert script.kinds() == {Kind.PHANTOM}
+    assert script.kinds() == {Anomaly.PHANTOM}
 
 
 def test_an_idempotent_batch_that_landed_twice_is_doubled():
@@ -151,7 +151,7 @@ def test_an_idempotent_batch_that_landed_twice_is_doubled():
     script.info(script.send(1, p=(7, 0), seq=0), "REQUEST_TIMED_OUT", 0.0)
     script.acked(1, 1, p=(7, 0), seq=0)
     script.cold((0, 1), (1, 1))
-    assert script.kinds() == {Kind.DOUBLED}
+    assert script.kinds() == {Anomaly.DOUBLED}
 
 
 def test_a_value_resent_under_a_new_epoch_may_be_there_twice():
@@ -169,7 +169,7 @@ def test_a_plain_producer_that_retried_may_be_there_twice_but_not_thrice():
     script.cold((0, 1), (1, 1))
     assert script.kinds() == set()
     script.cold((0, 1), (1, 1), (2, 1))
-    assert script.kinds() == {Kind.DOUBLED}
+    assert script.kinds() == {Anomaly.DOUBLED}
 
 
 def test_a_retry_acked_at_another_offset():
@@ -177,14 +177,14 @@ def test_a_retry_acked_at_another_offset():
     script.acked(0, 1, p=(7, 0), seq=0)
     script.acked(5, 1, p=(7, 0), seq=0)
     script.cold((0, 1), (5, 1))
-    assert Kind.ACK_MOVED in script.kinds()
+    assert Anomaly.ACK_MOVED in script.kinds()
 
 
 def test_a_refused_record_that_appears():
     script = Script()
     script.fail(script.send(1), "INVALID_RECORD", 0.0)
     script.cold((0, 1))
-    assert script.kinds() == {Kind.DEFINITE_ERROR_APPEARS}
+    assert script.kinds() == {Anomaly.DEFINITE_ERROR_APPEARS}
 
 
 def test_an_unknown_outcome_may_appear_or_not():
@@ -201,7 +201,7 @@ def test_a_latest_offset_below_one_already_served_by_another_broker():
     script.latest(2, broker="b1")
     script.latest(1, broker="b2")
     script.cold((0, 1), (1, 2))
-    assert script.kinds() == {Kind.WATERMARK_BACK}
+    assert script.kinds() == {Anomaly.WATERMARK_BACK}
 
 
 def test_overlapping_answers_may_come_in_either_order():
@@ -219,7 +219,7 @@ def test_a_cold_end_below_a_served_watermark():
     script.send(1, 2)
     script.latest(2)
     script.cold((0, 1))
-    assert script.kinds() == {Kind.WATERMARK_BACK}
+    assert script.kinds() == {Anomaly.WATERMARK_BACK}
 
 
 def test_a_log_start_that_goes_back():
@@ -228,7 +228,7 @@ def test_a_log_start_that_goes_back():
     script.delete_records(1, 1)
     script.earliest(0)
     script.cold((1, 2), log_start=1)
-    assert script.kinds() == {Kind.LOG_START_BACK}
+    assert script.kinds() == {Anomaly.LOG_START_BACK}
 
 
 def test_a_log_start_that_nobody_asked_for_unless_retention_is_on():
@@ -236,7 +236,7 @@ def test_a_log_start_that_nobody_asked_for_unless_retention_is_on():
     script.acked(0, 1, 2)
     script.earliest(1)
     script.cold((1, 2), log_start=1)
-    assert script.kinds() == {Kind.LOG_START_UNASKED}
+    assert script.kinds() == {Anomaly.LOG_START_UNASKED}
     script.history.rules[P] = PartitionRules(retention=True)
     assert script.kinds() == set()
 
@@ -246,7 +246,7 @@ def test_a_fetch_that_does_not_know_an_acked_record():
     script.acked(0, 1)
     script.fetched(0, hw=0, broker="b2")
     script.cold((0, 1))
-    assert script.kinds() == {Kind.HIDDEN}
+    assert script.kinds() == {Anomaly.HIDDEN}
 
 
 def test_out_of_range_for_an_acked_record():
@@ -254,7 +254,7 @@ def test_out_of_range_for_an_acked_record():
     script.acked(0, 1)
     script.fail(script.invoke("c", "b2", Fetch(P, 0), 0.0), "OFFSET_OUT_OF_RANGE", 0.0)
     script.cold((0, 1))
-    assert script.kinds() == {Kind.HIDDEN}
+    assert script.kinds() == {Anomaly.HIDDEN}
 
 
 def test_out_of_range_below_the_log_start_or_past_the_end_is_right():
@@ -281,7 +281,7 @@ def test_an_empty_answer_below_its_own_watermark():
     script.acked(0, 1)
     script.fetched(0, hw=1)
     script.cold((0, 1))
-    assert script.kinds() == {Kind.HIDDEN}
+    assert script.kinds() == {Anomaly.HIDDEN}
 
 
 def test_a_record_passed_over_inside_and_before_a_fetch():
@@ -289,12 +289,12 @@ def test_a_record_passed_over_inside_and_before_a_fetch():
     script.acked(0, 1, 2, 3)
     script.cold((0, 1), (1, 2), (2, 3))
     script.fetched(0, (0, 1), (2, 3), hw=3)
-    assert script.kinds() == {Kind.GAP}
+    assert script.kinds() == {Anomaly.GAP}
     script = Script()
     script.acked(0, 1, 2, 3)
     script.cold((0, 1), (1, 2), (2, 3))
     script.fetched(0, (1, 2), (2, 3), hw=3)
-    assert script.kinds() == {Kind.GAP}
+    assert script.kinds() == {Anomaly.GAP}
 
 
 def test_a_jump_to_the_log_start_is_no_gap():
@@ -311,7 +311,7 @@ def test_a_record_above_the_watermark_of_its_own_answer():
     script.send(1)
     script.fetched(0, (0, 1), hw=0)
     script.cold((0, 1))
-    assert script.kinds() == {Kind.ABOVE_WATERMARK}
+    assert script.kinds() == {Anomaly.ABOVE_WATERMARK}
 
 
 def test_a_producer_whose_sequences_and_offsets_disagree():
@@ -321,7 +321,7 @@ def test_a_producer_whose_sequences_and_offsets_disagree():
     script.ok(two, Produced(0), 0.0)
     script.ok(one, Produced(1), 0.0)
     script.cold((0, 2), (1, 1))
-    assert script.kinds() == {Kind.ORDER}
+    assert script.kinds() == {Anomaly.ORDER}
 
 
 def test_a_batch_that_was_torn():
@@ -329,7 +329,7 @@ def test_a_batch_that_was_torn():
     script.send(1, 2)
     script.send(3)
     script.cold((0, 1), (1, 3), (2, 2))
-    assert script.kinds() == {Kind.ORDER}
+    assert script.kinds() == {Anomaly.ORDER}
 
 
 def test_a_later_batch_below_an_earlier_ack():
@@ -337,7 +337,7 @@ def test_a_later_batch_below_an_earlier_ack():
     script.acked(1, 2)
     script.send(1)
     script.cold((0, 1), (1, 2))
-    assert script.kinds() == {Kind.ORDER}
+    assert script.kinds() == {Anomaly.ORDER}
 
 
 def test_a_sequence_error_although_all_before_was_acked():
@@ -346,7 +346,7 @@ def test_a_sequence_error_although_all_before_was_acked():
     late = script.send(2, p=(7, 0), seq=1)
     script.fail(late, "OUT_OF_ORDER_SEQUENCE_NUMBER", 0.0)
     script.cold((0, 1))
-    assert script.kinds() == {Kind.SEQUENCE_REFUSED}
+    assert script.kinds() == {Anomaly.SEQUENCE_REFUSED}
 
 
 @pytest.mark.parametrize("is_acked_later", [True, False])
@@ -359,7 +359,7 @@ def test_a_sequence_error_while_the_batch_before_is_under_way(is_acked_later: bo
         script.info(first, "NOT_LEADER_OR_FOLLOWER", 0.0)
         script.acked(0, 1, p=(7, 0), seq=0)
         script.cold((0, 1))
-    assert script.kinds() == ({Kind.GAP_CALLED} if is_acked_later else set())
+    assert script.kinds() == ({Anomaly.GAP_CALLED} if is_acked_later else set())
 
 
 def test_a_sequence_error_after_an_unknown_batch_is_right():
@@ -375,7 +375,7 @@ def test_an_ack_before_its_object_landed():
     script.acked(0, 1)
     script.lands(1, Append(P, 0, (1,)))
     script.cold((0, 1))
-    assert script.kinds() == {Kind.ACK_NOT_DURABLE}
+    assert script.kinds() == {Anomaly.ACK_NOT_DURABLE}
 
 
 def test_an_ack_for_an_offset_that_another_claim_took():
@@ -386,7 +386,7 @@ def test_an_ack_for_an_offset_that_another_claim_took():
     script.lands(2, Append(P, 0, (2,)), claim=1, writer="w2")
     script.acked(0, 1)
     script.cold((0, 2))
-    assert script.kinds() == {Kind.FENCED_ACK, Kind.LOST_WRITE, Kind.TWO_VALUES}
+    assert script.kinds() == {Anomaly.FENCED_ACK, Anomaly.LOST_WRITE, Anomaly.TWO_VALUES}
 
 
 def test_an_ack_on_an_object_that_won_a_deleted_number_again():
@@ -396,7 +396,7 @@ def test_an_ack_on_an_object_that_won_a_deleted_number_again():
     script.lands(2)
     script.acked(0, 1)
     script.lands(1, Append(P, 0, (1,)), digest="again")
-    assert Kind.ACK_NOT_DURABLE in script.kinds()
+    assert Anomaly.ACK_NOT_DURABLE in script.kinds()
 
 
 def test_a_record_or_a_watermark_served_before_it_was_durable():
@@ -406,23 +406,23 @@ def test_a_record_or_a_watermark_served_before_it_was_durable():
     script.fetched(0, (0, 1), hw=1)
     script.lands(1, Append(P, 0, (1,)))
     script.cold((0, 1))
-    assert script.kinds() == {Kind.READ_NOT_DURABLE}
+    assert script.kinds() == {Anomaly.READ_NOT_DURABLE}
 
 
 def test_a_skipped_number_is_a_hole():
     script = Script()
     script.lands(0, kind=LandedKind.CLAIM)
     script.lands(2, previous="h1")
-    assert script.kinds() == {Kind.LANE_HOLE}
+    assert script.kinds() == {Anomaly.LANE_HOLE}
     script.lands(1)
-    assert script.kinds() == {Kind.LANE_HOLE}
+    assert script.kinds() == {Anomaly.LANE_HOLE}
 
 
 def test_a_broken_chain():
     script = Script()
     script.lands(0, kind=LandedKind.CLAIM)
     script.lands(1, previous="elsewhere")
-    assert script.kinds() == {Kind.CHAIN_BROKEN}
+    assert script.kinds() == {Anomaly.CHAIN_BROKEN}
 
 
 def test_a_writer_that_goes_on_after_a_newer_claim_or_its_own_release():
@@ -430,18 +430,18 @@ def test_a_writer_that_goes_on_after_a_newer_claim_or_its_own_release():
     script.lands(0, kind=LandedKind.CLAIM)
     script.lands(1, kind=LandedKind.CLAIM, claim=1, writer="w2")
     script.lands(2, claim=0, writer="w1")
-    assert script.kinds() == {Kind.CLAIM_BACK}
+    assert script.kinds() == {Anomaly.CLAIM_BACK}
     script = Script()
     script.lands(0, kind=LandedKind.CLAIM)
     script.lands(1, kind=LandedKind.RELEASE)
     script.lands(2)
-    assert script.kinds() == {Kind.CLAIM_BACK}
+    assert script.kinds() == {Anomaly.CLAIM_BACK}
 
 
 def test_a_crash_is_a_violation():
     script = Script()
     script.history.crashes.append("InvariantViolation")
-    assert script.kinds() == {Kind.CRASH}
+    assert script.kinds() == {Anomaly.CRASH}
 
 
 def test_a_run_without_faults_hand_offs_or_success_is_void():

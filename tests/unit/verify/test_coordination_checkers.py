@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.verify.checkers import Kind, check
+from holdfast.verify.checkers import Anomaly, check
 from holdfast.verify.history import (
     READ_COMMITTED,
     Append,
@@ -25,9 +25,9 @@ from holdfast.verify.vocabulary import (
     EndTransaction,
     FetchOffsets,
     GenerationLanded,
-    Initialised,
+    InitialisedProducer,
     InitProducer,
-    Joined,
+    JoinAnswer,
     JoinGroup,
     MemberGone,
     MemberOwns,
@@ -111,14 +111,14 @@ class Script(Recorder):
         self.ok(call, Done(), 0.0)
 
     def init(self, epoch: int) -> None:
-        self.ok(self.invoke("t", "b1", InitProducer("id"), 0.0), Initialised(7, epoch), 0.0)
+        self.ok(self.invoke("t", "b1", InitProducer("id"), 0.0), InitialisedProducer(7, epoch), 0.0)
 
     def read(self, partition: str, end: int, *records: tuple[int, int]) -> None:
         """By a reader of committed records, from the start."""
         call = self.invoke("r", "b1", Fetch(partition, 0, READ_COMMITTED), 0.0)
         self.ok(call, Fetched(records, end, 0, end, end), 0.0)
 
-    def kinds(self) -> set[Kind]:
+    def kinds(self) -> set[Anomaly]:
         return {violation.kind for violation in check(self.history)}
 
 
@@ -137,7 +137,7 @@ def test_a_commit_by_another_than_the_owner_is_named_and_one_by_the_owner_is_not
     script.committed(1, "a", 5)
     assert script.kinds() == set()
     script.committed(2, "b", 9)
-    assert script.kinds() == {Kind.NOT_OWNER_COMMIT}
+    assert script.kinds() == {Anomaly.NOT_OWNER_COMMIT}
 
 
 def test_anybody_may_commit_what_nobody_owns(script: Script):
@@ -154,7 +154,7 @@ def test_what_a_member_has_still_to_give_up_is_its_own(script: Script):
     script.committed(1, "a", 5)
     assert script.kinds() == set()
     script.committed(2, "b", 6)
-    assert script.kinds() == {Kind.NOT_OWNER_COMMIT}
+    assert script.kinds() == {Anomaly.NOT_OWNER_COMMIT}
 
 
 def test_a_static_member_under_a_new_id_owns_what_the_old_one_did(script: Script):
@@ -163,11 +163,11 @@ def test_a_static_member_under_a_new_id_owns_what_the_old_one_did(script: Script
     script.committed(1, "a2", 5)
     assert script.kinds() == set()
     script.committed(2, "a", 6)
-    assert script.kinds() == {Kind.NOT_OWNER_COMMIT}
+    assert script.kinds() == {Anomaly.NOT_OWNER_COMMIT}
 
 
-@pytest.mark.parametrize(("owner", "found"), [("a", set()), ("b", {Kind.OWNER_REFUSED})])
-def test_a_refusal_needs_an_owner(script: Script, owner: str, found: set[Kind]):
+@pytest.mark.parametrize(("owner", "found"), [("a", set()), ("b", {Anomaly.OWNER_REFUSED})])
+def test_a_refusal_needs_an_owner(script: Script, owner: str, found: set[Anomaly]):
     assigned(script, owner)
     call = script.commit(1, "b", 5)
     script.ok(call, OffsetsTaken((), (P,)), 0.0)
@@ -178,7 +178,7 @@ def test_a_refusal_before_the_assignment_of_the_other_is_durable_is_named(script
     call = script.commit(1, "b", 5)
     script.ok(call, OffsetsTaken((), (P,)), 0.0)
     assigned(script, "a")
-    assert script.kinds() == {Kind.OWNER_REFUSED}
+    assert script.kinds() == {Anomaly.OWNER_REFUSED}
 
 
 def test_two_owners_of_one_partition_are_named(script: Script):
@@ -186,18 +186,18 @@ def test_two_owners_of_one_partition_are_named(script: Script):
     script.decide(MemberOwns(G, "b", 3, (Q,), ()))
     assert script.kinds() == set()
     script.decide(MemberOwns(G, "b", 4, (P, Q), ()))
-    assert script.kinds() == {Kind.OWNERSHIP_OVERLAP}
+    assert script.kinds() == {Anomaly.OWNERSHIP_OVERLAP}
 
 
 def test_a_generation_is_told_only_when_it_is_durable(script: Script):
     call = script.invoke("a", "b1", JoinGroup(G, "a"), 0.0)
     early = script.invoke("b", "b1", JoinGroup(G, "b"), 0.0)
     script.decide(GenerationLanded(G, 1, "a", ("a",)))
-    script.ok(call, Joined("a", 1, "a"), 0.0)
+    script.ok(call, JoinAnswer("a", 1, "a"), 0.0)
     assert script.kinds() == set()
-    script.ok(early, Joined("b", 2, "a"), 0.0)
+    script.ok(early, JoinAnswer("b", 2, "a"), 0.0)
     script.decide(GenerationLanded(G, 2, "a", ("a", "b")))
-    assert script.kinds() == {Kind.ASSIGNMENT_NOT_DURABLE}
+    assert script.kinds() == {Anomaly.ASSIGNMENT_NOT_DURABLE}
 
 
 @pytest.mark.parametrize("operation", [SyncGroup(G, "a", 1), ConsumerHeartbeat(G, "a", 1)])
@@ -206,7 +206,7 @@ def test_an_assignment_is_told_as_the_lane_has_it(script: Script, operation):
     script.ok(script.invoke("a", "b1", operation, 0.0), Assigned("a", 1, (P,)), 0.0)
     assert script.kinds() == set()
     script.ok(script.invoke("a", "b1", operation, 0.0), Assigned("a", 1, (P, Q)), 0.0)
-    assert script.kinds() == {Kind.ASSIGNMENT_NOT_DURABLE}
+    assert script.kinds() == {Anomaly.ASSIGNMENT_NOT_DURABLE}
 
 
 def test_a_member_is_not_told_to_own_what_has_become_anothers(script: Script):
@@ -217,14 +217,14 @@ def test_a_member_is_not_told_to_own_what_has_become_anothers(script: Script):
     assert script.kinds() == set()
     late = script.invoke("a", "b1", SyncGroup(G, "a", 1), 0.0)
     script.ok(late, Assigned("a", 1, (P,)), 0.0)
-    assert script.kinds() == {Kind.TOLD_ANOTHERS}
+    assert script.kinds() == {Anomaly.TOLD_ANOTHERS}
 
 
 def test_a_commit_is_acked_only_when_it_is_durable(script: Script):
     call = script.commit(1, "a", 5)
     script.ok(call, OffsetsTaken((P,)), 0.0)
     script.land_commit(1, 5)
-    assert script.kinds() == {Kind.COMMIT_NOT_DURABLE}
+    assert script.kinds() == {Anomaly.COMMIT_NOT_DURABLE}
 
 
 def test_an_offset_is_told_only_when_it_counts(script: Script):
@@ -234,7 +234,7 @@ def test_an_offset_is_told_only_when_it_counts(script: Script):
     assert script.kinds() == set()
     script.told(9, 2)
     script.land_commit(2, 9)
-    assert script.kinds() == {Kind.OFFSET_NOT_DURABLE}
+    assert script.kinds() == {Anomaly.OFFSET_NOT_DURABLE}
 
 
 def test_an_offset_of_an_open_transaction_does_not_count(script: Script):
@@ -242,7 +242,7 @@ def test_an_offset_of_an_open_transaction_does_not_count(script: Script):
     script.told(-1, -1)
     assert script.kinds() == set()
     script.told(5, 1)
-    assert script.kinds() == {Kind.OFFSET_NOT_DURABLE}
+    assert script.kinds() == {Anomaly.OFFSET_NOT_DURABLE}
 
 
 def test_an_offset_goes_back_only_by_a_later_commit(script: Script):
@@ -251,13 +251,13 @@ def test_an_offset_goes_back_only_by_a_later_commit(script: Script):
     script.told(3, 2)
     assert script.kinds() == set()
     script.told(5, 1)
-    assert script.kinds() == {Kind.COMMITTED_BACK}
+    assert script.kinds() == {Anomaly.COMMITTED_BACK}
 
 
 def test_a_committed_offset_does_not_vanish(script: Script):
     script.committed(1, "a", 5)
     script.told(-1, -1)
-    assert script.kinds() == {Kind.COMMITTED_BACK}
+    assert script.kinds() == {Anomaly.COMMITTED_BACK}
 
 
 def test_what_overlaps_a_commit_may_tell_the_offset_before(script: Script):
@@ -282,7 +282,7 @@ def test_a_transaction_that_is_read_in_part_is_torn_and_lost(script: Script):
     script.end(10, committed=True)
     script.read(P, 1, (0, 1))
     script.read(Q, 1)
-    assert script.kinds() == {Kind.TORN_TRANSACTION, Kind.COMMITTED_LOST}
+    assert script.kinds() == {Anomaly.TORN_TRANSACTION, Anomaly.COMMITTED_LOST}
 
 
 def test_offsets_are_part_of_their_transaction(script: Script):
@@ -293,7 +293,7 @@ def test_offsets_are_part_of_their_transaction(script: Script):
     script.decide(OffsetsEnded(G, 7, True))
     assert script.kinds() == set()
     script.read(P, 1)
-    assert script.kinds() == {Kind.TORN_TRANSACTION}
+    assert script.kinds() == {Anomaly.TORN_TRANSACTION}
 
 
 def test_what_nobody_committed_is_never_read_as_committed(script: Script):
@@ -302,7 +302,7 @@ def test_what_nobody_committed_is_never_read_as_committed(script: Script):
     assert script.kinds() == set()
     script.read(P, 1, (0, 1))
     script.end(10, committed=True)
-    assert Kind.ABORTED_READ in script.kinds()
+    assert Anomaly.ABORTED_READ in script.kinds()
 
 
 def test_what_was_aborted_is_never_read_as_committed(script: Script):
@@ -311,7 +311,7 @@ def test_what_was_aborted_is_never_read_as_committed(script: Script):
     script.read(P, 1)
     assert script.kinds() == set()
     script.read(P, 1, (0, 1))
-    assert Kind.ABORTED_READ in script.kinds()
+    assert Anomaly.ABORTED_READ in script.kinds()
 
 
 def test_a_fenced_producer_writes_no_more(script: Script):
@@ -321,7 +321,7 @@ def test_a_fenced_producer_writes_no_more(script: Script):
     script.write(P, 1, 2, 11, p=(7, 1))
     assert script.kinds() == set()
     script.write(P, 2, 3, 10, p=(7, 0))
-    assert script.kinds() == {Kind.ZOMBIE}
+    assert script.kinds() == {Anomaly.ZOMBIE}
 
 
 def test_a_fenced_producer_ends_nothing_and_commits_no_offsets(script: Script):
@@ -330,13 +330,13 @@ def test_a_fenced_producer_ends_nothing_and_commits_no_offsets(script: Script):
     script.end(10, committed=True, p=(7, 1))
     assert script.kinds() == set()
     script.end(11, committed=True, p=(7, 0))
-    assert script.kinds() == {Kind.ZOMBIE}
+    assert script.kinds() == {Anomaly.ZOMBIE}
 
 
 def test_a_late_offset_commit_of_a_fenced_producer_is_named(script: Script):
     script.init(1)
     script.land_commit(1, 5, (7, 0))
-    assert script.kinds() == {Kind.ZOMBIE}
+    assert script.kinds() == {Anomaly.ZOMBIE}
 
 
 def test_the_last_stable_offset_never_goes_back(script: Script):
@@ -351,7 +351,7 @@ def test_the_last_stable_offset_never_goes_back(script: Script):
     read(2)
     assert script.kinds() == set()
     read(0)
-    assert script.kinds() == {Kind.STABLE_BACK}
+    assert script.kinds() == {Anomaly.STABLE_BACK}
 
 
 def test_where_all_transactions_have_ended_everything_can_be_read(script: Script):
@@ -362,7 +362,7 @@ def test_where_all_transactions_have_ended_everything_can_be_read(script: Script
     )
     assert script.kinds() == set()
     script.history.is_settled = True
-    assert script.kinds() == {Kind.STABLE_STUCK}
+    assert script.kinds() == {Anomaly.STABLE_STUCK}
 
 
 def stream(script: Script, *outputs: int) -> None:
@@ -388,11 +388,11 @@ def test_each_input_has_one_output(script: Script):
 
 def test_two_committed_outputs_of_one_input_are_named(script: Script):
     stream(script, 1, 2)
-    assert script.kinds() == {Kind.OUTPUT_DOUBLED}
+    assert script.kinds() == {Anomaly.OUTPUT_DOUBLED}
 
 
 def test_a_committed_input_without_output_is_named(script: Script):
     stream(script)
     script.history.sources[5] = (P, 3)
     script.committed(1, "a", 1)
-    assert Kind.OUTPUT_LOST in script.kinds()
+    assert Anomaly.OUTPUT_LOST in script.kinds()

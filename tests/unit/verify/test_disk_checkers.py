@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.verify.test_checkers import P, Script
 
-from holdfast.verify.checkers import Kind
+from holdfast.verify.checkers import Anomaly
 from holdfast.verify.history import Append, GivenUp, LandedKind, PartitionRules, Produced
 
 
@@ -39,7 +39,7 @@ def test_before_the_frame_is_on_the_disk_nothing_of_it_may_be_seen(seen: str):
     spooled(script, 0, 1)
     script.lands(1, Append(P, 0, (1,)))
     script.cold((0, 1))
-    expected = Kind.ACK_NOT_DURABLE if seen == "ack" else Kind.READ_NOT_DURABLE
+    expected = Anomaly.ACK_NOT_DURABLE if seen == "ack" else Anomaly.READ_NOT_DURABLE
     assert script.kinds() == {expected}
 
 
@@ -49,7 +49,7 @@ def test_what_is_on_a_disk_alone_in_the_end_is_lost():
     spooled(script, 0, 1)
     script.ok(first, Produced(0), 0.0)
     script.cold()
-    assert Kind.LOST_WRITE in script.kinds()
+    assert Anomaly.LOST_WRITE in script.kinds()
 
 
 def gives_up(script: Script) -> None:
@@ -82,7 +82,7 @@ def test_what_was_given_up_may_be_missing_only_where_that_is_allowed(unclean: bo
     script = gone_on(unclean=unclean)
     script.latest(10)
     script.cold(end=10)
-    assert script.kinds() == (set() if unclean else {Kind.LOST_WRITE})
+    assert script.kinds() == (set() if unclean else {Anomaly.LOST_WRITE})
 
 
 def test_an_acked_record_outside_of_what_was_given_up_is_lost_all_the_same():
@@ -91,7 +91,7 @@ def test_an_acked_record_outside_of_what_was_given_up_is_lost_all_the_same():
     spooled(script, 10, 2)
     script.ok(second, Produced(10), 0.0)
     script.cold(end=10)
-    assert script.kinds() == {Kind.LOST_WRITE}
+    assert script.kinds() == {Anomaly.LOST_WRITE}
 
 
 def test_offsets_go_back_nowhere_also_where_records_are_given_up():
@@ -99,7 +99,7 @@ def test_offsets_go_back_nowhere_also_where_records_are_given_up():
     script.latest(10)
     script.latest(1)
     script.cold(end=10)
-    assert Kind.WATERMARK_BACK in script.kinds()
+    assert Anomaly.WATERMARK_BACK in script.kinds()
 
 
 def test_what_was_sent_again_after_it_was_given_up_is_no_double():
@@ -109,7 +109,7 @@ def test_what_was_sent_again_after_it_was_given_up_is_no_double():
     script.lands(2, Append(P, 10, (1,)))
     script.ok(again, Produced(10), 0.0)
     script.cold((10, 1))
-    assert Kind.DOUBLED not in script.kinds()
+    assert Anomaly.DOUBLED not in script.kinds()
 
 
 def test_a_batch_that_is_tried_again_behind_what_was_given_up_is_not_out_of_order():
@@ -124,4 +124,4 @@ def test_a_batch_that_is_tried_again_behind_what_was_given_up_is_not_out_of_orde
     script.lands(2, Append(P, 10, (1,)))
     script.ok(unknown, Produced(10), 0.0)
     script.cold((10, 1))
-    assert Kind.ORDER not in script.kinds()
+    assert Anomaly.ORDER not in script.kinds()

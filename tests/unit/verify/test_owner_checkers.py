@@ -2,7 +2,7 @@
 
 from simulation.cluster_fleet import unsettled
 
-from holdfast.verify.checkers import Kind, check
+from holdfast.verify.checkers import Anomaly, check
 from holdfast.verify.history import (
     Append,
     Fetch,
@@ -18,11 +18,11 @@ from holdfast.verify.history import (
 P = "orders/0"
 VALID_S = 1.0
 OWNERS = {
-    Kind.ANSWER_WITHOUT_CLAIM,
-    Kind.ANSWER_AFTER_RELEASE,
-    Kind.STALE_ANSWER,
-    Kind.SERVED_TOO_EARLY,
-    Kind.OWNERS_OVERLAP,
+    Anomaly.ANSWER_WITHOUT_CLAIM,
+    Anomaly.ANSWER_AFTER_RELEASE,
+    Anomaly.STALE_ANSWER,
+    Anomaly.SERVED_TOO_EARLY,
+    Anomaly.OWNERS_OVERLAP,
 }
 
 
@@ -74,7 +74,7 @@ def begun() -> Script:
     return script
 
 
-def kinds(history: History) -> set[Kind]:
+def kinds(history: History) -> set[Anomaly]:
     return {violation.kind for violation in check(history)} & OWNERS
 
 
@@ -90,7 +90,7 @@ def test_an_owner_and_its_successor_may_answer_one_after_the_other():
 def test_who_never_claimed_a_lane_may_not_answer_for_it():
     script = begun()
     script.latest("b", 0.2)
-    assert kinds(script.history) == {Kind.ANSWER_WITHOUT_CLAIM}
+    assert kinds(script.history) == {Anomaly.ANSWER_WITHOUT_CLAIM}
 
 
 def test_a_fetch_that_vouches_for_nothing_needs_no_claim():
@@ -107,7 +107,7 @@ def test_who_has_released_a_lane_may_answer_only_what_it_was_asked_before():
     script.ok(early, Listed(1), 0.4)
     assert kinds(script.history) == set()
     script.latest("a", 0.5)
-    assert kinds(script.history) == {Kind.ANSWER_AFTER_RELEASE}
+    assert kinds(script.history) == {Anomaly.ANSWER_AFTER_RELEASE}
 
 
 def test_who_claims_again_after_its_release_may_answer():
@@ -124,7 +124,7 @@ def test_a_claim_that_is_not_the_newest_is_good_for_its_validity_only():
     script.latest("a", 2.05)
     assert kinds(script.history) == set()
     script.latest("a", 2.2)
-    assert kinds(script.history) == {Kind.STALE_ANSWER}
+    assert kinds(script.history) == {Anomaly.STALE_ANSWER}
 
 
 def test_once_the_newer_owner_has_answered_the_older_one_may_not():
@@ -132,7 +132,7 @@ def test_once_the_newer_owner_has_answered_the_older_one_may_not():
     script.claim("b", 1.0)
     script.latest("b", 1.1)
     script.latest("a", 1.2)
-    assert kinds(script.history) == {Kind.OWNERS_OVERLAP}
+    assert kinds(script.history) == {Anomaly.OWNERS_OVERLAP}
 
 
 def test_a_new_owner_may_not_answer_before_it_has_waited_as_its_claim_says():
@@ -143,7 +143,7 @@ def test_a_new_owner_may_not_answer_before_it_has_waited_as_its_claim_says():
     script = begun()
     script.claim("b", 1.0, owed_s=VALID_S)
     script.latest("b", 1.9)
-    assert kinds(script.history) == {Kind.SERVED_TOO_EARLY}
+    assert kinds(script.history) == {Anomaly.SERVED_TOO_EARLY}
 
 
 def test_answers_that_overlap_in_time_may_be_of_two_owners():

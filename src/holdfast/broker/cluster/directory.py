@@ -37,7 +37,7 @@ class Led:
     lane: DataLane
 
 
-class Placed(NamedTuple):
+class PartitionPlace(NamedTuple):
     """The leader and the replicas of one partition."""
 
     partition: int
@@ -90,7 +90,7 @@ class Directory(ABC):
             return [self.report()]
         return [report for _, report in sorted(self.membership.alive().items())]
 
-    def placed(self, topic: Topic, partitions: range) -> Iterator[Placed]:
+    def placed(self, topic: Topic, partitions: range) -> Iterator[PartitionPlace]:
         """Yield the leader and the replicas of each of these partitions of a usable topic."""
         may_read = self.membership is not None and may_be_followed(topic.configs)
         readers = [each.broker_id for each in self.alive() if each.rack] if may_read else []
@@ -100,10 +100,10 @@ class Directory(ABC):
             leader = leaders[LaneId(topic.lanes[index])]
             led = self.led(topic, index)
             if leader is None or (led is not None and led.lane.is_offline(led.partition)):
-                yield Placed(index, None, [])
+                yield PartitionPlace(index, None, [])
             else:
                 beside = [reader for reader in readers if reader != leader.broker_id]
-                yield Placed(index, leader, [leader.broker_id, *beside])
+                yield PartitionPlace(index, leader, [leader.broker_id, *beside])
 
     def _promised_leader_of(self, lane: LaneId) -> Leader | None:
         # Without a leader here, clients would forget the next leader that they have heard of.

@@ -37,7 +37,7 @@ been heard yet. The pause doubles each time."""
 FENCED_PAUSE_S_MAX = 60.0
 
 
-class Member(OwnBroker, Protocol):
+class ClusterMember(OwnBroker, Protocol):
     """The broker, as its membership uses it."""
 
     @property
@@ -69,7 +69,7 @@ class Membership:
 
     def __init__(
         self,
-        member: Member,
+        member: ClusterMember,
         network: PeerNetwork,
         environment: Environment,
         presence: Presence,

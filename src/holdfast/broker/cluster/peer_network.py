@@ -8,7 +8,7 @@ import contextlib
 from typing import Protocol, TypeVar
 
 from holdfast.client.address import Address
-from holdfast.client.connection import Connection
+from holdfast.client.connection import BrokerConnection
 from holdfast.client.refusals import BrokerUnavailable
 from holdfast.protocol.message import Message
 
@@ -51,7 +51,7 @@ class TcpPeers:
     """
 
     def __init__(self) -> None:
-        self._connections: dict[tuple[Address, int], asyncio.Task[Connection]] = {}
+        self._connections: dict[tuple[Address, int], asyncio.Task[BrokerConnection]] = {}
 
     async def ask(
         self,
@@ -80,11 +80,11 @@ class TcpPeers:
         writer.close()
         return True
 
-    async def _connection(self, address: Address, api_key: int) -> Connection:
+    async def _connection(self, address: Address, api_key: int) -> BrokerConnection:
         opening = self._connections.get((address, api_key))
         if opening is None or _is_unusable(opening):
             opening = asyncio.get_running_loop().create_task(
-                Connection.open(address, client_id=PEER_CLIENT_ID, timeout_ms=CONNECT_MS_MAX)
+                BrokerConnection.open(address, client_id=PEER_CLIENT_ID, timeout_ms=CONNECT_MS_MAX)
             )
             opening.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._connections[address, api_key] = opening
@@ -98,7 +98,7 @@ class TcpPeers:
                 await (await opening).close()
 
 
-def _is_unusable(opening: "asyncio.Task[Connection]") -> bool:
+def _is_unusable(opening: "asyncio.Task[BrokerConnection]") -> bool:
     if not opening.done():
         return False
     return opening.cancelled() or opening.exception() is not None or not opening.result().is_open

@@ -8,7 +8,7 @@ a moment too late hears where to go, and need not look around.
 import asyncio
 from collections.abc import Awaitable, Collection, Mapping
 
-from holdfast.broker.transactions.verification import Turns
+from holdfast.broker.transactions.verification import RequestOrder
 from holdfast.identifiers import LaneId
 
 WAIT_S_MAX = 2.0
@@ -22,7 +22,7 @@ class WaitingRoom:
     def __init__(self, *moving: Mapping[LaneId, asyncio.Future[None]]) -> None:
         self._moving = moving
         """Futures by lane. Each resolves when its lane is here, or gone."""
-        self._turns = Turns()
+        self._turns = RequestOrder()
 
     @property
     def is_needed(self) -> bool:

@@ -17,14 +17,14 @@ from holdfast.protocol.messages.abort_transaction import (
     AbortTransactionRequest,
     AbortTransactionResponse,
 )
-from holdfast.transactions.decide import Producer
+from holdfast.transactions.decide import ProducerIdAndEpoch
 from holdfast.transactions.hanging import judge_abort, transaction_of
 from holdfast.transactions.state import Transaction
 
 ASK_TIMEOUT_S = 10.0
 
 
-class Found(NamedTuple):
+class FoundTransaction(NamedTuple):
     """The answer of some lanes' coordinators about a producer's transaction on a partition."""
 
     outcome: ErrorCode | None
@@ -33,22 +33,26 @@ class Found(NamedTuple):
     lanes: set[LaneId]
 
 
-async def abort_here(broker: Broker, producer: Producer, partition: PartitionId) -> Found:
+async def abort_here(
+    broker: Broker, producer: ProducerIdAndEpoch, partition: PartitionId
+) -> FoundTransaction:
     """Abort a transaction that this broker coordinates."""
     coordinators = dict(broker.transactions)
     for here in coordinators.values():
         unproven = await prove_claim(here.lane)  # otherwise a newer coordinator may have it open
         if unproven is not None:
-            return Found(unproven, set())
+            return FoundTransaction(unproven, set())
     lanes = set(coordinators)
     for here in coordinators.values():
         known = transaction_of(here.all(), producer.producer_id, partition)
         if known is not None:
-            return Found(await _abort(here, known, producer), lanes)
-    return Found(None, lanes)
+            return FoundTransaction(await _abort(here, known, producer), lanes)
+    return FoundTransaction(None, lanes)
 
 
-async def _abort(here: LaneTransactions, known: Transaction, producer: Producer) -> ErrorCode:
+async def _abort(
+    here: LaneTransactions, known: Transaction, producer: ProducerIdAndEpoch
+) -> ErrorCode:
     judged = judge_abort(known, producer)
     if isinstance(judged, ErrorCode):
         return judged
@@ -61,7 +65,7 @@ async def _abort(here: LaneTransactions, known: Transaction, producer: Producer)
 
 
 async def abort_anywhere(
-    broker: Broker, producer: Producer, partition: PartitionId
+    broker: Broker, producer: ProducerIdAndEpoch, partition: PartitionId
 ) -> ErrorCode | None:
     """Abort a transaction on the broker that coordinates it.
 
@@ -87,7 +91,7 @@ async def abort_anywhere(
 
 
 async def _ask(
-    broker: Broker, lane: LaneId, producer: Producer, partition: PartitionId
+    broker: Broker, lane: LaneId, producer: ProducerIdAndEpoch, partition: PartitionId
 ) -> AbortTransactionResponse:
     request = AbortTransactionRequest(
         producer_id=producer.producer_id,

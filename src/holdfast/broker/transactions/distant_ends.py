@@ -24,7 +24,7 @@ from holdfast.protocol.messages.end_transaction_parts import (
     EndTransactionPartsRequest,
     EndTransactionPartsResponse,
 )
-from holdfast.transactions.state import Marker
+from holdfast.transactions.state import PendingMarker
 
 R = TypeVar("R", bound=Message)
 TIMEOUT_S = 5.0
@@ -57,7 +57,7 @@ async def end_parts(
     leaders: Leaders,
     lane: DataLane,
     transactional_id: str,
-    marker: Marker,
+    marker: PendingMarker,
     parts: Iterable[DistantPart],
 ) -> None:
     """End a transaction on these parts, as its coordinator. When this returns, that is durable.
@@ -88,7 +88,7 @@ async def _end_at_one(
     leaders: Leaders,
     lane: DataLane,
     transactional_id: str,
-    marker: Marker,
+    marker: PendingMarker,
     parts: list[DistantPart],
 ) -> None:
     """Run both rounds with one broker."""

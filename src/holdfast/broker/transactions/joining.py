@@ -22,7 +22,7 @@ from holdfast.broker.transactions.verification import (
 )
 from holdfast.client.refusals import BrokerUnavailable
 from holdfast.identifiers import PartitionId
-from holdfast.log.append import Refused
+from holdfast.log.append import AppendRefused
 from holdfast.log.data_lane import DataLane
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.join_transaction import (
@@ -33,7 +33,7 @@ from holdfast.protocol.messages.join_transaction import (
     JoinTransactionRequest,
     JoinTransactionResponse,
 )
-from holdfast.transactions.decide import Producer, verify, verify_group
+from holdfast.transactions.decide import ProducerIdAndEpoch, verify, verify_group
 
 ASKING_S_MAX = 5.0
 """How long a request is kept for a coordinator's response. After that its client tries again."""
@@ -51,7 +51,7 @@ async def joined(
     This does not wait for a transaction that is ending: other requests wait behind this one.
     """
     name = request.transactional_id
-    producer = Producer(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     partitions = [PartitionId(part.topic_id, part.partition) for part in request.partitions]
     groups = [part.group_id for part in request.groups]
     whole = here.problem()
@@ -137,14 +137,14 @@ class Verdicts:
     def __init__(self, underway: Underway, question: Question) -> None:
         self._underway = underway
         self._question = question
-        self._said: dict[tuple[PartitionId, int, int], ErrorCode | Refused | None] = {}
+        self._said: dict[tuple[PartitionId, int, int], ErrorCode | AppendRefused | None] = {}
         self._lanes: dict[PartitionId, DataLane] = {}
 
-    def say(self, opening: Opening, said: ErrorCode | Refused | None) -> None:
+    def say(self, opening: Opening, said: ErrorCode | AppendRefused | None) -> None:
         self._said[opening.key] = said
         self._lanes[opening.append.partition] = opening.lane
 
-    def of(self, opening: Opening) -> Refused | None:
+    def of(self, opening: Opening) -> AppendRefused | None:
         """Return the refusal if a batch may not open its transaction now, otherwise None."""
         append = opening.append
         said = self._said.get(opening.key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -159,7 +159,7 @@ class Verdicts:
 
 async def ask_for_all(broker: Broker, openings: list[Opening], verdicts: Verdicts) -> None:
     """Have the batches of one transactional id verified, with one question for each producer."""
-    asked: dict[Producer, list[Opening]] = {}
+    asked: dict[ProducerIdAndEpoch, list[Opening]] = {}
     for opening in openings:
         refused = wrong_start(opening.append)
         if refused is not None:
@@ -169,7 +169,7 @@ async def ask_for_all(broker: Broker, openings: list[Opening], verdicts: Verdict
         if broker.underway.held_back.is_behind(append):
             verdicts.say(opening, ErrorCode.CONCURRENT_TRANSACTIONS)  # without a question
             continue
-        producer = Producer(append.producer_id, append.producer_epoch)
+        producer = ProducerIdAndEpoch(append.producer_id, append.producer_epoch)
         asked.setdefault(producer, []).append(opening)
     for producer, each in asked.items():
         first = each[0].append
@@ -191,7 +191,7 @@ async def ask_for_all(broker: Broker, openings: list[Opening], verdicts: Verdict
 
 
 async def group_problem(
-    broker: Broker, name: str, producer: Producer, group_id: str, *, verify_only: bool
+    broker: Broker, name: str, producer: ProducerIdAndEpoch, group_id: str, *, verify_only: bool
 ) -> ErrorCode | None:
     """Return why a group's offsets may not join another broker's transaction, or None."""
     groups = broker.groups_of(group_id)

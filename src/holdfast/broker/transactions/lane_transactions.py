@@ -26,12 +26,12 @@ from holdfast.environment import Environment
 from holdfast.errors import HoldfastError, RetryError
 from holdfast.groups.facts import TransactionalOffsetsEnded
 from holdfast.identifiers import LaneId, PartitionId
-from holdfast.log.append import Refused
+from holdfast.log.append import AppendRefused
 from holdfast.log.data_lane import DataLane
 from holdfast.protocol.api import ErrorCode
 from holdfast.transactions.decide import (
     FreshIdNeeded,
-    Producer,
+    ProducerIdAndEpoch,
     TransactionRules,
     abort,
     expire,
@@ -40,7 +40,7 @@ from holdfast.transactions.decide import (
     verify,
 )
 from holdfast.transactions.facts import TransactionEnded, TransactionEnding, TransactionFact
-from holdfast.transactions.state import Marker, Phase, Transaction
+from holdfast.transactions.state import PendingMarker, Transaction, TransactionPhase
 
 log = logging.getLogger("holdfast.broker")
 
@@ -161,7 +161,7 @@ class LaneTransactions:
     def extend(
         self,
         transactional_id: str,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         *,
         partitions: Collection[PartitionId] = (),
         groups: Collection[str] = (),
@@ -183,10 +183,10 @@ class LaneTransactions:
             self.decide(decided)
         return None
 
-    def admit(self, append: TransactionalAppend) -> Refused | None:
+    def admit(self, append: TransactionalAppend) -> AppendRefused | None:
         """Return the refusal if a batch may not open its transaction (KIP-890), otherwise None."""
         name = append.transactional_id or ""
-        producer = Producer(append.producer_id, append.producer_epoch)
+        producer = ProducerIdAndEpoch(append.producer_id, append.producer_epoch)
         refused = wrong_start(append)
         if refused is not None:
             return refused
@@ -260,7 +260,7 @@ class LaneTransactions:
                 parts.elsewhere.append(DistantPart(lane_id, group_id))
         return parts
 
-    def _write(self, parts: _Parts, marker: Marker) -> None:
+    def _write(self, parts: _Parts, marker: PendingMarker) -> None:
         """End a transaction on the parts that this broker leads."""
         for lane in parts.lanes().values():
             if not lane.appender.is_open:
@@ -283,7 +283,7 @@ class LaneTransactions:
             self._participants.underway.ended(marker.producer_id, group_id)
             _end_offsets(groups, group_id, marker)
 
-    async def _finish_elsewhere(self, name: str, marker: Marker) -> None:
+    async def _finish_elsewhere(self, name: str, marker: PendingMarker) -> None:
         try:
             await self._tell_others(name, marker)
         finally:
@@ -293,7 +293,7 @@ class LaneTransactions:
             if ending is not None:
                 ending.set_result(None)
 
-    async def _tell_others(self, name: str, marker: Marker) -> None:
+    async def _tell_others(self, name: str, marker: PendingMarker) -> None:
         """Write the markers of other lanes, once the outcome can no longer change."""
         try:
             await self.lane.appender.flush()
@@ -351,7 +351,7 @@ class LaneTransactions:
         fresh_id = None
         for _ in range(2):
             transaction = self.known(name)
-            if transaction is None or transaction.phase is not Phase.ONGOING:
+            if transaction is None or transaction.phase is not TransactionPhase.ONGOING:
                 return False
             is_wanted = transaction.producer_epoch == producer_epoch
             if not is_wanted and not is_overdue(transaction, self.now_ms()):
@@ -367,10 +367,12 @@ class LaneTransactions:
         return False
 
 
-def admitted(here: LaneTransactions | ErrorCode, append: TransactionalAppend) -> Refused | None:
+def admitted(
+    here: LaneTransactions | ErrorCode, append: TransactionalAppend
+) -> AppendRefused | None:
     """Return the refusal if this broker's coordinator does not let a batch open its transaction."""
     if not append.transactional_id:
-        return Refused(
+        return AppendRefused(
             "INVALID_RECORD",
             f"{append.partition}: a transactional record batch needs a transactional id in the"
             " request",
@@ -385,7 +387,7 @@ async def _durable(lane: DataLane) -> None:
     )  # only the newest owner of this lane can know that there was nothing to end in it
 
 
-def _end_offsets(groups: LaneGroups, group_id: str, marker: Marker) -> None:
+def _end_offsets(groups: LaneGroups, group_id: str, marker: PendingMarker) -> None:
     group = groups.coordinator.state.groups.get(group_id)
     if group is not None and marker.producer_id in group.pending:
         groups.decide(

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Callable, Generator, Iterable
 
 from holdfast.identifiers import PartitionId
-from holdfast.log.append import Refused
+from holdfast.log.append import AppendRefused
 from holdfast.protocol.api import ErrorCode
 
 ADDS_PARTITIONS_SINCE = 12
@@ -42,18 +42,18 @@ class TransactionalAppend:
     """The version of Produce. Since 12 the batch itself adds the partition to the transaction."""
 
 
-def wrong_start(append: TransactionalAppend) -> Refused | None:
+def wrong_start(append: TransactionalAppend) -> AppendRefused | None:
     """Return the refusal of a batch that no coordinator can admit as a transaction's first."""
     if append.api_version < ADDS_PARTITIONS_SINCE or append.base_sequence == 0:
         return None
     # Each transaction has its own epoch, so an earlier batch was refused or is late.
-    return Refused(
+    return AppendRefused(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name,
         f"{append.partition}: a transaction must begin with sequence 0, not {append.base_sequence}",
     )
 
 
-def not_verified(append: TransactionalAppend, problem: ErrorCode) -> Refused:
+def not_verified(append: TransactionalAppend, problem: ErrorCode) -> AppendRefused:
     """Return the refusal of a batch that a coordinator did not admit, or could not be asked about.
 
     The errors are those of Kafka's partition leaders. One that may be gone in a moment becomes
@@ -68,18 +68,18 @@ def not_verified(append: TransactionalAppend, problem: ErrorCode) -> Refused:
         told = ErrorCode.INVALID_TXN_STATE
     elif problem in ASKED_AGAIN and (is_old or problem is not ErrorCode.CONCURRENT_TRANSACTIONS):
         told = ErrorCode.NOT_ENOUGH_REPLICAS
-    return Refused(
+    return AppendRefused(
         told.name,
         f"{append.partition}: transactional id {append.transactional_id}: {problem.name}",
     )
 
 
-VerifyTransaction = Callable[[TransactionalAppend], Refused | None]
+VerifyTransaction = Callable[[TransactionalAppend], AppendRefused | None]
 """A check of a batch. It returns None if the coordinator knows that the partition is part of the
 transaction, and if this knowledge is durable before the batch is."""
 
 
-class Turns:
+class RequestOrder:
     """The order of requests for one transactional id, or for one lane, if the first has to wait."""
 
     def __init__(self) -> None:
@@ -137,7 +137,9 @@ class HeldBack:
         epoch, sequence = self._first.get((append.partition, append.producer_id), (-1, -1))
         return epoch == append.producer_epoch and append.base_sequence > sequence
 
-    def judged(self, append: TransactionalAppend, refused: Refused | None) -> Refused | None:
+    def judged(
+        self, append: TransactionalAppend, refused: AppendRefused | None
+    ) -> AppendRefused | None:
         """Return the refusal of a batch, given its coordinator's verdict. None means accepted."""
         if self.is_behind(append):
             return refused or not_verified(append, ErrorCode.CONCURRENT_TRANSACTIONS)

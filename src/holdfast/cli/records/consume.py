@@ -27,7 +27,7 @@ from holdfast.client.reader import (
     AtOffset,
     AtTime,
     BeforeEnd,
-    Found,
+    FetchedRecords,
     Start,
     TopicReader,
     start_offsets,
@@ -45,7 +45,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ConsumeOptions:
     """The parsed options of `holdfast topic consume`."""
 
     topic: str
@@ -153,7 +153,7 @@ def _wanted(
     key_separator: str,
     isolation_level: str,
     **prints: bool,
-) -> Wanted:
+) -> ConsumeOptions:
     if from_beginning + (offset is not None) + (since is not None) > 1:
         raise click.UsageError("use only one of --from-beginning, --offset and --since")
     if group is not None and partitions:
@@ -171,7 +171,7 @@ def _wanted(
     elif since is not None:
         start = AtTime(since_ms(since, now_ms=SystemEnvironment().now_ms()))
     shown = {name.removeprefix("print_"): is_shown for name, is_shown in prints.items()}
-    return Wanted(
+    return ConsumeOptions(
         topic=topic,
         partitions=frozenset(partitions),
         start=start,
@@ -201,7 +201,7 @@ def _start(text: str) -> Start:
 class Consumption:
     """One run of `holdfast topic consume`."""
 
-    def __init__(self, cluster: Cluster, wanted: Wanted) -> None:
+    def __init__(self, cluster: Cluster, wanted: ConsumeOptions) -> None:
         self._cluster = cluster
         self._wanted = wanted
         self._stop = asyncio.Event()
@@ -267,7 +267,7 @@ class Consumption:
         topic = await find_topic(self._cluster, self._wanted.topic)
         await self._add(topic.leaders.keys() - self._reader.positions.keys(), FROM_THE_BEGINNING)
 
-    async def _next_round(self) -> list[Found]:
+    async def _next_round(self) -> list[FetchedRecords]:
         """Return the next records, or an empty list if a signal comes first."""
         fetching = asyncio.ensure_future(self._reader.fetch_round())
         stopping = asyncio.ensure_future(self._stop.wait())
@@ -279,7 +279,7 @@ class Consumption:
                 task.cancel()
             await asyncio.gather(fetching, stopping, return_exceptions=True)
 
-    async def _print(self, found: Found) -> int:
+    async def _print(self, found: FetchedRecords) -> int:
         """Write the records out; return the offset to continue at."""
         wanted, end = self._wanted, self._reader.ends.get(found.where.partition)
         lines: list[bytes] = []

@@ -14,7 +14,7 @@ import click
 from holdfast.client.cluster import Cluster
 from holdfast.client.groups import committed_positions
 from holdfast.client.membership.interface import MemberSettings
-from holdfast.client.membership.member import Member
+from holdfast.client.membership.member import RunningMember
 from holdfast.client.reader import AtOffset, Start, TopicReader, start_offsets
 from holdfast.errors import RetryError
 from holdfast.protocol.api import ErrorCode
@@ -57,7 +57,7 @@ class GroupReading:
         settings = MemberSettings(
             group_id=group, topics=(topic,), rebalance_timeout_ms=REBALANCE_MS
         )
-        self._member = Member(cluster, settings, self, environment=cluster.environment)
+        self._member = RunningMember(cluster, settings, self, environment=cluster.environment)
         self._membership: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "GroupReading":

@@ -13,7 +13,7 @@ import click
 
 from holdfast.cli.asking import run_with_cluster
 from holdfast.cli.options import bootstrap_option, examples, json_option
-from holdfast.cli.records.producing import Sent, Wanted, produce_lines
+from holdfast.cli.records.producing import ProduceOptions, Sent, produce_lines
 from holdfast.cli.records.record_lines import separator_bytes
 from holdfast.cli.suggestions import SuggestingChoice
 from holdfast.cli.tables import echo_json
@@ -117,7 +117,7 @@ def _wanted(
     acks: str,
     compression: str,
     transactional_id: str | None,
-) -> Wanted:
+) -> ProduceOptions:
     if key_separator == "":
         raise click.UsageError(
             "--key-separator is empty: give the text that stands between key and value"
@@ -129,7 +129,7 @@ def _wanted(
         )
     if acks != "all" and transactional_id is not None:
         raise click.UsageError("--transactional-id needs --acks all: remove --acks")
-    return Wanted(
+    return ProduceOptions(
         topic=topic,
         as_json=as_json,
         separator=None if key_separator is None else separator_bytes(key_separator),

@@ -17,8 +17,8 @@ from holdfast.cli.records.record_lines import Draft, Headers, parse_json, parse_
 from holdfast.client.cluster import Cluster
 from holdfast.client.partitioner import partition_of_key
 from holdfast.client.produce import IdempotentProducer
-from holdfast.client.refusals import Refused
-from holdfast.client.transactions import Transaction, begin_transaction
+from holdfast.client.refusals import RequestRefused
+from holdfast.client.transactions import ClientTransaction, begin_transaction
 from holdfast.environment import Environment
 from holdfast.errors import CallError, ConfigurationError, HoldfastError, family_of
 from holdfast.protocol.api import ErrorCode
@@ -38,7 +38,7 @@ Numbered = tuple[int, Record]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ProduceOptions:
     """The parsed options of `holdfast topic produce`."""
 
     topic: str
@@ -82,7 +82,7 @@ class Sent:
             part.last_offset = base_offset + records - 1
 
 
-class Writer(Protocol):
+class BatchWriter(Protocol):
     """A way to write batches of records to a topic."""
 
     async def write(self, partition: int, records: Sequence[Record]) -> int:
@@ -101,7 +101,7 @@ class Writer(Protocol):
 class IdempotentWriter:
     """An idempotent writer: each batch counts when acknowledged, and is in the log exactly once."""
 
-    def __init__(self, cluster: Cluster, wanted: Wanted) -> None:
+    def __init__(self, cluster: Cluster, wanted: ProduceOptions) -> None:
         self._topic = wanted.topic
         self._producer = IdempotentProducer(cluster, codec=wanted.codec, acks=wanted.acks)
 
@@ -118,7 +118,7 @@ class IdempotentWriter:
 class TransactionalWriter:
     """A writer in one transaction: all batches count when it is committed."""
 
-    def __init__(self, transaction: Transaction, wanted: Wanted) -> None:
+    def __init__(self, transaction: ClientTransaction, wanted: ProduceOptions) -> None:
         self._transaction = transaction
         self._wanted = wanted
         self._known: set[int] = set()
@@ -149,7 +149,7 @@ class TransactionalWriter:
 class _Placement:
     """The choice of a partition for each record."""
 
-    def __init__(self, wanted: Wanted, partitions: Sequence[int], first: int) -> None:
+    def __init__(self, wanted: ProduceOptions, partitions: Sequence[int], first: int) -> None:
         self._wanted = wanted
         self._partitions = partitions
         self._sticky = first
@@ -172,13 +172,13 @@ class _Placement:
         return self._partitions[self._sticky % len(self._partitions)]
 
 
-async def produce_lines(cluster: Cluster, wanted: Wanted, descriptor: int) -> Sent:
+async def produce_lines(cluster: Cluster, wanted: ProduceOptions, descriptor: int) -> Sent:
     remedy = f"create it with `holdfast topic create {wanted.topic}`"
     topic = await find_topic(cluster, wanted.topic, remedy=remedy)
     partitions = sorted(topic.leaders)
     first = cluster.environment.random().randrange(len(partitions))
     placement = _Placement(wanted, partitions, first)
-    writer: Writer = IdempotentWriter(cluster, wanted)
+    writer: BatchWriter = IdempotentWriter(cluster, wanted)
     if wanted.transactional_id is not None:
         transaction = await begin_transaction(
             cluster, wanted.transactional_id, timeout_ms=TRANSACTION_MS_MAX
@@ -209,7 +209,7 @@ async def produce_lines(cluster: Cluster, wanted: Wanted, descriptor: int) -> Se
     return sent
 
 
-def _before(sent: Sent, wanted: Wanted) -> str:
+def _before(sent: Sent, wanted: ProduceOptions) -> str:
     if wanted.transactional_id is not None:
         return " (the transaction is aborted, and nothing was produced)"
     records = "1 record is" if sent.records == 1 else f"{sent.records} records are"
@@ -218,7 +218,7 @@ def _before(sent: Sent, wanted: Wanted) -> str:
 
 async def _send_all(
     source: LineInput,
-    wanted: Wanted,
+    wanted: ProduceOptions,
     placement: _Placement,
     sender: "_Sender",
     environment: Environment,
@@ -253,7 +253,7 @@ async def _send_all(
             raise problem
 
 
-def _draft(line: bytes, wanted: Wanted) -> Draft:
+def _draft(line: bytes, wanted: ProduceOptions) -> Draft:
     draft = parse_json(line) if wanted.as_json else parse_text(line, wanted.separator)
     key = wanted.key if draft.key is None else draft.key
     return draft._replace(key=key, headers=wanted.headers + draft.headers)
@@ -262,7 +262,7 @@ def _draft(line: bytes, wanted: Wanted) -> Draft:
 class _Sender:
     """A sender that counts acknowledged records. Its errors name the lines that failed."""
 
-    def __init__(self, writer: Writer, sent: Sent) -> None:
+    def __init__(self, writer: BatchWriter, sent: Sent) -> None:
         self._writer = writer
         self._sent = sent
 
@@ -278,7 +278,7 @@ class _Sender:
 
 
 def _remedy(error: HoldfastError) -> str:
-    if isinstance(error, Refused) and error.code == ErrorCode.MESSAGE_TOO_LARGE:
+    if isinstance(error, RequestRefused) and error.code == ErrorCode.MESSAGE_TOO_LARGE:
         return "; raise max.message.bytes of the topic, or write smaller records"
     return ""
 

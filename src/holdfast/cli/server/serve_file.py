@@ -17,7 +17,7 @@ from holdfast.errors import ConfigurationError
 from holdfast.identifiers import BrokerId
 from holdfast.settings_file import (
     FileTables,
-    Origin,
+    KeyPlaces,
     Table,
     check_tables,
     convert,
@@ -57,7 +57,7 @@ def read_serve_file(path: Path, command: click.Command) -> tuple[dict[str, Any],
     known = FileTables(
         tables={SERVE: _table_of(options), OVERRIDE: None}, required={}, example="serve.id=1"
     )
-    origin = Origin(name=str(path), text=text, known=known)
+    origin = KeyPlaces(name=str(path), text=text, known=known)
     tables = check_tables(read_toml(str(path), text), origin)
     serve = tables.get(SERVE, {})
     convert(serve, SERVE, _table_of(options), origin)
@@ -97,7 +97,7 @@ def _kind(option: click.Option) -> Any:
             return str
 
 
-def _value(option: click.Option, name: str, value: Any, path: Path, origin: Origin) -> Any:
+def _value(option: click.Option, name: str, value: Any, path: Path, origin: KeyPlaces) -> Any:
     """Return a value, checked against the same bounds as on the command line."""
     try:
         option.type.convert(value, option, None)
@@ -106,7 +106,7 @@ def _value(option: click.Option, name: str, value: Any, path: Path, origin: Orig
     return located(value, path.parent) if name in PLACES else value
 
 
-def _overrides(table: Table, origin: Origin) -> tuple[str, ...]:
+def _overrides(table: Table, origin: KeyPlaces) -> tuple[str, ...]:
     """Return Kafka's settings as NAME=VALUE, after checking each one alone."""
     usual = BrokerSettings(broker_id=BrokerId(0), host="", port=0)
     found: list[str] = []

@@ -37,7 +37,7 @@ from holdfast.lane.appender import GroupSettings
 from holdfast.lane.liveness import ProcFiles
 from holdfast.lane.spool.disk import LocalDisk
 from holdfast.server.gate import Gate
-from holdfast.server.limits import Limits
+from holdfast.server.limits import ServerLimits
 from holdfast.server.tcp import TcpServer
 from holdfast.store.address import open_store
 from holdfast.store.counting import CountingStore
@@ -112,7 +112,7 @@ class Served:
         self._store = CountingStore(self._watch)
         self._disk = LocalDisk(options.spool) if options.spool is not None else None
         self._gate = Gate()
-        limits = Limits(reply_bytes_max=options.memory_mib * MIB // REPLY_SHARE)
+        limits = ServerLimits(reply_bytes_max=options.memory_mib * MIB // REPLY_SHARE)
         self._server = TcpServer(dispatcher=self._gate, served=SERVED, limits=limits)
         self._stopping = asyncio.Event()
         self._has_started = False

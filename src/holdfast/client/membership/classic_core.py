@@ -8,8 +8,8 @@ up: the owned partitions in a JoinGroup must be true when it is sent.
 from holdfast.client.membership.answers import Applied, postponed, refused
 from holdfast.client.membership.core import Ask, TopicsSeen
 from holdfast.client.membership.interface import MemberSettings, MemberState
-from holdfast.client.membership.reconciling import Held, Reconciling
-from holdfast.client.membership.sticky import COOPERATIVE_STICKY, Claim, assign, read_claim
+from holdfast.client.membership.reconciling import HeldPartition, Reconciling
+from holdfast.client.membership.sticky import COOPERATIVE_STICKY, StickyMember, assign, read_claim
 from holdfast.errors import InvariantViolation
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import (
@@ -59,7 +59,7 @@ class ClassicCore:
         self._joined_for: tuple[str, ...] = ()
         self._joined: JoinGroupResponse | None = None
         """The response to a JoinGroup whose assignment has not come yet."""
-        self._led: dict[str, Claim] | None = None
+        self._led: dict[str, StickyMember] | None = None
         """The claims of all members, if this member is the leader."""
         self._counts: dict[str, int] | None = None
         """Partition counts of all members' topics when this member, as leader, assigned them."""
@@ -212,7 +212,7 @@ class ClassicCore:
         self._counts = self._led = None
         if answer.leader == answer.member_id and answer.members:
             claims = {row.member_id: read_claim(bytes(row.metadata)) for row in answer.members}
-            self._led = {i: claim or Claim(frozenset()) for i, claim in claims.items()}
+            self._led = {i: claim or StickyMember(frozenset()) for i, claim in claims.items()}
         return Applied()
 
     def _sync(self) -> SyncGroupRequest:
@@ -250,7 +250,7 @@ class ClassicCore:
         self._must_join = self._joined_for != self._topics
         self._next_at = now + self._settings.heartbeat_interval_ms / 1000
         if not self._is_stopping:
-            wanted = frozenset(Held(*p) for p in partitions if p.topic in self._topics)
+            wanted = frozenset(HeldPartition(*p) for p in partitions if p.topic in self._topics)
             self.held.aim(wanted, now)
         return Applied()
 

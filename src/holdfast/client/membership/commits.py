@@ -37,7 +37,7 @@ PASSING = RETRIABLE - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_T
 Answers = dict[TopicPartition, ErrorCode]
 
 
-class Commits:
+class MembershipCommits:
     """The commits of one membership."""
 
     def __init__(

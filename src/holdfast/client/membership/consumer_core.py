@@ -11,15 +11,15 @@ from uuid import UUID
 from holdfast.client.membership.answers import Applied, postponed, refused
 from holdfast.client.membership.core import Ask, TopicsSeen
 from holdfast.client.membership.interface import MemberSettings, MemberState
-from holdfast.client.membership.reconciling import Held, Holding, Reconciling
+from holdfast.client.membership.reconciling import HeldPartition, Holding, Reconciling
 from holdfast.errors import InvariantViolation
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.protocol.message import Message
 from holdfast.protocol.messages.consumer_group_heartbeat import (
-    Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
+    HeartbeatAssignment,
     TopicPartitions,
 )
 
@@ -166,7 +166,7 @@ class ConsumerCore:
         if answer.assignment is not None:
             self._take(answer.assignment, now)
 
-    def _take(self, assignment: Assignment, now: float) -> None:
+    def _take(self, assignment: HeartbeatAssignment, now: float) -> None:
         target = frozenset(
             (topic.topic_id, partition)
             for topic in assignment.topic_partitions
@@ -182,7 +182,7 @@ class ConsumerCore:
         if self._target is None or self._is_stopping:
             return
         known = frozenset(
-            Held(self._ids[topic_id], partition, topic_id)
+            HeldPartition(self._ids[topic_id], partition, topic_id)
             for topic_id, partition in self._target
             if topic_id in self._ids
         )

@@ -1,4 +1,4 @@
-"""The interface of a membership: its settings, its description, and the `Owner` that it calls.
+"""The interface of a membership: its settings, its description, and its `PartitionOwner`.
 
 Pure. Owns these types, and the rule when a partition is owned: from `assigned` until `revoked` has
 returned or `lost` was called, and at no other time.
@@ -14,7 +14,7 @@ MemberState = Literal["joining", "stable", "reconciling", "fenced"]
 """The state of a member. Fenced: the group continued without it, and it has not rejoined yet."""
 
 
-class Owner(Protocol):
+class PartitionOwner(Protocol):
     """The code that works on the partitions. The member's loop calls it, one call at a time; only
     `lost` may come while `revoked` runs."""
 

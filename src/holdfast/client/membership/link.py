@@ -6,7 +6,7 @@ for a whole rebalance use the other.
 """
 
 from holdfast.client.cluster import Cluster
-from holdfast.client.connection import Connection
+from holdfast.client.connection import BrokerConnection
 from holdfast.client.coordinators import coordinator
 
 
@@ -17,9 +17,9 @@ class CoordinatorLink:
         self._group_id = group_id
         self._cluster = cluster
         self._slow_cluster = cluster.sibling()
-        self._found: dict[bool, Connection] = {}
+        self._found: dict[bool, BrokerConnection] = {}
 
-    async def connection(self, *, is_slow: bool = False) -> Connection:
+    async def connection(self, *, is_slow: bool = False) -> BrokerConnection:
         """Return a connection to the coordinator; find the coordinator if none is open."""
         known = self._found.get(is_slow)
         if known is not None and known.is_open:

@@ -1,4 +1,4 @@
-"""A member of a consumer group: it joins, calls its `Owner` for partitions, commits and leaves.
+"""A member of a consumer group: it joins, calls its `PartitionOwner`, commits and leaves.
 
 Owns the choice of the protocol. Must never commit under an epoch other than the member's current
 one.
@@ -10,22 +10,22 @@ from collections.abc import Mapping
 from holdfast.client.cluster import Cluster
 from holdfast.client.membership.classic_core import ClassicCore
 from holdfast.client.membership.consumer_core import ConsumerCore
-from holdfast.client.membership.interface import MemberDescription, MemberSettings, Owner
+from holdfast.client.membership.interface import MemberDescription, MemberSettings, PartitionOwner
 from holdfast.client.membership.shell import Shell
-from holdfast.client.refusals import Refused, UnsupportedByBroker
+from holdfast.client.refusals import RequestRefused, UnsupportedByBroker
 from holdfast.environment import Environment
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
 
 
-class Member:
+class RunningMember:
     """A member that runs in one task. Any other task of the same loop may call `commit`."""
 
     def __init__(
         self,
         cluster: Cluster,
         settings: MemberSettings,
-        owner: Owner,
+        owner: PartitionOwner,
         *,
         environment: Environment,
     ) -> None:
@@ -49,7 +49,7 @@ class Member:
         """
         try:
             await self._shell.run(stop)
-        except (Refused, UnsupportedByBroker) as error:
+        except (RequestRefused, UnsupportedByBroker) as error:
             if self._settings.protocol is not None or not _is_without_consumer_protocol(error):
                 raise
             self._shell = self._classic()
@@ -76,5 +76,5 @@ class Member:
         return Shell(self._cluster, self._settings, self._owner, core, self._environment)
 
 
-def _is_without_consumer_protocol(error: Refused | UnsupportedByBroker) -> bool:
+def _is_without_consumer_protocol(error: RequestRefused | UnsupportedByBroker) -> bool:
     return isinstance(error, UnsupportedByBroker) or error.code == ErrorCode.UNSUPPORTED_VERSION

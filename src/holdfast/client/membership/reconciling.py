@@ -12,7 +12,7 @@ from holdfast.protocol.consumer_protocol import TopicPartition
 NO_TOPIC_ID = UUID(int=0)
 
 
-class Held(NamedTuple):
+class HeldPartition(NamedTuple):
     """A partition of one topic. A topic that is created again under the same name is another."""
 
     topic: str
@@ -24,10 +24,10 @@ class Held(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
 
-Holding = frozenset[Held]
+Holding = frozenset[HeldPartition]
 
 
-class Step(NamedTuple):
+class ReconcileStep(NamedTuple):
     """The next call of the `Owner`; at most one of `revoke` and `assign` is not empty."""
 
     revoke: Holding = frozenset()
@@ -65,7 +65,7 @@ class Reconciling:
             self._target = target
             self._due_at = now + self._allowed_seconds
 
-    def step(self, now: float) -> Step | None:
+    def step(self, now: float) -> ReconcileStep | None:
         """Return the next step; None while partitions are being given up, or if none is left."""
         if self.revoking:
             return None
@@ -73,11 +73,11 @@ class Reconciling:
         if surplus:
             self.revoking = surplus
             seconds = min(self._allowed_seconds, max(0.0, self._due_at - now))
-            return Step(revoke=surplus, seconds=seconds)
+            return ReconcileStep(revoke=surplus, seconds=seconds)
         missing = self._target - self.owned
         if missing:
             self.owned |= missing
-            return Step(assign=missing)
+            return ReconcileStep(assign=missing)
         return None
 
     def given_up(self) -> None:

@@ -1,9 +1,9 @@
-"""The shell around a core: it sends due requests, calls the `Owner`, and watches the clock.
+"""The shell around a core: it sends due requests, calls the `PartitionOwner`, watches the clock.
 
-Owns the tasks of a membership: one request, one lookup of topics and one call of `Owner.revoked` at
-a time, side by side, so that heartbeats continue whatever the `Owner` does. Must never decide
-anything about the protocol, or call a partition lost by its own clock: only the coordinator's
-response does.
+Owns the tasks of a membership: one request, one lookup of topics and one call of
+`PartitionOwner.revoked` at a time, side by side, so that heartbeats continue whatever that does.
+Must never decide anything about the protocol, or call a partition lost by its own clock: only the
+coordinator's response does.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 
 from holdfast.client.cluster import Cluster
 from holdfast.client.membership.answers import COORDINATOR_IS_ELSEWHERE, Applied
-from holdfast.client.membership.commits import Commits
+from holdfast.client.membership.commits import MembershipCommits
 from holdfast.client.membership.core import Core, TopicsSeen
-from holdfast.client.membership.interface import MemberSettings, Owner
+from holdfast.client.membership.interface import MemberSettings, PartitionOwner
 from holdfast.client.membership.link import CoordinatorLink
 from holdfast.client.membership.topics import compiled, look
-from holdfast.client.refusals import Refused
+from holdfast.client.refusals import RequestRefused
 from holdfast.environment import Environment
 from holdfast.errors import RetryError
 from holdfast.protocol.message import Message
@@ -42,7 +42,7 @@ class Shell:
         self,
         cluster: Cluster,
         settings: MemberSettings,
-        owner: Owner,
+        owner: PartitionOwner,
         core: Core,
         environment: Environment,
     ) -> None:
@@ -53,7 +53,7 @@ class Shell:
         self._environment = environment
         self._pattern = compiled(settings)
         self._link = CoordinatorLink(cluster, settings.group_id)
-        self.commits = Commits(core, self._link, settings, environment, self._hear)
+        self.commits = MembershipCommits(core, self._link, settings, environment, self._hear)
         self._wake = asyncio.Event()
         self._asking: asyncio.Task[Message] | None = None
         self._looking: asyncio.Task[TopicsSeen] | None = None
@@ -128,7 +128,7 @@ class Shell:
                 self._revoking.cancel()
                 self._cancelled, self._revoking = self._revoking, None
         if applied.refused is not None:
-            raise Refused(
+            raise RequestRefused(
                 applied.refused,
                 f"group {self._settings.group_id!r}: {applied.refused.name}: {applied.detail}",
             )
@@ -140,7 +140,7 @@ class Shell:
             self._failures = 0
 
     def _tell(self, now: float) -> None:
-        """Call the `Owner` with its next steps, unless it is still giving partitions up."""
+        """Tell the `PartitionOwner` its next steps, unless it is still giving partitions up."""
         if self._revoking is not None or self._cancelled is not None:
             return
         while (step := self.core.held.step(now)) is not None:

@@ -20,7 +20,7 @@ COOPERATIVE_STICKY = "cooperative-sticky"
 Assignments = dict[str, frozenset[TopicPartition]]
 
 
-class Claim(NamedTuple):
+class StickyMember(NamedTuple):
     """The topics that a member wants, and the partitions that it says it owns."""
 
     topics: frozenset[str]
@@ -28,7 +28,7 @@ class Claim(NamedTuple):
     generation: int = NO_GENERATION
 
 
-def read_claim(metadata: bytes) -> Claim | None:
+def read_claim(metadata: bytes) -> StickyMember | None:
     """Return the claim in a JoinGroup's metadata; None if it cannot be read."""
     read = read_subscription(metadata)
     if read is None:
@@ -36,10 +36,10 @@ def read_claim(metadata: bytes) -> Claim | None:
     generation = read.generation
     if generation == NO_GENERATION and read.user_data:
         generation = sticky_generation(read.user_data)
-    return Claim(frozenset(read.topics), frozenset(read.owned), generation)
+    return StickyMember(frozenset(read.topics), frozenset(read.owned), generation)
 
 
-def assign(members: Mapping[str, Claim], counts: Mapping[str, int]) -> Assignments:
+def assign(members: Mapping[str, StickyMember], counts: Mapping[str, int]) -> Assignments:
     """Return what each member is to own after this round.
 
     A partition that moves from one member to another is withheld from the new one in this round:
@@ -58,7 +58,7 @@ def assign(members: Mapping[str, Claim], counts: Mapping[str, int]) -> Assignmen
     }
 
 
-def balance(members: Mapping[str, Claim], counts: Mapping[str, int]) -> Assignments:
+def balance(members: Mapping[str, StickyMember], counts: Mapping[str, int]) -> Assignments:
     """Return where all partitions should be in the end."""
     draft = _Draft(members, counts)
     draft.fill()
@@ -68,7 +68,7 @@ def balance(members: Mapping[str, Claim], counts: Mapping[str, int]) -> Assignme
 
 
 def owners(
-    members: Mapping[str, Claim], counts: Mapping[str, int]
+    members: Mapping[str, StickyMember], counts: Mapping[str, int]
 ) -> dict[str, set[TopicPartition]]:
     """Return the partitions of each member whose claim to them is valid.
 
@@ -96,7 +96,7 @@ def owners(
 class _Draft:
     """An assignment that is being made."""
 
-    def __init__(self, members: Mapping[str, Claim], counts: Mapping[str, int]) -> None:
+    def __init__(self, members: Mapping[str, StickyMember], counts: Mapping[str, int]) -> None:
         self._members = members
         self._counts = counts
         self.held = owners(members, counts)

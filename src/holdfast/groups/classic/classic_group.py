@@ -26,7 +26,7 @@ from holdfast.protocol.messages.join_group import JoinGroupResponse
 from holdfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-class Phase(enum.Enum):
+class GroupPhase(enum.Enum):
     """The state of a classic group; the names are Kafka's."""
 
     EMPTY = "Empty"
@@ -81,14 +81,14 @@ class ClassicGroup:
         return group.generation if group is not None else None
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> GroupPhase:
         if self._window is not None:
-            return Phase.PREPARING_REBALANCE
+            return GroupPhase.PREPARING_REBALANCE
         generation = self.generation
         if generation is None or not generation.members:
-            return Phase.EMPTY
+            return GroupPhase.EMPTY
         is_assigned = generation.assignments is not None
-        return Phase.STABLE if is_assigned else Phase.COMPLETING_REBALANCE
+        return GroupPhase.STABLE if is_assigned else GroupPhase.COMPLETING_REBALANCE
 
     def members(self) -> dict[str, ClassicMember]:
         """Return the members of the durable generation that are still here. Do not change it."""
@@ -115,7 +115,7 @@ class ClassicGroup:
     @property
     def is_idle(self) -> bool:
         """True if the group has no members, and none is about to join."""
-        return self.phase is Phase.EMPTY and not self._promised
+        return self.phase is GroupPhase.EMPTY and not self._promised
 
     def all_members(self) -> dict[str, ClassicMember]:
         """Return the members of the generation and those joining the next, as they last joined."""
@@ -163,10 +163,10 @@ class ClassicGroup:
         known = self.members().get(member.member_id)
         is_unchanged = known is not None and known.protocols == member.protocols
         if generation is not None and is_unchanged:
-            if self.phase is Phase.COMPLETING_REBALANCE:  # its answer was lost
+            if self.phase is GroupPhase.COMPLETING_REBALANCE:  # its answer was lost
                 self._answer_join(joining.token, generation, member.member_id, now)
                 return
-            if self.phase is Phase.STABLE and member.member_id != generation.leader:
+            if self.phase is GroupPhase.STABLE and member.member_id != generation.leader:
                 self._answer_join(joining.token, generation, member.member_id, now)
                 return
         self._enter(joining, now)
@@ -288,7 +288,7 @@ class ClassicGroup:
         protocol = generation.protocol_name
         is_same = metadata_of(old, protocol) == metadata_of(member, protocol)
         still_chosen = chosen_protocol(self.members()) == protocol
-        if self.phase is not Phase.STABLE or not (is_same and still_chosen):
+        if self.phase is not GroupPhase.STABLE or not (is_same and still_chosen):
             self._enter(joining, now)
             return
         response = join_response(generation, member.member_id, skip_assignment=True)
@@ -337,7 +337,7 @@ class ClassicGroup:
         ):
             if said is not None and said != known:
                 return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if self.phase is Phase.PREPARING_REBALANCE:
+        if self.phase is GroupPhase.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return None
 
@@ -367,7 +367,7 @@ class ClassicGroup:
         if generation != current.number_of(member_id):
             return ErrorCode.ILLEGAL_GENERATION
         self.touch(member_id, now)
-        if self.phase is Phase.PREPARING_REBALANCE:
+        if self.phase is GroupPhase.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 

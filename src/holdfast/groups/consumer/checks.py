@@ -3,7 +3,7 @@
 Pure functions over the durable part of a group. Owns the fencing by member epoch and instance id.
 """
 
-from holdfast.groups.consumer.heartbeats import Refusal, is_leaving, reported_partitions
+from holdfast.groups.consumer.heartbeats import HeartbeatRefusal, is_leaving, reported_partitions
 from holdfast.groups.consumer.reconciliation import JOIN_EPOCH, STATIC_LEAVE_EPOCH
 from holdfast.groups.consumer.state import ConsumerState
 from holdfast.groups.rules import GroupRules
@@ -17,7 +17,7 @@ def member_problem(
     request: ConsumerGroupHeartbeatRequest,
     member_id: str,
     rules: GroupRules,
-) -> Refusal | None:
+) -> HeartbeatRefusal | None:
     """Return why a heartbeat is refused; None if it is from a member, or from one that may join."""
     instance_id = request.instance_id
     if request.member_epoch == JOIN_EPOCH:
@@ -26,10 +26,10 @@ def member_problem(
     known = group.members.get(holder) if holder is not None else None
     if known is None or known.classic is not None:
         message = f"Member {member_id} is not a member of group {group_id}."
-        return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, message)
+        return HeartbeatRefusal(ErrorCode.UNKNOWN_MEMBER_ID, message)
     if holder != member_id:
         message = f"Instance id {instance_id} is fenced: member {holder} has it now."
-        return Refusal(ErrorCode.FENCED_INSTANCE_ID, message)
+        return HeartbeatRefusal(ErrorCode.FENCED_INSTANCE_ID, message)
     return None if is_leaving(request) else _fencing(group, request, member_id)
 
 
@@ -39,7 +39,7 @@ def _join_problem(
     member_id: str,
     instance_id: str | None,
     rules: GroupRules,
-) -> Refusal | None:
+) -> HeartbeatRefusal | None:
     holder = group.holder(instance_id) if instance_id is not None else None
     if holder is not None:
         has_left = group.standing(holder).member_epoch == STATIC_LEAVE_EPOCH
@@ -47,17 +47,17 @@ def _join_problem(
         if has_left or is_classic or holder == member_id:  # or the answer to its join was lost
             return None
         message = f"Instance id {instance_id} is still owned by member {holder}."
-        return Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, message)
+        return HeartbeatRefusal(ErrorCode.UNRELEASED_INSTANCE_ID, message)
     size_max = rules.group_consumer_max_size
     if member_id not in group.members and len(group.members) >= size_max:
         message = f"Group {group_id} has its maximum of {size_max} members."
-        return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
+        return HeartbeatRefusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
     return None
 
 
 def _fencing(
     group: ConsumerState, request: ConsumerGroupHeartbeatRequest, member_id: str
-) -> Refusal | None:
+) -> HeartbeatRefusal | None:
     standing, said = group.standing(member_id), request.member_epoch
     if said == standing.member_epoch:
         return None
@@ -70,7 +70,7 @@ def _fencing(
     ):
         return None  # the answer that moved its epoch on was lost
     message = f"Member {member_id} has member epoch {standing.member_epoch}, not {said}."
-    return Refusal(ErrorCode.FENCED_MEMBER_EPOCH, message)
+    return HeartbeatRefusal(ErrorCode.FENCED_MEMBER_EPOCH, message)
 
 
 def commit_problem(group: ConsumerState, member_id: str, member_epoch: int) -> ErrorCode | None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from holdfast.groups.classic.generation import common_protocols
 from holdfast.groups.classic.roster import Joining
 from holdfast.groups.consumer.consumer_group import ConsumerGroup
-from holdfast.groups.consumer.reconciliation import MemberState, Standing
+from holdfast.groups.consumer.reconciliation import MemberStanding, MemberState
 from holdfast.groups.consumer.state import ConsumerState
 from holdfast.groups.facts import ClassicMember, ClassicSide
 from holdfast.groups.migration import classic_member, consumer_member
@@ -27,7 +27,7 @@ from holdfast.protocol.messages.join_group import JoinGroupResponse
 from holdfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-class Joined(NamedTuple):
+class AcceptedJoin(NamedTuple):
     """A join that a consumer group accepts."""
 
     member: ClassicMember
@@ -38,7 +38,7 @@ class Joined(NamedTuple):
 
 def joined(
     durable: ConsumerState, joining: Joining, *, has_id: bool, rules: GroupRules
-) -> Joined | ErrorCode:
+) -> AcceptedJoin | ErrorCode:
     """Check a join, and return it in its parts, or why it is refused."""
     member = joining.member
     read = read_subscription(member.protocols[0][1]) if member.protocols else None
@@ -60,7 +60,7 @@ def joined(
     ]
     if others and not common_protocols([member, *others]):
         return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    return Joined(member, read, holder if holder != member.member_id else None)
+    return AcceptedJoin(member, read, holder if holder != member.member_id else None)
 
 
 def member_problem(
@@ -91,7 +91,9 @@ def has_a_next_step(durable: ConsumerState, member_id: str) -> bool:
             return not any(partition in durable.owners for partition in missing)
 
 
-def join(group: ConsumerGroup, wanted: Joined, topics: Topics, now: float) -> JoinGroupResponse:
+def join(
+    group: ConsumerGroup, wanted: AcceptedJoin, topics: Topics, now: float
+) -> JoinGroupResponse:
     """Let a member whose join has been checked take its next step."""
     member = consumer_member(wanted.member, wanted.subscription)
     if wanted.replaces is not None:
@@ -141,7 +143,7 @@ def sync(
 
 
 def _sync_problem(
-    request: SyncGroupRequest, standing: Standing, classic: ClassicSide | None
+    request: SyncGroupRequest, standing: MemberStanding, classic: ClassicSide | None
 ) -> ErrorCode | None:
     if request.generation_id != standing.member_epoch:
         return ErrorCode.ILLEGAL_GENERATION

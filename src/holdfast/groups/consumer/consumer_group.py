@@ -25,9 +25,9 @@ from holdfast.groups.consumer.reconciliation import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
+    MemberStanding,
     MemberState,
     Partitions,
-    Standing,
     reconciled,
 )
 from holdfast.groups.consumer.state import ConsumerState, reconciled_fact
@@ -63,11 +63,11 @@ class ConsumerPhase(enum.Enum):
     STABLE = "Stable"
 
 
-class Step(NamedTuple):
+class MemberStep(NamedTuple):
     """The standing of a member before and after its step."""
 
-    before: Standing
-    after: Standing
+    before: MemberStanding
+    after: MemberStanding
 
 
 class ConsumerGroup:
@@ -210,7 +210,7 @@ class ConsumerGroup:
 
     def advance(
         self, member_id: str, reported: Partitions | None, topics: Topics, now: float
-    ) -> Step:
+    ) -> MemberStep:
         """Let a member take its next step, as far as its report and the other members allow."""
         self.topics = topics
         self.follow(topics)
@@ -219,7 +219,7 @@ class ConsumerGroup:
         after = self._reconcile(member_id, before, reported)
         if after != before:
             self._await_revocation(member_id, now)
-        return Step(before, after)
+        return MemberStep(before, after)
 
     def _assign(self, now: float) -> None:
         """Make the target that is due, or put it off if the last one was made a moment ago."""
@@ -236,7 +236,9 @@ class ConsumerGroup:
         else:
             self._target_due_at = self._assigned_at + interval_s
 
-    def _reconcile(self, member_id: str, before: Standing, reported: Partitions | None) -> Standing:
+    def _reconcile(
+        self, member_id: str, before: MemberStanding, reported: Partitions | None
+    ) -> MemberStanding:
         durable = self.durable
         after = reconciled(
             before,

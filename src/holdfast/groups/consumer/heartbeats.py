@@ -19,9 +19,9 @@ from holdfast.groups.facts import ConsumerMember, OwnedPartitions
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.consumer_group_heartbeat import (
-    Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
+    HeartbeatAssignment,
 )
 from holdfast.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponseTopicPartitions as AssignedTopic,
@@ -30,7 +30,7 @@ from holdfast.protocol.messages.consumer_group_heartbeat import (
 CLIENT_GENERATED_MEMBER_ID_SINCE = 1
 
 
-class Refusal(NamedTuple):
+class HeartbeatRefusal(NamedTuple):
     """The reason why a heartbeat is refused."""
 
     error: ErrorCode
@@ -40,19 +40,21 @@ class Refusal(NamedTuple):
         return ConsumerGroupHeartbeatResponse(error_code=self.error, error_message=self.message)
 
 
-def request_problem(request: ConsumerGroupHeartbeatRequest, version: int) -> Refusal | None:
+def request_problem(
+    request: ConsumerGroupHeartbeatRequest, version: int
+) -> HeartbeatRefusal | None:
     """Return what is wrong with a heartbeat, whatever its group; None if nothing is."""
     problem = _field_problem(request, version)
     if problem is not None:
-        return Refusal(ErrorCode.INVALID_REQUEST, problem)
+        return HeartbeatRefusal(ErrorCode.INVALID_REQUEST, problem)
     if request.server_assignor is not None and request.server_assignor not in ASSIGNORS:
         known = ", ".join(ASSIGNORS)
         message = f"ServerAssignor {request.server_assignor} is not supported; use one of: {known}."
-        return Refusal(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
+        return HeartbeatRefusal(ErrorCode.UNSUPPORTED_ASSIGNOR, message)
     problem = expression_problem(request.subscribed_topic_regex or "")
     if problem is not None:
         message = f"SubscribedTopicRegex is not a valid regular expression: {problem}."
-        return Refusal(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
+        return HeartbeatRefusal(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
     return None
 
 
@@ -124,8 +126,8 @@ def subscribed(before: ConsumerMember, request: ConsumerGroupHeartbeatRequest) -
     )
 
 
-def assignment(partitions: Partitions) -> Assignment:
-    return Assignment(topic_partitions=_topics(by_topic(partitions)))
+def assignment(partitions: Partitions) -> HeartbeatAssignment:
+    return HeartbeatAssignment(topic_partitions=_topics(by_topic(partitions)))
 
 
 def _topics(owned: Iterable[OwnedPartitions]) -> list[AssignedTopic]:

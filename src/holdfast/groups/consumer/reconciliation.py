@@ -29,7 +29,7 @@ class MemberState(enum.IntEnum):
     """The member waits for partitions that others must give up."""
 
 
-class Standing(NamedTuple):
+class MemberStanding(NamedTuple):
     """The epoch, the state and the partitions of a member now."""
 
     member_epoch: int = JOIN_EPOCH
@@ -46,13 +46,13 @@ class Standing(NamedTuple):
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 
-    def at(self, member_epoch: int) -> "Standing":
+    def at(self, member_epoch: int) -> "MemberStanding":
         """Return the same standing in another member epoch."""
         if member_epoch == self.member_epoch:
             return self
         return self._replace(member_epoch=member_epoch, previous_member_epoch=self.member_epoch)
 
-    def left_for_a_while(self) -> "Standing":
+    def left_for_a_while(self) -> "MemberStanding":
         """Return the standing of a static member that will come back: its place is kept."""
         return self.at(STATIC_LEAVE_EPOCH)._replace(
             state=MemberState.STABLE, pending_revocation=NOTHING
@@ -67,11 +67,11 @@ class Target(NamedTuple):
 
 
 def reconciled(
-    standing: Standing,
+    standing: MemberStanding,
     target: Target,
     reported: Partitions | None,
     is_free: Callable[[PartitionId], bool],
-) -> Standing:
+) -> MemberStanding:
     """Return a member's next standing, as far as its report and the free partitions allow."""
     match standing.state:
         case MemberState.STABLE:
@@ -87,11 +87,11 @@ def reconciled(
 
 
 def _next(
-    standing: Standing,
+    standing: MemberStanding,
     target: Target,
     reported: Partitions | None,
     is_free: Callable[[PartitionId], bool],
-) -> Standing:
+) -> MemberStanding:
     kept = standing.assigned & target.partitions
     to_revoke = standing.assigned - target.partitions
     if to_revoke and _still_owns(reported, to_revoke):

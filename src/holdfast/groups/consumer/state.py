@@ -10,9 +10,9 @@ import msgspec
 from holdfast.groups.consumer.assignors import UNIFORM
 from holdfast.groups.consumer.reconciliation import (
     NOTHING,
+    MemberStanding,
     MemberState,
     Partitions,
-    Standing,
     Target,
     by_topic,
     flat,
@@ -57,15 +57,15 @@ class ConsumerState:
         """The member epoch of its owner at which it got each partition."""
         self.left_ms = 0
         """When a member last left: an empty group has been empty since then."""
-        self._standings: dict[str, Standing] = {}
+        self._standings: dict[str, MemberStanding] = {}
         self._instances: dict[str, str] = {}
         self._classic: set[str] = set()
         """Members that speak the classic protocol."""
 
-    def standing(self, member_id: str) -> Standing:
+    def standing(self, member_id: str) -> MemberStanding:
         return self._standings[member_id]
 
-    def standings(self) -> list[Standing]:
+    def standings(self) -> list[MemberStanding]:
         return list(self._standings.values())
 
     def has_owned_since(self, member_id: str, partition: PartitionId, member_epoch: int) -> bool:
@@ -129,7 +129,7 @@ class ConsumerState:
             epoch, member_id = item.member_epoch, item.member.member_id
             self._put(item.member)
             self.targets[member_id] = assigned
-            self._stand(member_id, Standing(epoch, epoch, state, assigned, pending))
+            self._stand(member_id, MemberStanding(epoch, epoch, state, assigned, pending))
 
     def _put(self, member: ConsumerMember) -> None:
         before = self.members.get(member.member_id)
@@ -140,18 +140,18 @@ class ConsumerState:
             self._classic.add(member.member_id)
         else:
             self._classic.discard(member.member_id)
-        self._standings.setdefault(member.member_id, Standing())
+        self._standings.setdefault(member.member_id, MemberStanding())
         self.targets.setdefault(member.member_id, NOTHING)
         if member.instance_id is not None:
             self._instances[member.instance_id] = member.member_id
 
     def _replace(self, old_member_id: str, member: ConsumerMember) -> None:
         target = self.targets.get(old_member_id, NOTHING)
-        assigned = self._standings.get(old_member_id, Standing()).assigned
+        assigned = self._standings.get(old_member_id, MemberStanding()).assigned
         self._remove(old_member_id)
         self._put(member)
         self.targets[member.member_id] = target
-        self._stand(member.member_id, Standing(assigned=assigned))
+        self._stand(member.member_id, MemberStanding(assigned=assigned))
 
     def _remove(self, member_id: str) -> None:
         member = self.members.pop(member_id, None)
@@ -160,12 +160,12 @@ class ConsumerState:
         self._classic.discard(member_id)
         if member.instance_id is not None:
             self._instances.pop(member.instance_id, None)
-        self._stand(member_id, Standing())
+        self._stand(member_id, MemberStanding())
         del self._standings[member_id]
         self.targets.pop(member_id, None)
 
-    def _stand(self, member_id: str, standing: Standing) -> None:
-        before = self._standings.get(member_id, Standing())
+    def _stand(self, member_id: str, standing: MemberStanding) -> None:
+        before = self._standings.get(member_id, MemberStanding())
         for partition in before.owned - standing.owned:
             if self.owners.get(partition) == member_id:
                 del self.owners[partition], self._owned_since[partition]
@@ -228,7 +228,7 @@ def restored(stored: StoredConsumers) -> ConsumerState:
     return state
 
 
-def reconciled_fact(group_id: str, member_id: str, standing: Standing) -> MemberReconciled:
+def reconciled_fact(group_id: str, member_id: str, standing: MemberStanding) -> MemberReconciled:
     return MemberReconciled(
         group_id,
         member_id,
@@ -240,8 +240,8 @@ def reconciled_fact(group_id: str, member_id: str, standing: Standing) -> Member
     )
 
 
-def _standing(fact: MemberReconciled) -> Standing:
-    return Standing(
+def _standing(fact: MemberReconciled) -> MemberStanding:
+    return MemberStanding(
         fact.member_epoch,
         fact.previous_member_epoch,
         MemberState(fact.state),

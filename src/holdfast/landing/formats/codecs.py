@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 import cramjam
 
+from holdfast.columnar.arrow import pa
 from holdfast.errors import ConfigurationError, CorruptObject
-from holdfast.landing.arrow import pa
 from holdfast.store.interface import Buffer
 
 GATHER_BYTES = 128 * 1024
@@ -49,7 +49,7 @@ The highest levels vary, so they are rounded up.
 """
 
 
-class Codec(enum.Enum):
+class FileCodec(enum.Enum):
     """The compression of a file of lines or raw values. The value is the end of its name."""
 
     ZSTD = ".zst"
@@ -58,7 +58,7 @@ class Codec(enum.Enum):
     NONE = ""
 
     @classmethod
-    def named(cls, name: str) -> "Codec":
+    def named(cls, name: str) -> "FileCodec":
         """Return the codec for a word of the settings: zstd, gzip, lz4 or none."""
         try:
             return cls[name.upper()]
@@ -68,18 +68,18 @@ class Codec(enum.Enum):
             ) from None
 
 
-LEVELS = {Codec.ZSTD: range(1, 20), Codec.GZIP: range(1, 10)}
+LEVELS = {FileCodec.ZSTD: range(1, 20), FileCodec.GZIP: range(1, 10)}
 ZSTD_LEVEL = 1
 """For JSON records, level 3 takes 1.5 to 2.5 times as long and makes files no smaller."""
 GZIP_LEVEL = 1
 """Level 6 takes three times as long for files 7 % smaller."""
 
 
-def checked_level(codec: Codec, level: int | None) -> int:
+def checked_level(codec: FileCodec, level: int | None) -> int:
     """Return the level to use: the codec's default if none is given, 0 if it has no levels."""
     levels = LEVELS.get(codec)
     if level is None:
-        return {Codec.ZSTD: ZSTD_LEVEL, Codec.GZIP: GZIP_LEVEL}.get(codec, 0)
+        return {FileCodec.ZSTD: ZSTD_LEVEL, FileCodec.GZIP: GZIP_LEVEL}.get(codec, 0)
     if levels is None:
         raise ConfigurationError(
             f"{codec.name.lower()} has no compression levels: remove the level {level}"
@@ -112,7 +112,7 @@ class Stream(Protocol):
 class Compressor:
     """The body of one file that is being written."""
 
-    def __init__(self, codec: Codec, level: int | None = None) -> None:
+    def __init__(self, codec: FileCodec, level: int | None = None) -> None:
         self._codec = codec
         self._level = checked_level(codec, level)
         self._stream: Stream | None = None
@@ -153,15 +153,15 @@ class Compressor:
         self._counted = len(self._out)
 
 
-def _stream(codec: Codec, level: int) -> Stream:
+def _stream(codec: FileCodec, level: int) -> Stream:
     match codec:
-        case Codec.ZSTD:
+        case FileCodec.ZSTD:
             return _ArrowZstd() if level == ZSTD_LEVEL else _CramjamZstd(level)
-        case Codec.GZIP:
+        case FileCodec.GZIP:
             return _Gzip(level)
-        case Codec.LZ4:
+        case FileCodec.LZ4:
             return _Lz4()
-        case Codec.NONE:
+        case FileCodec.NONE:
             return _Plain()
 
 
@@ -271,17 +271,17 @@ class _Plain:
         pass
 
 
-def decompress(codec: Codec, body: Buffer, *, key: str) -> bytes:
+def decompress(codec: FileCodec, body: Buffer, *, key: str) -> bytes:
     """Return the bytes of a whole body. Raise CorruptObject if the codec cannot read it."""
     try:
         match codec:
-            case Codec.ZSTD:
+            case FileCodec.ZSTD:
                 return bytes(cramjam.zstd.decompress(bytes(body)))
-            case Codec.GZIP:
+            case FileCodec.GZIP:
                 return bytes(cramjam.gzip.decompress(bytes(body)))
-            case Codec.LZ4:
+            case FileCodec.LZ4:
                 return bytes(cramjam.lz4.decompress(bytes(body)))
-            case Codec.NONE:
+            case FileCodec.NONE:
                 return bytes(body)
     except cramjam.DecompressionError as error:
         raise CorruptObject(

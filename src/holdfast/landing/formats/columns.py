@@ -10,15 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.columnar.arrow import plain, variable_parts
+from holdfast.columnar.arrow import RecordBatch, pa, plain, variable_parts
 from holdfast.errors import CorruptObject
-from holdfast.landing.arrow import RecordBatch, pa
 
 PIECE_BYTES = 1024 * 1024
 """Approximate size of a piece of rows as bytes. Each is compressed before the next is made."""
 
 
-class Parts(NamedTuple):
+class ColumnParts(NamedTuple):
     """The buffers of a column of text or bytes."""
 
     data: NDArray[np.uint8]
@@ -32,7 +31,7 @@ class Parts(NamedTuple):
         return np.diff(self.offsets)
 
 
-def parts_of(column: Any) -> Parts:
+def parts_of(column: Any) -> ColumnParts:
     """Return the buffers of a column of text or bytes."""
     if pa.types.is_null(column.type):
         column = column.cast(pa.binary())
@@ -40,14 +39,14 @@ def parts_of(column: Any) -> Parts:
     if len(array) == 0:
         empty = np.empty(0, np.uint8)
         empty.flags.writeable = False
-        return Parts(empty, np.zeros(1, np.int64), np.empty(0, np.bool_))
+        return ColumnParts(empty, np.zeros(1, np.int64), np.empty(0, np.bool_))
     data, numbers = variable_parts(array)
     offsets = numbers.astype(np.int64)
     if int(offsets[0]) < 0 or int(offsets[-1]) > len(data) or bool(np.any(np.diff(offsets) < 0)):
         raise CorruptObject(
             f"the buffers of a column of {array.type} do not fit its {len(array)} rows"
         )
-    return Parts(data, offsets, valid_rows(array))
+    return ColumnParts(data, offsets, valid_rows(array))
 
 
 def valid_rows(column: Any) -> NDArray[np.bool_]:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from holdfast.columnar import envelope_kernels as kernels
 from holdfast.columnar import line_kernels
-from holdfast.columnar.arrow import bytes_of, new_array
+from holdfast.columnar.arrow import RecordBatch, bytes_of, new_array, pa
 from holdfast.columnar.schema import SCHEMA, SCHEMA_WITH_HEADERS
-from holdfast.landing.arrow import RecordBatch, batches_of, pa
+from holdfast.landing.arrow import batches_of
 from holdfast.landing.formats.columns import PIECE_BYTES, header_items, parts_of, valid_rows
 
 REASON = "reason"

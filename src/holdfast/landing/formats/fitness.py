@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columnar import line_kernels as kernels
-from holdfast.columnar.arrow import bytes_of
+from holdfast.columnar.arrow import RecordBatch, bytes_of, pa
 from holdfast.errors import ConfigurationError, CorruptObject
-from holdfast.landing.arrow import RecordBatch, offsets_of, pa
+from holdfast.landing.arrow import offsets_of
 from holdfast.landing.formats.columns import parts_of, record_bytes
 from holdfast.landing.formats.interface import Unfit
 

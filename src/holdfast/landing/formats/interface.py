@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from holdfast.landing.arrow import RecordBatch
+from holdfast.columnar.arrow import RecordBatch
 from holdfast.landing.facts import Facts
 from holdfast.store.interface import Buffer
 
@@ -35,7 +35,7 @@ class Encoded:
         return sum(len(buffer) for buffer in self.body)
 
 
-class Writer(Protocol):
+class RecordWriter(Protocol):
     """One file that is being written, with its records compressed. One thread at a time."""
 
     @property
@@ -83,7 +83,7 @@ class Format(Protocol):
         """Return the records that fit, and those that do not with reasons, both in order."""
         ...
 
-    def writer(self) -> Writer:
+    def writer(self) -> RecordWriter:
         """Return a writer of a new file."""
         ...
 
@@ -97,7 +97,7 @@ class Format(Protocol):
 
 
 def encode_with(
-    writer: Writer, batches: Sequence[RecordBatch], described: Mapping[str, str]
+    writer: RecordWriter, batches: Sequence[RecordBatch], described: Mapping[str, str]
 ) -> Encoded:
     """Return a file of batches that are all available already."""
     for batch in batches:

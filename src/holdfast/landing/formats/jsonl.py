@@ -20,12 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.columnar import line_kernels as kernels
-from holdfast.columnar.arrow import new_array
+from holdfast.columnar.arrow import RecordBatch, new_array, pa
 from holdfast.columnar.schema import SCHEMA_WITH_HEADERS
 from holdfast.errors import ConfigurationError, CorruptObject
-from holdfast.landing.arrow import RecordBatch, pa
 from holdfast.landing.facts import Facts
-from holdfast.landing.formats.codecs import Codec, checked_level, decompress
+from holdfast.landing.formats.codecs import FileCodec, checked_level, decompress
 from holdfast.landing.formats.columns import parts_of, windows
 from holdfast.landing.formats.envelope import envelopes, opened
 from holdfast.landing.formats.fitness import (
@@ -36,7 +35,7 @@ from holdfast.landing.formats.fitness import (
     line_problems,
     sorted_out,
 )
-from holdfast.landing.formats.interface import Encoded, Unfit, Writer, encode_with
+from holdfast.landing.formats.interface import Encoded, RecordWriter, Unfit, encode_with
 from holdfast.landing.formats.streamed import LINE_FEED, StreamWriter
 from holdfast.landing.formats.values import VALUE_COLUMNS, value_batch
 from holdfast.store.interface import Buffer
@@ -63,7 +62,7 @@ class JsonLines:
         if layout not in ("value", "envelope"):
             raise ConfigurationError(f"there is no layout {layout!r}: use 'value' or 'envelope'")
         self._layout = layout if layout == ENVELOPE or not wrap_unfit else WRAPPED
-        self._codec = Codec.named(compression)
+        self._codec = FileCodec.named(compression)
         self._level = checked_level(self._codec, level) if level is not None else None
         self._requires_json = require_json
         self._record_bytes_max = checked_record_bytes(record_bytes_max)
@@ -96,7 +95,7 @@ class JsonLines:
             found = line_problems(batch.column("value"), asks_json=self._requires_json)
         return add_too_large(found, batch, self._record_bytes_max)
 
-    def writer(self) -> Writer:
+    def writer(self) -> RecordWriter:
         pieces = {VALUE: _values, WRAPPED: _wrapped_values, ENVELOPE: envelopes}[self._layout]
         return StreamWriter(pieces, self._codec, self._level, is_lines=True)
 
@@ -106,7 +105,7 @@ class JsonLines:
     def decode(self, body: bytes, facts: Facts) -> Iterator[RecordBatch]:
         where = f"{facts.topic}-{facts.partition} from offset {facts.first_offset}"
         text = decompress(self._codec, memoryview(body)[: facts.body_bytes], key=where)
-        if self._codec is Codec.NONE:
+        if self._codec is FileCodec.NONE:
             text += body[len(body) - facts.after_bytes :]
         lines = text.split(LINE_FEED)
         if lines.pop() != b"" or len(lines) != facts.records:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from holdfast.errors import ConfigurationError
 from holdfast.landing.formats import jsonl, parquet, raw
-from holdfast.landing.formats.codecs import Codec
+from holdfast.landing.formats.codecs import FileCodec
 from holdfast.landing.formats.interface import Format
 from holdfast.landing.formats.jsonl import JsonLines
 from holdfast.landing.formats.parquet import Parquet
@@ -16,13 +16,13 @@ from holdfast.landing.formats.raw import Raw
 
 def _all_named() -> dict[str, Format]:
     found: list[Format] = []
-    for codec in Codec:
+    for codec in FileCodec:
         word = codec.name.lower()
         found.append(JsonLines("value", compression=word))
         found.append(JsonLines("value", compression=word, wrap_unfit=True))
         found.append(JsonLines("envelope", compression=word))
     found.append(Parquet())
-    found.extend(Raw(compression=codec.name.lower()) for codec in Codec)
+    found.extend(Raw(compression=codec.name.lower()) for codec in FileCodec)
     return {format.name: format for format in found}
 
 

@@ -9,18 +9,19 @@ is being written holds its full row groups compressed, and the current one as it
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from holdfast.columnar.arrow import RecordBatch, pa
 from holdfast.columnar.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from holdfast.errors import CallError, ConfigurationError, CorruptObject
-from holdfast.landing.arrow import RecordBatch, pa, pq
+from holdfast.landing.arrow import pq
 from holdfast.landing.facts import Facts, checksum
-from holdfast.landing.formats.codecs import GZIP_LEVEL, Codec, Pieces
+from holdfast.landing.formats.codecs import GZIP_LEVEL, FileCodec, Pieces
 from holdfast.landing.formats.fitness import (
     add_too_large,
     checked_record_bytes,
     first_unfit,
     sorted_out,
 )
-from holdfast.landing.formats.interface import Encoded, Unfit, Writer, encode_with
+from holdfast.landing.formats.interface import Encoded, RecordWriter, Unfit, encode_with
 from holdfast.store.interface import Buffer
 
 EXTENSION = ".parquet"
@@ -31,7 +32,7 @@ ROW_GROUP_BYTES = 16 * 1024 * 1024
 ROWS_PER_BATCH = 50_000
 LEVEL = 1
 """Level of zstd. Level 3 took half as long again for files 7 % smaller."""
-LEVELS = {Codec.ZSTD: range(1, 23), Codec.GZIP: range(1, 10)}
+LEVELS = {FileCodec.ZSTD: range(1, 23), FileCodec.GZIP: range(1, 10)}
 REPEATED_COLUMNS = ("topic", "partition", "timestampType")
 RISING_COLUMNS = ("offset", "timestamp")
 """Columns with small steps between rows. As differences they are smaller and faster to compress."""
@@ -57,7 +58,7 @@ class Parquet:
                 f"row groups cannot have {rows_per_group} rows and {row_group_bytes} bytes: use at"
                 " least 1 of each"
             )
-        self._codec = Codec.named(compression)
+        self._codec = FileCodec.named(compression)
         self._level = _checked_level(self._codec, level)
         self._rows_per_group = rows_per_group
         self._row_group_bytes = row_group_bytes
@@ -84,7 +85,7 @@ class Parquet:
         problems = add_too_large(None, batch, self._record_bytes_max)
         return sorted_out(batch, problems, self._record_bytes_max)
 
-    def writer(self) -> Writer:
+    def writer(self) -> RecordWriter:
         return _Writer(self._codec, self._level, self._rows_per_group, self._row_group_bytes)
 
     def encode(self, batches: Sequence[RecordBatch], described: Mapping[str, str]) -> Encoded:
@@ -104,7 +105,7 @@ class _Writer:
     """One Parquet file that is being written."""
 
     def __init__(
-        self, codec: Codec, level: int | None, rows_per_group: int, row_group_bytes: int
+        self, codec: FileCodec, level: int | None, rows_per_group: int, row_group_bytes: int
     ) -> None:
         self._codec = codec
         self._level = level
@@ -172,10 +173,10 @@ class _Writer:
         self._body_bytes += len(self._body[-1])
 
 
-def _checked_level(codec: Codec, level: int | None) -> int | None:
+def _checked_level(codec: FileCodec, level: int | None) -> int | None:
     levels = LEVELS.get(codec)
     if level is None:
-        return {Codec.ZSTD: LEVEL, Codec.GZIP: GZIP_LEVEL}.get(codec)
+        return {FileCodec.ZSTD: LEVEL, FileCodec.GZIP: GZIP_LEVEL}.get(codec)
     if levels is None or level not in levels:
         use = "remove it" if levels is None else f"use {levels[0]} to {levels[-1]}"
         raise ConfigurationError(f"{codec.name.lower()} has no compression level {level}: {use}")
@@ -199,7 +200,7 @@ def file_of(
 
 
 def writer_of(
-    sink: Any, schema: Any, *, codec: Codec = Codec.ZSTD, level: int | None = LEVEL
+    sink: Any, schema: Any, *, codec: FileCodec = FileCodec.ZSTD, level: int | None = LEVEL
 ) -> Any:
     """Return pyarrow's writer with the settings of our files."""
     names: list[str] = schema.names

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from holdfast.columnar import line_kernels as kernels
-from holdfast.columnar.arrow import bytes_of, new_array, pa, variable_array
+from holdfast.columnar.arrow import RecordBatch, bytes_of, new_array, pa, variable_array
 from holdfast.errors import CorruptObject
-from holdfast.landing.arrow import RecordBatch
 from holdfast.landing.facts import Facts
-from holdfast.landing.formats.codecs import Codec, checked_level, decompress
+from holdfast.landing.formats.codecs import FileCodec, checked_level, decompress
 from holdfast.landing.formats.columns import parts_of, windows
 from holdfast.landing.formats.fitness import (
     add_too_large,
@@ -22,7 +21,7 @@ from holdfast.landing.formats.fitness import (
     first_unfit,
     sorted_out,
 )
-from holdfast.landing.formats.interface import Encoded, Unfit, Writer, encode_with
+from holdfast.landing.formats.interface import Encoded, RecordWriter, Unfit, encode_with
 from holdfast.landing.formats.streamed import StreamWriter
 from holdfast.landing.formats.values import VALUE_COLUMNS, value_batch
 from holdfast.store.interface import Buffer
@@ -42,7 +41,7 @@ class Raw:
         level: int | None = None,
         record_bytes_max: int | None = None,
     ) -> None:
-        self._codec = Codec.named(compression)
+        self._codec = FileCodec.named(compression)
         self._level = checked_level(self._codec, level) if level is not None else None
         self._record_bytes_max = checked_record_bytes(record_bytes_max)
 
@@ -66,7 +65,7 @@ class Raw:
         problems = add_too_large(None, batch, self._record_bytes_max)
         return sorted_out(batch, problems, self._record_bytes_max)
 
-    def writer(self) -> Writer:
+    def writer(self) -> RecordWriter:
         return StreamWriter(_framed, self._codec, self._level, is_lines=False)
 
     def encode(self, batches: Sequence[RecordBatch], described: Mapping[str, str]) -> Encoded:

@@ -6,10 +6,10 @@ one is made. Must never keep a batch that it was given.
 
 from collections.abc import Callable, Iterable, Mapping
 
+from holdfast.columnar.arrow import RecordBatch
 from holdfast.errors import CallError
-from holdfast.landing.arrow import RecordBatch
 from holdfast.landing.facts import checksum
-from holdfast.landing.formats.codecs import Codec, Compressor
+from holdfast.landing.formats.codecs import Compressor, FileCodec
 from holdfast.landing.formats.interface import Encoded
 from holdfast.store.interface import Buffer
 
@@ -22,14 +22,14 @@ class StreamWriter:
     def __init__(
         self,
         pieces: Callable[[RecordBatch], Iterable[Buffer]],
-        codec: Codec,
+        codec: FileCodec,
         level: int | None,
         *,
         is_lines: bool,
     ) -> None:
         self._pieces = pieces
         self._compressor: Compressor | None = Compressor(codec, level)
-        self._block_before_line_feed = is_lines and codec is Codec.NONE
+        self._block_before_line_feed = is_lines and codec is FileCodec.NONE
         self._rows = 0
 
     @property

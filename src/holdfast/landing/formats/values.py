@@ -6,8 +6,8 @@ never guess an offset.
 
 from typing import Any
 
+from holdfast.columnar.arrow import RecordBatch, pa
 from holdfast.columnar.schema import SCHEMA
-from holdfast.landing.arrow import RecordBatch, pa
 from holdfast.landing.facts import Facts
 
 VALUE_COLUMNS = ("value", "offset")

@@ -30,17 +30,17 @@ class ConsumerGroupDescribeRequest(
     include_authorized_operations: bool = boolean()
 
 
-class TopicPartitions(Struct):
+class DescribedTopicPartitions(Struct):
     topic_id: UUID = uuid()
     topic_name: str = string()
     partitions: list[int] = array(INT32)
 
 
-class Assignment(Struct):
-    topic_partitions: list[TopicPartitions] = array(TopicPartitions)
+class DescribedAssignment(Struct):
+    topic_partitions: list[DescribedTopicPartitions] = array(DescribedTopicPartitions)
 
 
-class Member(Struct):
+class DescribedMember(Struct):
     member_id: str = string()
     instance_id: str | None = nullable_string()
     rack_id: str | None = nullable_string()
@@ -49,12 +49,12 @@ class Member(Struct):
     client_host: str = string()
     subscribed_topic_names: list[str] = array(STRING)
     subscribed_topic_regex: str | None = nullable_string()
-    assignment: Assignment = nested(Assignment)
-    target_assignment: Assignment = nested(Assignment)
+    assignment: DescribedAssignment = nested(DescribedAssignment)
+    target_assignment: DescribedAssignment = nested(DescribedAssignment)
     member_type: int = int8(default=-1, since=1)
 
 
-class DescribedGroup(Struct):
+class DescribedConsumerGroup(Struct):
     error_code: int = int16()
     error_message: str | None = nullable_string()
     group_id: str = string()
@@ -62,7 +62,7 @@ class DescribedGroup(Struct):
     group_epoch: int = int32()
     assignment_epoch: int = int32()
     assignor_name: str = string()
-    members: list[Member] = array(Member)
+    members: list[DescribedMember] = array(DescribedMember)
     authorized_operations: int = int32(default=-2147483648)
     holdfast_refused_commits: int = int64(tag=HOLDFAST_TAG)
 
@@ -71,4 +71,4 @@ class ConsumerGroupDescribeResponse(
     Message, api_key=ApiKey.CONSUMER_GROUP_DESCRIBE, versions="0-1", flexible="0+"
 ):
     throttle_time_ms: int = int32()
-    groups: list[DescribedGroup] = array(DescribedGroup)
+    groups: list[DescribedConsumerGroup] = array(DescribedConsumerGroup)

@@ -43,7 +43,7 @@ class ConsumerGroupHeartbeatResponseTopicPartitions(Struct):
     partitions: list[int] = array(INT32)
 
 
-class Assignment(Struct):
+class HeartbeatAssignment(Struct):
     topic_partitions: list[ConsumerGroupHeartbeatResponseTopicPartitions] = array(
         ConsumerGroupHeartbeatResponseTopicPartitions
     )
@@ -58,4 +58,4 @@ class ConsumerGroupHeartbeatResponse(
     member_id: str | None = nullable_string()
     member_epoch: int = int32()
     heartbeat_interval_ms: int = int32()
-    assignment: Assignment | None = nullable_nested(Assignment)
+    assignment: HeartbeatAssignment | None = nullable_nested(HeartbeatAssignment)

@@ -5,7 +5,7 @@ from holdfast.protocol.fields import INT32, array, int16, int32, int64, nullable
 from holdfast.protocol.message import Message, Struct
 
 
-class TopicRequest(Struct):
+class DescribeProducersTopic(Struct):
     name: str = string()
     partition_indexes: list[int] = array(INT32)
 
@@ -13,10 +13,10 @@ class TopicRequest(Struct):
 class DescribeProducersRequest(
     Message, api_key=ApiKey.DESCRIBE_PRODUCERS, versions="0", flexible="0+"
 ):
-    topics: list[TopicRequest] = array(TopicRequest)
+    topics: list[DescribeProducersTopic] = array(DescribeProducersTopic)
 
 
-class ProducerState(Struct):
+class ActiveProducer(Struct):
     producer_id: int = int64()
     producer_epoch: int = int32()
     last_sequence: int = int32(default=-1)
@@ -29,7 +29,7 @@ class PartitionResponse(Struct):
     partition_index: int = int32()
     error_code: int = int16()
     error_message: str | None = nullable_string()
-    active_producers: list[ProducerState] = array(ProducerState)
+    active_producers: list[ActiveProducer] = array(ActiveProducer)
 
 
 class TopicResponse(Struct):

@@ -21,11 +21,11 @@ from holdfast.protocol.fields import (
 from holdfast.protocol.message import Message, Struct
 
 
-class TopicRequest(Struct):
+class DescribeTopicRequest(Struct):
     name: str = string()
 
 
-class Cursor(Struct):
+class TopicPartitionsCursor(Struct):
     topic_name: str = string()
     partition_index: int = int32()
 
@@ -33,9 +33,9 @@ class Cursor(Struct):
 class DescribeTopicPartitionsRequest(
     Message, api_key=ApiKey.DESCRIBE_TOPIC_PARTITIONS, versions="0", flexible="0+"
 ):
-    topics: list[TopicRequest] = array(TopicRequest)
+    topics: list[DescribeTopicRequest] = array(DescribeTopicRequest)
     response_partition_limit: int = int32(default=2000)
-    cursor: Cursor | None = nullable_nested(Cursor)
+    cursor: TopicPartitionsCursor | None = nullable_nested(TopicPartitionsCursor)
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):

@@ -16,7 +16,7 @@ class TopicData(Struct):
     partitions: list[int] = array(INT32)
 
 
-class TransactionState(Struct):
+class DescribedTransaction(Struct):
     error_code: int = int16()
     transactional_id: str = string()
     transaction_state: str = string()
@@ -31,4 +31,4 @@ class DescribeTransactionsResponse(
     Message, api_key=ApiKey.DESCRIBE_TRANSACTIONS, versions="0", flexible="0+"
 ):
     throttle_time_ms: int = int32()
-    transaction_states: list[TransactionState] = array(TransactionState)
+    transaction_states: list[DescribedTransaction] = array(DescribedTransaction)

@@ -65,12 +65,12 @@ class FetchRequest(Message, api_key=ApiKey.FETCH, versions="4-18", flexible="12+
     rack_id: str = string(since=11)
 
 
-class EpochEndOffset(Struct):
+class DivergingEpoch(Struct):
     epoch: int = int32(default=-1)
     end_offset: int = int64(default=-1)
 
 
-class LeaderIdAndEpoch(Struct):
+class FetchCurrentLeader(Struct):
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
 
@@ -91,8 +91,8 @@ class PartitionData(Struct):
     high_watermark: int = int64()
     last_stable_offset: int = int64(default=-1)
     log_start_offset: int = int64(default=-1, since=5)
-    diverging_epoch: EpochEndOffset | None = nullable_nested(EpochEndOffset, since=12, tag=0)
-    current_leader: LeaderIdAndEpoch | None = nullable_nested(LeaderIdAndEpoch, since=12, tag=1)
+    diverging_epoch: DivergingEpoch | None = nullable_nested(DivergingEpoch, since=12, tag=0)
+    current_leader: FetchCurrentLeader | None = nullable_nested(FetchCurrentLeader, since=12, tag=1)
     snapshot_id: SnapshotId | None = nullable_nested(SnapshotId, since=12, tag=2)
     aborted_transactions: list[AbortedTransaction] | None = nullable_array(
         AbortedTransaction, default=[]
@@ -107,7 +107,7 @@ class FetchableTopicResponse(Struct):
     partitions: list[PartitionData] = array(PartitionData)
 
 
-class NodeEndpoint(Struct):
+class FetchNodeEndpoint(Struct):
     node_id: int = int32()
     host: str = string()
     port: int = int32()
@@ -119,4 +119,4 @@ class FetchResponse(Message, api_key=ApiKey.FETCH, versions="4-18", flexible="12
     error_code: int = int16(since=7)
     session_id: int = int32(since=7)
     responses: list[FetchableTopicResponse] = array(FetchableTopicResponse)
-    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=16, tag=0)
+    node_endpoints: list[FetchNodeEndpoint] = array(FetchNodeEndpoint, since=16, tag=0)

@@ -5,26 +5,26 @@ from holdfast.protocol.fields import array, boolean, int8, int16, int32, nullabl
 from holdfast.protocol.message import Message, Struct
 
 
-class AlterableConfig(Struct):
+class IncrementalAlterableConfig(Struct):
     name: str = string()
     config_operation: int = int8()
     value: str | None = nullable_string()
 
 
-class AlterConfigsResource(Struct):
+class IncrementalAlterConfigsResource(Struct):
     resource_type: int = int8()
     resource_name: str = string()
-    configs: list[AlterableConfig] = array(AlterableConfig)
+    configs: list[IncrementalAlterableConfig] = array(IncrementalAlterableConfig)
 
 
 class IncrementalAlterConfigsRequest(
     Message, api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+"
 ):
-    resources: list[AlterConfigsResource] = array(AlterConfigsResource)
+    resources: list[IncrementalAlterConfigsResource] = array(IncrementalAlterConfigsResource)
     validate_only: bool = boolean()
 
 
-class AlterConfigsResourceResponse(Struct):
+class IncrementalAlterConfigsResourceResponse(Struct):
     error_code: int = int16()
     error_message: str | None = nullable_string()
     resource_type: int = int8()
@@ -35,4 +35,6 @@ class IncrementalAlterConfigsResponse(
     Message, api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions="0-1", flexible="1+"
 ):
     throttle_time_ms: int = int32()
-    responses: list[AlterConfigsResourceResponse] = array(AlterConfigsResourceResponse)
+    responses: list[IncrementalAlterConfigsResourceResponse] = array(
+        IncrementalAlterConfigsResourceResponse
+    )

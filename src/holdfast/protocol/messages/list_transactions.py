@@ -23,7 +23,7 @@ class ListTransactionsRequest(
     transactional_id_pattern: str | None = nullable_string(since=2)
 
 
-class TransactionState(Struct):
+class ListedTransaction(Struct):
     transactional_id: str = string()
     producer_id: int = int64()
     transaction_state: str = string()
@@ -35,4 +35,4 @@ class ListTransactionsResponse(
     throttle_time_ms: int = int32()
     error_code: int = int16()
     unknown_state_filters: list[str] = array(STRING)
-    transaction_states: list[TransactionState] = array(TransactionState)
+    transaction_states: list[ListedTransaction] = array(ListedTransaction)

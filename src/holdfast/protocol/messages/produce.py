@@ -40,7 +40,7 @@ class BatchIndexAndErrorMessage(Struct):
     batch_index_error_message: str | None = nullable_string()
 
 
-class LeaderIdAndEpoch(Struct):
+class ProduceCurrentLeader(Struct):
     leader_id: int = int32(default=-1)
     leader_epoch: int = int32(default=-1)
 
@@ -53,7 +53,9 @@ class PartitionProduceResponse(Struct):
     log_start_offset: int = int64(default=-1, since=5)
     record_errors: list[BatchIndexAndErrorMessage] = array(BatchIndexAndErrorMessage, since=8)
     error_message: str | None = nullable_string(since=8)
-    current_leader: LeaderIdAndEpoch | None = nullable_nested(LeaderIdAndEpoch, since=10, tag=0)
+    current_leader: ProduceCurrentLeader | None = nullable_nested(
+        ProduceCurrentLeader, since=10, tag=0
+    )
 
 
 class TopicProduceResponse(Struct):
@@ -62,7 +64,7 @@ class TopicProduceResponse(Struct):
     partition_responses: list[PartitionProduceResponse] = array(PartitionProduceResponse)
 
 
-class NodeEndpoint(Struct):
+class ProduceNodeEndpoint(Struct):
     node_id: int = int32()
     host: str = string()
     port: int = int32()
@@ -72,4 +74,4 @@ class NodeEndpoint(Struct):
 class ProduceResponse(Message, api_key=ApiKey.PRODUCE, versions="3-13", flexible="9+"):
     responses: list[TopicProduceResponse] = array(TopicProduceResponse)
     throttle_time_ms: int = int32()
-    node_endpoints: list[NodeEndpoint] = array(NodeEndpoint, since=10, tag=0)
+    node_endpoints: list[ProduceNodeEndpoint] = array(ProduceNodeEndpoint, since=10, tag=0)

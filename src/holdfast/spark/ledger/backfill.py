@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, cast
 from holdfast.errors import ConfigurationError
 from holdfast.landing.ledger import Committed, Ledger, read_entry
 from holdfast.landing.ledger_entry import Effects, Entry, OutputFile
-from holdfast.landing.ledger_rules import AlreadyCommitted, Commit, Refusal, Refused
+from holdfast.landing.ledger_rules import AlreadyCommitted, Commit, CommitRefusal, CommitRefused
 from holdfast.spark.ledger.backfill_plan import (
     SLICE_RECORDS,
-    Asked,
-    Plan,
+    BackfillPlan,
+    BackfillRequest,
     Slice,
     known_plan,
     new_plan,
@@ -42,7 +42,7 @@ TASKS_PER_CORE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class BackfillProgress:
     """The progress of a backfill."""
 
     done: int
@@ -68,14 +68,14 @@ class Standing:
         return (self.total - self.done) * self.seconds / gained
 
 
-Watch = Callable[[Standing, int, int], None]
+Watch = Callable[[BackfillProgress, int, int], None]
 """A function that gets the progress, and how many tasks of the slice are done and exist."""
 
 
 class Backfill:
     """One backfill: its request, its ledger and its plan."""
 
-    def __init__(self, asked: Asked, output: Output, source: Input) -> None:
+    def __init__(self, asked: BackfillRequest, output: Output, source: Input) -> None:
         self._asked = asked
         self._output = output
         self._source = source
@@ -91,11 +91,11 @@ class Backfill:
         self._begun_s = environment.monotonic()
         self._before = self._done()
 
-    def _new_plan(self) -> Plan:
+    def _new_plan(self) -> BackfillPlan:
         topics = self._source.topics()
         return new_plan(self._asked, self._source, topics[self._asked.topic].all_partitions())
 
-    def _checked(self, plan: Plan) -> Plan:
+    def _checked(self, plan: BackfillPlan) -> BackfillPlan:
         _, end = plan.positions()
         topic = self._source.topics()[self._asked.topic]
         ids = {where.topic_id for where in end}
@@ -114,9 +114,9 @@ class Backfill:
     def head(self) -> Entry | None:
         return self._ledger.head
 
-    def standing(self) -> Standing:
+    def standing(self) -> BackfillProgress:
         start, end = self.plan.positions()
-        return Standing(
+        return BackfillProgress(
             done=self._done(),
             total=span(start, end),
             before=self._before,
@@ -165,7 +165,7 @@ class Backfill:
         outcome = worker().run(self._ledger.commit(batch, effects, n=decision.n))
         # If another run was faster, or a compaction came in between, the ledger counts, and the
         # next look at it says what is left.
-        if isinstance(outcome, Refused) and outcome.refusal is not Refusal.OVERTAKEN:
+        if isinstance(outcome, CommitRefused) and outcome.refusal is not CommitRefusal.OVERTAKEN:
             raise SinkRefused(outcome.message)
         if isinstance(outcome, Committed):
             self._rows += rows

@@ -14,14 +14,14 @@ import msgspec
 from holdfast.errors import NOT_JSON, CallError, ConfigurationError, CorruptObject
 from holdfast.landing.ledger_entry import Entry, MicroBatch, SourceRange
 from holdfast.spark.source import offsets
-from holdfast.spark.source.inputs import DataLoss, Input, Offsets, TopicPartition
+from holdfast.spark.source.inputs import DataLoss, Input, Offsets, SourcePartition
 from holdfast.spark.source.offsets import SourceOffset
 
 METADATA = "backfill"
 SLICE_RECORDS = 20_000_000
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class BackfillRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What the command line asks for, as far as it decides which records are meant."""
 
     topic: str
@@ -47,10 +47,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
                 )
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class BackfillPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A backfill, as its first ledger entry stores it."""
 
-    asked: Asked
+    asked: BackfillRequest
     start: str
     """The start positions, in the text form of the source's offsets."""
     end: str
@@ -79,7 +79,9 @@ class Slice:
         return MicroBatch(query_id=f"backfill-{topic}", batch_id=self.number, sources=(source,))
 
 
-def new_plan(asked: Asked, source: Input, partitions: list[TopicPartition]) -> Plan:
+def new_plan(
+    asked: BackfillRequest, source: Input, partitions: list[SourcePartition]
+) -> BackfillPlan:
     """Return a plan for the topic as it is now."""
     earliest, latest = source.earliest(partitions), source.latest(partitions)
     start, end = dict(earliest), dict(latest)
@@ -95,7 +97,7 @@ def new_plan(asked: Asked, source: Input, partitions: list[TopicPartition]) -> P
         found = source.by_timestamp(dict.fromkeys(partitions, asked.to_ms))
         end = {where: latest[where] if n is None else n for where, n in found.items()}
     end = {where: max(end[where], start[where]) for where in partitions}
-    return Plan(asked=asked, start=_text(start), end=_text(end))
+    return BackfillPlan(asked=asked, start=_text(start), end=_text(end))
 
 
 def _check_there(from_offset: int, earliest: Offsets) -> None:
@@ -109,7 +111,7 @@ def _check_there(from_offset: int, earliest: Offsets) -> None:
         )
 
 
-def known_plan(first: Entry | None, asked: Asked) -> Plan | None:
+def known_plan(first: Entry | None, asked: BackfillRequest) -> BackfillPlan | None:
     """Return the plan in a ledger's first entry; ConfigurationError if it is another job's."""
     if first is None:
         return None
@@ -120,7 +122,7 @@ def known_plan(first: Entry | None, asked: Asked) -> Plan | None:
             " a backfill: choose another --sink-id"
         )
     try:
-        plan = msgspec.json.decode(text, type=Plan)
+        plan = msgspec.json.decode(text, type=BackfillPlan)
     except (*NOT_JSON, CallError) as wrong:
         raise CorruptObject(
             f"entry 0 of sink {first.sink_id}: its plan cannot be read: {wrong}"
@@ -133,17 +135,17 @@ def known_plan(first: Entry | None, asked: Asked) -> Plan | None:
     return plan
 
 
-def _differences(before: Asked, now: Asked) -> str:
+def _differences(before: BackfillRequest, now: BackfillRequest) -> str:
     then, new = _plain(before), _plain(now)
     changed = [name for name in new if then[name] != new[name]]
     return ", ".join(f"{name} was {then[name]} and is now {new[name]}" for name in changed)
 
 
-def _plain(asked: Asked) -> dict[str, Any]:
+def _plain(asked: BackfillRequest) -> dict[str, Any]:
     return msgspec.structs.asdict(asked)
 
 
-def next_slice(plan: Plan, head: Entry | None, records_max: int) -> Slice | None:
+def next_slice(plan: BackfillPlan, head: Entry | None, records_max: int) -> Slice | None:
     """Return the slice after the newest entry, or None if all is committed."""
     start, end = plan.positions()
     number = 0
@@ -165,7 +167,7 @@ def span(start: Offsets, end: Offsets) -> int:
     return sum(max(0, end[where] - start[where]) for where in end)
 
 
-def positions_in(text: str) -> Mapping[TopicPartition, int]:
+def positions_in(text: str) -> Mapping[SourcePartition, int]:
     return offsets.from_json(msgspec.json.decode(text)).positions
 
 

@@ -18,12 +18,12 @@ import msgspec
 from holdfast.columnar.arrow import pa
 from holdfast.errors import StopError
 from holdfast.landing import blocking
-from holdfast.landing.chain import Chain, Refused
+from holdfast.landing.chain import Chain, NotLanded
 from holdfast.landing.formats.interface import Format
 from holdfast.landing.formats.jsonl import JsonLines
 from holdfast.landing.formats.parquet import Parquet
 from holdfast.landing.keys import DEFAULT_TEMPLATE, KeyTemplate
-from holdfast.landing.packing import Bounds
+from holdfast.landing.packing import ObjectBounds
 from holdfast.spark.ledger.tasks import REPORT_SCHEMA, REPORT_TEXT
 from holdfast.spark.runtime.worker import worker
 from holdfast.spark.source.inputs import LeftOut, Range, read_range
@@ -41,7 +41,7 @@ class LandingRefused(StopError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Landing:
+class ChainLanding:
     """Where and how topics land on chains."""
 
     store: str
@@ -79,7 +79,7 @@ class LandedReport(msgspec.Struct, frozen=True, kw_only=True):
 class ChainSink:
     """The foreachBatch function, with the totals of what it has done so far."""
 
-    def __init__(self, landing: Landing) -> None:
+    def __init__(self, landing: ChainLanding) -> None:
         self.landing = landing
         self.totals: dict[str, int] = {"records": 0, "objects": 0, "found": 0, "unreadable": 0}
 
@@ -92,7 +92,7 @@ class ChainSink:
             self.totals["unreadable"] += report.unreadable
 
 
-def land_ranges(spark: Any, ranges: Iterable[Range], landing: Landing) -> list[LandedReport]:
+def land_ranges(spark: Any, ranges: Iterable[Range], landing: ChainLanding) -> list[LandedReport]:
     """Land ranges, with one task for each partition."""
     groups: dict[tuple[str, int], list[Range]] = {}
     for wanted in ranges:
@@ -108,14 +108,14 @@ def land_ranges(spark: Any, ranges: Iterable[Range], landing: Landing) -> list[L
     return [msgspec.msgpack.decode(bytes(row[0]), type=LandedReport) for row in done]
 
 
-def _land_in_task(landing: Landing, batches: Iterable[Any]) -> Iterator[Any]:
+def _land_in_task(landing: ChainLanding, batches: Iterable[Any]) -> Iterator[Any]:
     for batch in batches:
         for pickled in batch.column(1).to_pylist():
             body = msgspec.msgpack.encode(_land(landing, pickle.loads(pickled)))
             yield pa.RecordBatch.from_arrays([pa.array([body], pa.binary())], schema=REPORT_SCHEMA)
 
 
-def _land(landing: Landing, ranges: list[Range]) -> LandedReport:
+def _land(landing: ChainLanding, ranges: list[Range]) -> LandedReport:
     here = worker()
     first, last = ranges[0], ranges[-1]
     chain = Chain(
@@ -133,12 +133,12 @@ def _land(landing: Landing, ranges: list[Range]) -> LandedReport:
             (batch for wanted in ranges for batch in read_range(wanted, None, left_out)),
             start_offset=first.start_offset,
             end_offset=last.end_offset,
-            bounds=Bounds(bytes_max=landing.object_bytes_max),
+            bounds=ObjectBounds(bytes_max=landing.object_bytes_max),
             cover_hole=landing.cover_hole,
             deadline_seconds=LANDING_DEADLINE_S,
         )
     )
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, NotLanded):
         raise LandingRefused(outcome.reason)
     return LandedReport(
         topic=first.topic,

@@ -31,10 +31,10 @@ from holdfast.spark.ledger.compact_plan import (
     TARGET_BYTES,
     TARGET_BYTES_MIN,
     Compacted,
-    Group,
+    MergeGroup,
     plan_groups,
 )
-from holdfast.spark.runtime.worker import Worker, worker
+from holdfast.spark.runtime.worker import LoopThread, worker
 from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
 
@@ -135,7 +135,7 @@ def dry_run(store: str, sink_id: str, *, target_bytes: int = TARGET_BYTES) -> Co
     )
 
 
-def open_ledger(here: Worker, store: str, sink_id: str, *, is_dry: bool = False) -> Ledger:
+def open_ledger(here: LoopThread, store: str, sink_id: str, *, is_dry: bool = False) -> Ledger:
     """Open the ledger of a sink that exists. A wrong address creates nothing."""
     ledger = here.run(Ledger.open(here.store(store), sink_id, environment=here.environment))
     if ledger.head is None:
@@ -148,14 +148,14 @@ def open_ledger(here: Worker, store: str, sink_id: str, *, is_dry: bool = False)
 
 
 def _committed(
-    here: Worker, store: str, sink_id: str, *, is_dry: bool = False
+    here: LoopThread, store: str, sink_id: str, *, is_dry: bool = False
 ) -> tuple[OutputFile, ...]:
     where = here.store(store) if is_dry else here.writable(store)
     return here.run(committed_files(where, sink_id, environment=here.environment)).files
 
 
 def _check_rows(
-    groups: Sequence[Group], removed: Sequence[str], files: Sequence[OutputFile]
+    groups: Sequence[MergeGroup], removed: Sequence[str], files: Sequence[OutputFile]
 ) -> None:
     """Check before publishing that no row is lost and none is added."""
     known = {file.path: file for group in groups for file in group.files}
@@ -172,7 +172,7 @@ def _check_rows(
 
 
 def run_groups(
-    spark: Any, store: str, sink_id: str, n: int, groups: Sequence[Group]
+    spark: Any, store: str, sink_id: str, n: int, groups: Sequence[MergeGroup]
 ) -> list[Merged]:
     """Merge groups with one task each. Their files count only once entry n names them."""
     rows = [(i, msgspec.msgpack.encode(group)) for i, group in enumerate(groups)]
@@ -188,14 +188,14 @@ def _merge_in_task(store: str, sink_id: str, n: int, batches: Iterable[Any]) -> 
             batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True
         ):
             here = worker()
-            group = msgspec.msgpack.decode(work, type=Group)
+            group = msgspec.msgpack.decode(work, type=MergeGroup)
             done = here.run(merge_group(here.writable(store), sink_id, n, task, group, here))
             body = msgspec.msgpack.encode(done)
             yield pa.RecordBatch.from_arrays([pa.array([body], pa.binary())], schema=REPORT_SCHEMA)
 
 
 async def merge_group(
-    store: Store, sink_id: str, n: int, task: int, group: Group, here: Worker
+    store: Store, sink_id: str, n: int, task: int, group: MergeGroup, here: LoopThread
 ) -> Merged:
     """Write one file for neighbours with equal columns; a file without such a neighbour stays."""
     removed: list[str] = []
@@ -230,7 +230,7 @@ async def merge_group(
 
 
 async def _stretches(
-    store: Store, group: Group, environment: Environment
+    store: Store, group: MergeGroup, environment: Environment
 ) -> "AsyncIterator[_Lines | _Columns]":
     """Yield mergers, each when it is complete. One file's bytes are held at a time."""
     merger: _Lines | _Columns | None = None

@@ -19,7 +19,7 @@ FULL_SHARE = 0.75
 EXTENSIONS = (".parquet", ".jsonl.zst")
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True):
+class MergeGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Files that become one: equal partition values, role and format, in the order of commit."""
 
     files: tuple[OutputFile, ...]
@@ -46,7 +46,7 @@ class Compacted:
     state_runs_deleted: int = 0
 
 
-def plan_groups(files: Iterable[OutputFile], target_bytes: int) -> list[Group]:
+def plan_groups(files: Iterable[OutputFile], target_bytes: int) -> list[MergeGroup]:
     """Return what to merge: groups of two files or more, and of about the target at most."""
     alike: dict[tuple[Any, ...], list[OutputFile]] = {}
     for file in files:
@@ -55,15 +55,15 @@ def plan_groups(files: Iterable[OutputFile], target_bytes: int) -> list[Group]:
             continue
         values = tuple(sorted(file.partition_values.items(), key=lambda item: item[0]))
         alike.setdefault((file.role.value, extension, values), []).append(file)
-    groups: list[Group] = []
+    groups: list[MergeGroup] = []
     for listed in alike.values():
         held: list[OutputFile] = []
         size = 0
         for file in listed:
             if held and size + file.bytes > target_bytes:
-                groups.append(Group(files=tuple(held)))
+                groups.append(MergeGroup(files=tuple(held)))
                 held, size = [], 0
             held.append(file)
             size += file.bytes
-        groups.append(Group(files=tuple(held)))
+        groups.append(MergeGroup(files=tuple(held)))
     return sorted((g for g in groups if len(g.files) > 1), key=lambda g: -len(g.files))

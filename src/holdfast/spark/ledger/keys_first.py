@@ -19,7 +19,7 @@ from holdfast.errors import StopError
 from holdfast.keyed_state.pinned import Pinned
 from holdfast.spark.ledger.exchange import Cutter, Sent, received, sent
 from holdfast.spark.ledger.job import Dedup, Job
-from holdfast.spark.ledger.picking import JudgeTask, PickTask, Verdict
+from holdfast.spark.ledger.picking import DedupVerdict, JudgeTask, PickTask
 from holdfast.spark.ledger.range_shares import shares
 from holdfast.spark.ledger.tasks import TaskReport
 from holdfast.spark.source.inputs import Range, StoreWhere
@@ -85,7 +85,7 @@ def dedup_reports(
     )
 
 
-def _judged(work: Any, judge: JudgeTask, *, tasks: int) -> Verdict:
+def _judged(work: Any, judge: JudgeTask, *, tasks: int) -> DedupVerdict:
     cutter = Cutter(
         by=judge.operation.by,
         event_time=judge.operation.event_time,
@@ -97,7 +97,7 @@ def _judged(work: Any, judge: JudgeTask, *, tasks: int) -> Verdict:
     )
     pieces = work.mapPartitionsWithIndex(partial(_cut, cutter))
     by_task = pieces.partitionBy(tasks, partitionFunc=int)
-    return Verdict.of(by_task.mapPartitions(partial(_judge, judge)).collect())
+    return DedupVerdict.of(by_task.mapPartitions(partial(_judge, judge)).collect())
 
 
 def _cut(cutter: Cutter, task: int, groups: Iterable[Sequence[Range]]) -> Iterator[Sent]:
@@ -105,7 +105,7 @@ def _cut(cutter: Cutter, task: int, groups: Iterable[Sequence[Range]]) -> Iterat
         yield from sent(cutter.pieces([range_batch(group)], task=task))
 
 
-def _judge(judge: JudgeTask, pieces: Iterable[Sent]) -> Iterator[Verdict]:
+def _judge(judge: JudgeTask, pieces: Iterable[Sent]) -> Iterator[DedupVerdict]:
     yield judge.run(received(piece) for _, piece in pieces)
 
 

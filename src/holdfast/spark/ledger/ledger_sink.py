@@ -23,7 +23,7 @@ from holdfast.keyed_state.pinned import (
 )
 from holdfast.landing.ledger import Committed, Ledger
 from holdfast.landing.ledger_entry import Effects, Entry, MicroBatch, OutputFile
-from holdfast.landing.ledger_rules import AlreadyCommitted, Refusal, Refused
+from holdfast.landing.ledger_rules import AlreadyCommitted, CommitRefusal, CommitRefused
 from holdfast.spark.ledger.checkpoint import Checkpoint
 from holdfast.spark.ledger.exchange import SCHEMA_TEXT, TICK, Cutter
 from holdfast.spark.ledger.job import CLOCK_ALLOWANCE_MS, Aggregation, Dedup, Job, Operation, Timers
@@ -51,7 +51,7 @@ class SinkRefused(StopError):
     """The ledger does not take this micro-batch: going on would duplicate or skip records."""
 
 
-class Follower(Protocol):
+class LedgerFollower(Protocol):
     """A table, or anything else that follows the ledger.
 
     `catch_up` is called again and again, until the follower has all committed entries.
@@ -68,7 +68,7 @@ class LedgerSink:
     """The foreachBatch function, with the totals of what it has done so far."""
 
     def __init__(
-        self, job: Job, checkpoint: Checkpoint, *, followers: tuple[Follower, ...] = ()
+        self, job: Job, checkpoint: Checkpoint, *, followers: tuple[LedgerFollower, ...] = ()
     ) -> None:
         self.job = job
         self.last: Entry | None = None
@@ -85,8 +85,8 @@ class LedgerSink:
             known = tuple(source.end for source in head.sources) if head is not None else None
             batch = self._checkpoint.micro_batch(batch_id, known)
             outcome = self._run(frame, ledger, batch)
-            if isinstance(outcome, Refused):
-                if outcome.refusal is Refusal.OVERTAKEN:
+            if isinstance(outcome, CommitRefused):
+                if outcome.refusal is CommitRefusal.OVERTAKEN:
                     continue  # a compaction came between: the same rows, on the newest entry
                 raise SinkRefused(outcome.message)
             self._note(outcome)
@@ -120,9 +120,9 @@ class LedgerSink:
 
     def _run(
         self, frame: "DataFrame", ledger: Ledger, batch: MicroBatch
-    ) -> Committed | AlreadyCommitted | Refused:
+    ) -> Committed | AlreadyCommitted | CommitRefused:
         decision = worker().run(ledger.plan(batch))
-        if isinstance(decision, AlreadyCommitted | Refused):
+        if isinstance(decision, AlreadyCommitted | CommitRefused):
             return decision
         pinned = self._pinned(ledger.head, frame)
         reports = _reports(frame, self.job, decision.n, pinned)

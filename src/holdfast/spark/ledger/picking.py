@@ -44,7 +44,7 @@ class _Hidden(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     diverted: bytes
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class DedupVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The result of dedup for the keys of a micro-batch, or of a part of it."""
 
     hidden: list[_Hidden]
@@ -53,7 +53,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     event_time_max_ms: int | None = None
 
     @classmethod
-    def of(cls, parts: Sequence["Verdict"]) -> "Verdict":
+    def of(cls, parts: Sequence["DedupVerdict"]) -> "DedupVerdict":
         """Return the verdicts of all tasks as one."""
         runs: dict[int, list[RunInfo]] = {}
         counts = {"rows": 0}
@@ -100,13 +100,13 @@ class JudgeTask:
     number: int
     pinned: Pinned
 
-    def run(self, pieces: Iterable[Piece]) -> Verdict:
+    def run(self, pieces: Iterable[Piece]) -> DedupVerdict:
         here = worker()
         attempt = here.environment.new_uuid().hex
         by_bucket: dict[int, list[Piece]] = {}
         for piece in pieces:
             by_bucket.setdefault(piece.bucket, []).append(piece)
-        parts: list[Verdict] = []
+        parts: list[DedupVerdict] = []
         writes = RunWrites()
         for bucket in sorted(by_bucket):
             mine = sorted(by_bucket.pop(bucket), key=lambda piece: piece.origin)
@@ -115,7 +115,7 @@ class JudgeTask:
             )
             judged = judge(self.operation, site, self.pinned, mine)
             parts.append(
-                Verdict(
+                DedupVerdict(
                     hidden=_hidden(judged.dropped, judged.diverted),
                     runs={} if judged.runs is None else {bucket: list(judged.runs)},
                     counts=judged.counts,
@@ -123,7 +123,7 @@ class JudgeTask:
                 )
             )
         writes.wait()
-        return Verdict.of(parts)
+        return DedupVerdict.of(parts)
 
 
 def _hidden(dropped: Any, diverted: Any) -> list[_Hidden]:
@@ -156,7 +156,7 @@ class PickTask:
 
     job: Job
     number: int
-    verdict: Verdict
+    verdict: DedupVerdict
 
     def run(self, batches: Iterable[Any], *, task: int) -> TaskReport:
         here = worker()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from holdfast.errors import ConfigurationError
 from holdfast.spark.ledger.checkpoint import open_checkpoint
 from holdfast.spark.ledger.job import BUCKETS_DEFAULT, Job, Operation, Output
-from holdfast.spark.ledger.ledger_sink import Follower, LedgerSink
+from holdfast.spark.ledger.ledger_sink import LedgerFollower, LedgerSink
 from holdfast.spark.ledger.operations import ONE_STEP, aggregate_step, dedup_step, timer_step
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Pipeline:
     stream: "DataFrame"
     operation: Operation | None = None
     output: Output | None = None
-    tables: tuple[Follower, ...] = ()
+    tables: tuple[LedgerFollower, ...] = ()
 
     def dedup(
         self,
@@ -141,7 +141,7 @@ class Pipeline:
         sink_id: str,
         format: Literal["parquet", "jsonl.zst"] = "parquet",
         partition_by: Sequence[str] = (),
-        tables: Sequence[Follower] = (),
+        tables: Sequence[LedgerFollower] = (),
     ) -> "Pipeline":
         """Write the output as files in a store, which count once the ledger names them.
 

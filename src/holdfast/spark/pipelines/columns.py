@@ -11,14 +11,14 @@ from typing import Any
 from holdfast.columnar.arrow import pa
 from holdfast.keyed_state.aggregates import Function
 from holdfast.keyed_state.dedup import LatePolicy
-from holdfast.settings_file import Origin
+from holdfast.settings_file import KeyPlaces
 from holdfast.spark.ledger.job import DEADLINE, ENTRY, Aggregation, Dedup, Job, Timers
 from holdfast.spark.source.rows import HEADER_MARK, JSON_MARK
 
 HEADERS = "headers"
 
 
-def check_columns(job: Job, schema: Any, origin: Origin) -> None:
+def check_columns(job: Job, schema: Any, origin: KeyPlaces) -> None:
     """Raise ConfigurationError if a job names a column that an Arrow schema does not have."""
     columns: list[str] = schema.names
     match job.operation:
@@ -42,7 +42,7 @@ def check_columns(job: Job, schema: Any, origin: Origin) -> None:
     _check_folders(job, columns, origin)
 
 
-def _check_folders(job: Job, columns: Sequence[str], origin: Origin) -> None:
+def _check_folders(job: Job, columns: Sequence[str], origin: KeyPlaces) -> None:
     written = _written(job, columns)
     for name in job.output.partition_by:
         if name not in written or name == HEADERS:
@@ -69,7 +69,9 @@ def _written(job: Job, columns: Sequence[str]) -> Sequence[str]:
             return columns
 
 
-def _check_plain(names: Sequence[str], schema: Any, origin: Origin, table: str, key: str) -> None:
+def _check_plain(
+    names: Sequence[str], schema: Any, origin: KeyPlaces, table: str, key: str
+) -> None:
     """Check that names are plain columns: aggregates and timers write them under these names."""
     columns: list[str] = schema.names
     for name in names:
@@ -91,7 +93,7 @@ def _check_plain(names: Sequence[str], schema: Any, origin: Origin, table: str, 
 
 
 def _check_sum(
-    function: Function, name: str, schema: Any, origin: Origin, table: str, key: str
+    function: Function, name: str, schema: Any, origin: KeyPlaces, table: str, key: str
 ) -> None:
     kind = schema.field(name).type
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
@@ -101,7 +103,7 @@ def _check_sum(
         )
 
 
-def _check_time(name: str | None, schema: Any, origin: Origin, table: str) -> None:
+def _check_time(name: str | None, schema: Any, origin: KeyPlaces, table: str) -> None:
     if name is None:
         return
     columns: list[str] = schema.names

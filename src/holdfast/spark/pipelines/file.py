@@ -17,7 +17,7 @@ from holdfast.errors import ConfigurationError
 from holdfast.landing.keys import DEFAULT_TEMPLATE
 from holdfast.quantities import duration_ms
 from holdfast.settings_file import (
-    Origin,
+    KeyPlaces,
     Table,
     check_tables,
     convert,
@@ -28,15 +28,15 @@ from holdfast.settings_file import (
     with_current_names,
     with_overrides,
 )
-from holdfast.spark.ledger.chain_sink import LAYOUTS, Landing
+from holdfast.spark.ledger.chain_sink import LAYOUTS, ChainLanding
 from holdfast.spark.ledger.job import FORMATS, Dedup, Job, Operation, Output, Timers
 from holdfast.spark.ledger.operations import columns_of
 from holdfast.spark.pipelines.columns import check_columns
 from holdfast.spark.pipelines.steps import FOLLOWERS, followers_of, name_of, step_of
 from holdfast.spark.pipelines.tables import (
     PIPELINE,
-    OutputTable,
-    SparkTable,
+    PipelineOutputTable,
+    PipelineSparkTable,
     TransformTable,
     source_options,
 )
@@ -102,12 +102,12 @@ class Trigger:
 class PipelineFile:
     """A pipeline file, read and checked. Nothing was opened."""
 
-    origin: Origin
+    origin: KeyPlaces
     source: Mapping[str, str]
     """The options of the source, with Holdfast's defaults."""
     options: SourceOptions
     """The same options, parsed."""
-    sink: Job | Landing
+    sink: Job | ChainLanding
     """The output: files that a ledger names, or landing chains."""
     tables: tuple[TableFollower, ...]
     """The tables that follow that ledger."""
@@ -163,7 +163,7 @@ def read_pipeline(
         changed["output"]["trigger"] = "once"
     if master is not None:
         changed["spark"] = {**changed.get("spark", {}), "master": master}
-    origin = Origin(
+    origin = KeyPlaces(
         name=path.name, text=text, overridden=overridden, known=PIPELINE, written=written
     )
     return _built(path, check_tables(changed, origin), origin, hint)
@@ -181,14 +181,16 @@ def spark_of(
     tables = read_toml(path.name, text) if text else options_in(needs.module, path)
     renamed, written = with_current_names(tables, PIPELINE, path.name, lambda _: None)
     changed, overridden = with_overrides(renamed, overrides, PIPELINE)
-    origin = Origin(
+    origin = KeyPlaces(
         name=path.name, text=text, overridden=overridden, known=PIPELINE, written=written
     )
-    spark = convert(changed.get("spark", {}), "spark", SparkTable, origin)
+    spark = convert(changed.get("spark", {}), "spark", PipelineSparkTable, origin)
     return master or spark.master, spark_settings(spark.conf, origin)
 
 
-def _with_format(output: OutputTable, origin: Origin, hint: Callable[[str], None]) -> OutputTable:
+def _with_format(
+    output: PipelineOutputTable, origin: KeyPlaces, hint: Callable[[str], None]
+) -> PipelineOutputTable:
     """Return the output with the internal name of its format.
 
     jsonl is `jsonl.zst`, or `jsonl.zst/envelope` for that layout.
@@ -210,15 +212,15 @@ def _with_format(output: OutputTable, origin: Origin, hint: Callable[[str], None
 
 
 def _built(
-    path: Path, tables: dict[str, Table], origin: Origin, hint: Callable[[str], None]
+    path: Path, tables: dict[str, Table], origin: KeyPlaces, hint: Callable[[str], None]
 ) -> PipelineFile:
-    output = convert(tables["output"], "output", OutputTable, origin)
+    output = convert(tables["output"], "output", PipelineOutputTable, origin)
     output = _with_format(output, origin, hint)
     transform = _transform(tables, path, origin)
     operation = step_of(tables, origin)
     to = _output_address(output.to, path, origin)
     source, options = _source(tables["source"], path, operation, transform, origin, to=to)
-    sink: Job | Landing
+    sink: Job | ChainLanding
     if _is_chain(output, tables, operation, origin):
         sink = _landing(output, to, options, origin)
         name = f"chain-{path.stem}"
@@ -230,7 +232,7 @@ def _built(
             check_columns(sink, schema, origin)
     trigger = _trigger(output, origin)
     source |= trigger.source_options(source, has_timers=isinstance(operation, Timers))
-    spark = convert(tables.get("spark", {}), "spark", SparkTable, origin)
+    spark = convert(tables.get("spark", {}), "spark", PipelineSparkTable, origin)
     return PipelineFile(
         origin=origin,
         source=source,
@@ -250,7 +252,7 @@ def _source(
     path: Path,
     operation: Operation | None,
     transform: Transform | None,
-    origin: Origin,
+    origin: KeyPlaces,
     *,
     to: str,
 ) -> tuple[dict[str, str], SourceOptions]:
@@ -304,7 +306,7 @@ def _named_at(message: str, option: str) -> int | None:
     return None if found is None else found.start()
 
 
-def _transform(tables: Mapping[str, Table], path: Path, origin: Origin) -> Transform | None:
+def _transform(tables: Mapping[str, Table], path: Path, origin: KeyPlaces) -> Transform | None:
     if "transform" not in tables:
         return None
     table = convert(tables["transform"], "transform", TransformTable, origin)
@@ -321,7 +323,10 @@ def _transform(tables: Mapping[str, Table], path: Path, origin: Origin) -> Trans
 
 
 def _is_chain(
-    output: OutputTable, tables: Mapping[str, Table], operation: Operation | None, origin: Origin
+    output: PipelineOutputTable,
+    tables: Mapping[str, Table],
+    operation: Operation | None,
+    origin: KeyPlaces,
 ) -> bool:
     """True if the output is chains: by default, if nothing is asked for that needs a ledger."""
     for_ledger: dict[str, object] = {
@@ -350,7 +355,7 @@ def _is_chain(
     return mode == "chain"
 
 
-def _ledgered(output: OutputTable, to: str, path: Path, origin: Origin) -> Output:
+def _ledgered(output: PipelineOutputTable, to: str, path: Path, origin: KeyPlaces) -> Output:
     if output.sink_id is None:
         raise origin.error(
             f'sink_id is missing: add sink_id = "{path.stem}". It names the ledger of this output;'
@@ -370,7 +375,7 @@ def _ledgered(output: OutputTable, to: str, path: Path, origin: Origin) -> Outpu
 
 
 def _followers(
-    tables: Mapping[str, Table], output: OutputTable, origin: Origin
+    tables: Mapping[str, Table], output: PipelineOutputTable, origin: KeyPlaces
 ) -> tuple[TableFollower, ...]:
     found = followers_of(tables, origin)
     if found and output.format != "parquet":
@@ -383,7 +388,9 @@ def _followers(
     return found
 
 
-def _landing(output: OutputTable, to: str, options: SourceOptions, origin: Origin) -> Landing:
+def _landing(
+    output: PipelineOutputTable, to: str, options: SourceOptions, origin: KeyPlaces
+) -> ChainLanding:
     if output.format not in LAYOUTS:
         raise origin.error(
             f"there is no format {output.format!r} for chains: use {' or '.join(LAYOUTS)}",
@@ -391,7 +398,7 @@ def _landing(output: OutputTable, to: str, options: SourceOptions, origin: Origi
             "format",
         )
     try:
-        return Landing(
+        return ChainLanding(
             store=to,
             format=output.format,
             template=output.key or DEFAULT_TEMPLATE,
@@ -401,7 +408,7 @@ def _landing(output: OutputTable, to: str, options: SourceOptions, origin: Origi
         raise origin.error(str(wrong), "output", "key") from wrong
 
 
-def _trigger(output: OutputTable, origin: Origin) -> Trigger:
+def _trigger(output: PipelineOutputTable, origin: KeyPlaces) -> Trigger:
     if output.trigger.strip().lower() in ONCE:
         return Trigger(interval_ms=None)
     try:
@@ -411,7 +418,7 @@ def _trigger(output: OutputTable, origin: Origin) -> Trigger:
     return Trigger(interval_ms=interval_ms)
 
 
-def _output_address(text: str, path: Path, origin: Origin) -> str:
+def _output_address(text: str, path: Path, origin: KeyPlaces) -> str:
     if not text.strip():
         raise origin.error("it is empty: name a directory, s3://, gs:// or az://", "output", "to")
     if text.startswith("memory:"):
@@ -424,7 +431,9 @@ def _output_address(text: str, path: Path, origin: Origin) -> str:
     return located(text, path.parent)
 
 
-def _checkpoint(output: OutputTable, to: str, name: str, path: Path, origin: Origin) -> str:
+def _checkpoint(
+    output: PipelineOutputTable, to: str, name: str, path: Path, origin: KeyPlaces
+) -> str:
     if output.checkpoint is None:
         if not is_local_address(to):
             raise origin.error(

@@ -26,14 +26,14 @@ from holdfast.landing.keys import KeyTemplate
 from holdfast.landing.ledger import Ledger
 from holdfast.landing.ledger_entry import Entry
 from holdfast.landing.parallel import each
-from holdfast.spark.ledger.chain_sink import Landing
+from holdfast.spark.ledger.chain_sink import ChainLanding
 from holdfast.spark.ledger.job import Job
 from holdfast.spark.ledger.job_state import StateRefused, state_before
 from holdfast.spark.pipelines.file import PipelineFile, is_local_address, local_path
 from holdfast.spark.runtime.java import find_java
 from holdfast.spark.runtime.worker import worker
 from holdfast.spark.source import offsets
-from holdfast.spark.source.inputs import Input, Offsets, TopicPartition
+from holdfast.spark.source.inputs import Input, Offsets, SourcePartition
 from holdfast.spark.source.kafka_options import ClientOptions, client_options, tls_context
 from holdfast.spark.source.options import EARLIEST, SourceOptions, Subscribe
 from holdfast.spark.source.planning import selected
@@ -77,11 +77,11 @@ class Resume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class PipelineReady:
     """What the probes found."""
 
     source: Input
-    partitions: tuple[TopicPartition, ...]
+    partitions: tuple[SourcePartition, ...]
     head: Entry | None
     """The newest entry of the ledger that the pipeline continues."""
 
@@ -133,19 +133,19 @@ def _ask_master(address: tuple[str, int], silence_s_max: float) -> None:
             connection.recv(1)
 
 
-def check_pipeline(pipeline: PipelineFile) -> Ready:
+def check_pipeline(pipeline: PipelineFile) -> PipelineReady:
     """Check source and output; ConfigurationError or RetryError says which does not answer."""
     source = open_source(pipeline.options)
     partitions = check_topics(source, pipeline.options)
     sink = pipeline.sink
-    if isinstance(sink, Landing):
+    if isinstance(sink, ChainLanding):
         check_output(sink.store)
-        return Ready(source=source, partitions=partitions, head=None)
+        return PipelineReady(source=source, partitions=partitions, head=None)
     head = ledger_head(sink.output.store, sink.output.sink_id)
     _check_state(pipeline, sink, head)
     for table in pipeline.tables:
         table.check(sink.output)
-    return Ready(source=source, partitions=partitions, head=head)
+    return PipelineReady(source=source, partitions=partitions, head=head)
 
 
 def open_source(options: SourceOptions) -> Input:
@@ -199,7 +199,7 @@ def _probe_brokers(client: ClientOptions) -> None:
         ) from error
 
 
-def check_topics(source: Input, options: SourceOptions) -> tuple[TopicPartition, ...]:
+def check_topics(source: Input, options: SourceOptions) -> tuple[SourcePartition, ...]:
     """Return the partitions that a query reads now; ConfigurationError if a topic is missing."""
     topics = source.topics()
     if isinstance(options.selection, Subscribe):
@@ -255,10 +255,10 @@ def _check_state(pipeline: PipelineFile, job: Job, head: Entry | None) -> None:
         raise ConfigurationError(found.message)
 
 
-def resume(pipeline: PipelineFile, ready: Ready) -> Resume | None:
+def resume(pipeline: PipelineFile, ready: PipelineReady) -> Resume | None:
     """Return where a query without a checkpoint continues; None if nothing has landed yet."""
     sink = pipeline.sink
-    if isinstance(sink, Landing):
+    if isinstance(sink, ChainLanding):
         known = _chain_ends(sink, ready.partitions)
         by = f"the chains in {sink.store}"
     elif ready.head is None:
@@ -283,7 +283,7 @@ def ledger_positions(head: Entry) -> Offsets:
     return offsets.from_json(json.loads(head.sources[0].end)).positions
 
 
-def _check_still_read(known: Offsets, ready: Ready, by: str) -> None:
+def _check_still_read(known: Offsets, ready: PipelineReady, by: str) -> None:
     """Refuse a pipeline that does not read all partitions of which the ledger has positions.
 
     The ledger would refuse its first micro-batch.
@@ -301,13 +301,13 @@ def _check_still_read(known: Offsets, ready: Ready, by: str) -> None:
         )
 
 
-def _chain_ends(landing: Landing, partitions: Sequence[TopicPartition]) -> Offsets:
+def _chain_ends(landing: ChainLanding, partitions: Sequence[SourcePartition]) -> Offsets:
     """Return the first offset that has not landed, of each partition that has a chain."""
     if not check_output(landing.store):
         return {}
 
-    async def look(store: Store, environment: Environment) -> dict[TopicPartition, int]:
-        async def end(where: TopicPartition) -> int | None:
+    async def look(store: Store, environment: Environment) -> dict[SourcePartition, int]:
+        async def end(where: SourcePartition) -> int | None:
             chain = Chain(
                 store,
                 where.topic,

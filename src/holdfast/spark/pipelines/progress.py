@@ -48,7 +48,7 @@ class BatchDone:
 
 
 @dataclass(slots=True, kw_only=True)
-class Totals:
+class RunTotals:
     """The sums of a run."""
 
     batches: int = 0
@@ -90,11 +90,11 @@ class Reporter(Protocol):
         """Show the current status; the next one replaces it."""
         ...
 
-    def batch(self, done: BatchDone, totals: Totals) -> None:
+    def batch(self, done: BatchDone, totals: RunTotals) -> None:
         """Report a finished micro-batch."""
         ...
 
-    def idle(self, idle: IdleTime, totals: Totals) -> None:
+    def idle(self, idle: IdleTime, totals: RunTotals) -> None:
         """Report that no micro-batch runs. Called again and again while that is so."""
         ...
 
@@ -104,10 +104,10 @@ class Reporter(Protocol):
 class LiveLine(LiveText):
     """Progress on a terminal: one line that changes."""
 
-    def batch(self, done: BatchDone, totals: Totals) -> None:
+    def batch(self, done: BatchDone, totals: RunTotals) -> None:
         self.show(batch_line(done, totals))
 
-    def idle(self, idle: IdleTime, totals: Totals) -> None:
+    def idle(self, idle: IdleTime, totals: RunTotals) -> None:
         self.show(idle_line(idle, totals))
 
 
@@ -118,16 +118,16 @@ class PlainLines(PlainText):
         super().__init__(stream)
         self._due_s = IDLE_LINE_S
 
-    def batch(self, done: BatchDone, totals: Totals) -> None:
+    def batch(self, done: BatchDone, totals: RunTotals) -> None:
         self._due_s = IDLE_LINE_S
         self.tell(batch_line(done, totals))
 
-    def idle(self, idle: IdleTime, totals: Totals) -> None:
+    def idle(self, idle: IdleTime, totals: RunTotals) -> None:
         if idle.seconds >= self._due_s:
             self._due_s = idle.seconds + IDLE_LINE_S
             self.tell_idle(idle, totals)
 
-    def tell_idle(self, idle: IdleTime, totals: Totals) -> None:
+    def tell_idle(self, idle: IdleTime, totals: RunTotals) -> None:
         self.tell(idle_line(idle, totals))
 
 
@@ -138,11 +138,11 @@ class JsonReport(PlainLines):
         super().__init__(stream)
         self._emit = emit
 
-    def batch(self, done: BatchDone, totals: Totals) -> None:
+    def batch(self, done: BatchDone, totals: RunTotals) -> None:
         self._due_s = IDLE_LINE_S
         self._emit("batch", batch_fields(done, totals))
 
-    def tell_idle(self, idle: IdleTime, totals: Totals) -> None:
+    def tell_idle(self, idle: IdleTime, totals: RunTotals) -> None:
         self._emit("idle", idle_fields(idle, totals))
 
 
@@ -153,7 +153,7 @@ def reporter_for(stream: TextIO, emit: Emit | None = None) -> Reporter:
     return LiveLine(stream) if stream.isatty() else PlainLines(stream)
 
 
-def batch_fields(done: BatchDone, totals: Totals) -> dict[str, Any]:
+def batch_fields(done: BatchDone, totals: RunTotals) -> dict[str, Any]:
     """Return the figures of `batch_line`."""
     return {
         "batch_id": done.batch_id,
@@ -167,7 +167,7 @@ def batch_fields(done: BatchDone, totals: Totals) -> dict[str, Any]:
     }
 
 
-def idle_fields(idle: IdleTime, totals: Totals) -> dict[str, Any]:
+def idle_fields(idle: IdleTime, totals: RunTotals) -> dict[str, Any]:
     """Return the figures of `idle_line`."""
     return {
         "idle_since_ms": idle.since_ms,
@@ -177,7 +177,7 @@ def idle_fields(idle: IdleTime, totals: Totals) -> dict[str, Any]:
     }
 
 
-def summary_fields(totals: Totals) -> dict[str, Any]:
+def summary_fields(totals: RunTotals) -> dict[str, Any]:
     """Return the figures of `summary`."""
     return {
         "batches": totals.batches,
@@ -188,7 +188,7 @@ def summary_fields(totals: Totals) -> dict[str, Any]:
     }
 
 
-def batch_line(done: BatchDone, totals: Totals) -> str:
+def batch_line(done: BatchDone, totals: RunTotals) -> str:
     """Return a line about a finished micro-batch."""
     if done.was_known:
         return f"batch {done.batch_id}: was committed before, nothing was written"
@@ -196,7 +196,7 @@ def batch_line(done: BatchDone, totals: Totals) -> str:
     return ", ".join([f"{took} ({rate(done.rows, done.seconds)})", *_facts(done, totals)])
 
 
-def running_line(batch_id: int, seconds: float, totals: Totals) -> str:
+def running_line(batch_id: int, seconds: float, totals: RunTotals) -> str:
     """Return a line about a micro-batch that still runs, with the figures of the previous one."""
     line = f"batch {batch_id} is running, {seconds:.0f} s"
     last = totals.last
@@ -205,7 +205,7 @@ def running_line(batch_id: int, seconds: float, totals: Totals) -> str:
     return ", ".join([line, rate(last.rows, last.seconds), *_facts(last, totals)])
 
 
-def idle_line(idle: IdleTime, totals: Totals) -> str:
+def idle_line(idle: IdleTime, totals: RunTotals) -> str:
     """Return a line about a run that waits for records, or for the trigger if there are some."""
     what = "waiting" if totals.lag else "idle"
     # In the local time zone, because people compare it with their clock.
@@ -213,13 +213,13 @@ def idle_line(idle: IdleTime, totals: Totals) -> str:
     return ", ".join([f"{what} since {since} ({idle.seconds:.0f} s)", *_total(totals)])
 
 
-def _total(totals: Totals) -> list[str]:
+def _total(totals: RunTotals) -> list[str]:
     """Return lag and total. The lag is first: a narrow terminal cuts the end of a line off."""
     lag = "unknown" if totals.lag is None else f"{totals.lag:,} records"
     return [f"lag {lag}", f"total {totals.counts.get('rows', 0):,}"]
 
 
-def _facts(done: BatchDone, totals: Totals) -> list[str]:
+def _facts(done: BatchDone, totals: RunTotals) -> list[str]:
     parts = _total(totals)
     if "duplicates" in done.counts:
         parts.append(f"{done.counts['duplicates']:,} duplicates")
@@ -238,7 +238,7 @@ def rate(rows: int, seconds: float) -> str:
     return f"{per_second:,.0f} rows/s"
 
 
-def summary(totals: Totals) -> list[tuple[str, str]]:
+def summary(totals: RunTotals) -> list[tuple[str, str]]:
     """Return the report at the end of a run, as pairs of a name and a text."""
     counts = totals.counts
     lines = [("rows in", f"{counts.get('rows', 0):,}")]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.environment import Environment
 from holdfast.errors import ConfigurationError, HoldfastError
-from holdfast.spark.ledger.chain_sink import ChainSink, Landing
+from holdfast.spark.ledger.chain_sink import ChainLanding, ChainSink
 from holdfast.spark.ledger.checkpoint import available_offsets, open_checkpoint
 from holdfast.spark.ledger.checkpoint_folder import CheckpointFolder
 from holdfast.spark.ledger.job import Aggregation, Dedup, Job, Operation, Timers
@@ -20,8 +20,8 @@ from holdfast.spark.ledger.ledger_sink import LedgerSink, arrow_schema
 from holdfast.spark.pipelines.columns import check_columns
 from holdfast.spark.pipelines.file import STARTS, PipelineFile
 from holdfast.spark.pipelines.lag import NewestOffsets, lag_behind, lag_of
-from holdfast.spark.pipelines.preflight import Ready, Resume, resume
-from holdfast.spark.pipelines.progress import BatchDone, IdleTime, Reporter, Totals, running_line
+from holdfast.spark.pipelines.preflight import PipelineReady, Resume, resume
+from holdfast.spark.pipelines.progress import BatchDone, IdleTime, Reporter, RunTotals, running_line
 from holdfast.spark.pipelines.query_failure import WorkerDidNotStart, failure_of
 from holdfast.spark.pipelines.steps import name_of
 from holdfast.spark.runtime.command_session import job_session
@@ -146,7 +146,9 @@ def start_session(
     return job_session(pipeline.master, name, pipeline.conf, tell=tell, verbose=verbose, stop=stop)
 
 
-def where_to_begin(pipeline: PipelineFile, ready: Ready, folder: CheckpointFolder) -> Resume | None:
+def where_to_begin(
+    pipeline: PipelineFile, ready: PipelineReady, folder: CheckpointFolder
+) -> Resume | None:
     """Return where a new checkpoint continues, by what has landed; None for one that has begun."""
     if isinstance(pipeline.sink, Job) and ready.head is None and folder.has_committed():
         output = pipeline.sink.output
@@ -173,7 +175,7 @@ def begin_text(begin: Resume | None, folder: CheckpointFolder) -> str:
 
 
 def described(
-    pipeline: PipelineFile, ready: Ready, folder: CheckpointFolder | None
+    pipeline: PipelineFile, ready: PipelineReady, folder: CheckpointFolder | None
 ) -> list[tuple[str, str]]:
     """Describe what a run would do, as pairs of a name and a text."""
     sink, options = pipeline.sink, pipeline.options
@@ -181,7 +183,7 @@ def described(
     lines = [("source", f"{pipeline.where}: {waiting}")]
     if pipeline.transform is not None:
         lines.append(("transform", str(pipeline.transform)))
-    if isinstance(sink, Landing):
+    if isinstance(sink, ChainLanding):
         lines.append(("output", f"{sink.store}: chains of {sink.template}, {sink.format}"))
     else:
         if sink.operation is not None:
@@ -221,7 +223,7 @@ def _seconds(ms: int) -> str:
     return f"{ms / 1000:,.0f} s" if ms >= 10_000 else f"{ms / 1000:,.3g} s"
 
 
-def offsets_text(ready: Ready) -> str:
+def offsets_text(ready: PipelineReady) -> str:
     """Describe how much is in the source now."""
     topics = sorted({where.topic for where in ready.partitions})
     earliest = ready.source.earliest(ready.partitions)
@@ -233,7 +235,7 @@ def offsets_text(ready: Ready) -> str:
     )
 
 
-class Run:
+class RunningPipeline:
     """A query that runs, with its sink and its progress."""
 
     def __init__(
@@ -245,7 +247,7 @@ class Run:
         source: Input,
         environment: Environment,
     ) -> None:
-        self.totals = Totals()
+        self.totals = RunTotals()
         self._pipeline = pipeline
         self._environment = environment
         self._untold: list[BatchDone] = []
@@ -255,7 +257,7 @@ class Run:
         self._looked_s = 0.0
         frame = build_frame(spark, pipeline, begin)
         sink: LedgerSink | ChainSink
-        if isinstance(pipeline.sink, Landing):
+        if isinstance(pipeline.sink, ChainLanding):
             sink = ChainSink(pipeline.sink)
         else:
             checkpoint = open_checkpoint(spark, pipeline.checkpoint)

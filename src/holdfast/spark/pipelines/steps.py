@@ -11,7 +11,7 @@ from typing import TypeVar
 from holdfast.errors import CallError, ConfigurationError
 from holdfast.extras import MissingExtra
 from holdfast.quantities import duration_ms
-from holdfast.settings_file import Origin, Table, convert, texts_of
+from holdfast.settings_file import KeyPlaces, Table, convert, texts_of
 from holdfast.spark.ledger.job import BUCKETS_DEFAULT, Aggregation, Dedup, Operation, Timers
 from holdfast.spark.ledger.operations import (
     ONE_STEP,
@@ -37,7 +37,7 @@ FOLLOWERS = ("delta", "iceberg")
 _AGGREGATE = re.compile(r"\s*(\w+)\s*(?:\(\s*([^()]*?)\s*\)\s*)?")
 
 
-def step_of(tables: Mapping[str, Table], origin: Origin) -> Operation | None:
+def step_of(tables: Mapping[str, Table], origin: KeyPlaces) -> Operation | None:
     """Return the one stateful step that a file asks for, or None."""
     asked = [name for name in STEPS if name in tables]
     if len(asked) > 1:
@@ -68,7 +68,7 @@ def name_of(operation: Operation | None) -> str | None:
             return None
 
 
-def _dedup(table: DedupTable, origin: Origin) -> Dedup:
+def _dedup(table: DedupTable, origin: KeyPlaces) -> Dedup:
     _check_durations(origin, "dedup", within=table.within, lateness=table.lateness)
     return _made(
         lambda: dedup_step(
@@ -84,7 +84,7 @@ def _dedup(table: DedupTable, origin: Origin) -> Dedup:
     )
 
 
-def _aggregate(table: AggregateTable, origin: Origin) -> Aggregation:
+def _aggregate(table: AggregateTable, origin: KeyPlaces) -> Aggregation:
     _check_durations(origin, "aggregate", forget_after=table.forget_after)
     return _made(
         lambda: aggregate_step(
@@ -100,7 +100,7 @@ def _aggregate(table: AggregateTable, origin: Origin) -> Aggregation:
     )
 
 
-def _function(name: str, text: str, origin: Origin) -> tuple[str, str | None]:
+def _function(name: str, text: str, origin: KeyPlaces) -> tuple[str, str | None]:
     """Parse an aggregate such as `sum(amount)`. A count needs no column."""
     found = _AGGREGATE.fullmatch(text)
     if found is None:
@@ -114,7 +114,7 @@ def _function(name: str, text: str, origin: Origin) -> tuple[str, str | None]:
     return function.lower(), None if column in (None, "", "*") else column
 
 
-def _timers(table: TimersTable, origin: Origin) -> Timers:
+def _timers(table: TimersTable, origin: KeyPlaces) -> Timers:
     _check_durations(origin, "timers", after=table.after)
     return _made(
         lambda: timer_step(table.by, after=table.after, buckets=_buckets(table.buckets)),
@@ -127,7 +127,7 @@ def _buckets(given: int | None) -> int:
     return BUCKETS_DEFAULT if given is None else given
 
 
-def _check_durations(origin: Origin, table: str, **texts: str | None) -> None:
+def _check_durations(origin: KeyPlaces, table: str, **texts: str | None) -> None:
     for key, text in texts.items():
         try:
             if text is not None:
@@ -136,7 +136,7 @@ def _check_durations(origin: Origin, table: str, **texts: str | None) -> None:
             raise origin.error(str(wrong), table, key) from wrong
 
 
-def _made(make: Callable[[], T], origin: Origin, table: str, key: str | None = None) -> T:
+def _made(make: Callable[[], T], origin: KeyPlaces, table: str, key: str | None = None) -> T:
     """Return what a call makes; if it refuses, add the place in the file to the error."""
     try:
         return make()
@@ -146,7 +146,7 @@ def _made(make: Callable[[], T], origin: Origin, table: str, key: str | None = N
         raise origin.error(str(wrong), table, key) from wrong
 
 
-def followers_of(tables: Mapping[str, Table], origin: Origin) -> tuple[TableFollower, ...]:
+def followers_of(tables: Mapping[str, Table], origin: KeyPlaces) -> tuple[TableFollower, ...]:
     """Return the tables that shall follow the ledger of an output."""
     found: list[TableFollower] = []
     if "delta" in tables:

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.settings_file import (
     Duration,
     FileTables,
-    Origin,
+    KeyPlaces,
     Renamed,
     Table,
     dotted,
@@ -54,7 +54,7 @@ class TransformTable(msgspec.Struct, frozen=True, kw_only=True):
     python: str
 
 
-class OutputTable(msgspec.Struct, frozen=True, kw_only=True):
+class PipelineOutputTable(msgspec.Struct, frozen=True, kw_only=True):
     """[output]: where rows go, how often, and where Spark keeps its checkpoint."""
 
     to: str
@@ -84,7 +84,7 @@ class IcebergSection(msgspec.Struct, frozen=True, kw_only=True):
     files_root: str | None = None
 
 
-class SparkTable(msgspec.Struct, frozen=True, kw_only=True):
+class PipelineSparkTable(msgspec.Struct, frozen=True, kw_only=True):
     """[spark]: which Spark, and its settings."""
 
     master: str = "local[*]"
@@ -98,10 +98,10 @@ PIPELINE = FileTables(
         "aggregate": AggregateTable,
         "timers": TimersTable,
         "transform": TransformTable,
-        "output": OutputTable,
+        "output": PipelineOutputTable,
         "delta": DeltaSection,
         "iceberg": IcebergSection,
-        "spark": SparkTable,
+        "spark": PipelineSparkTable,
     },
     inner={
         "aggregate": ("columns",),
@@ -130,7 +130,7 @@ _TABLES = ("assign", "startingoffsets", "startingoffsetsbytimestamp")
 """Options, in lower case, that are tables in TOML and JSON text in Spark."""
 
 
-def source_options(table: Table, origin: Origin) -> dict[str, str]:
+def source_options(table: Table, origin: KeyPlaces) -> dict[str, str]:
     """Return [source] as options of the source.
 
     In TOML, `kafka.x.y = 1` is a table in a table.

@@ -169,7 +169,7 @@ def package_zip(folder: Path | None = None) -> Path:
     Returns the path of the zip, in `folder` or in a new temporary directory. The same source gives
     the same name and bytes. The libraries that the package needs are not in it.
     """
-    package = Path(__file__).parent.parent
+    package = Path(__file__).parents[2]
     sources = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".typed"))
     if not sources:
         raise ConfigurationError(f"{package} has no files: Holdfast itself runs from a zip")

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from holdfast.client.cluster import Cluster
 from holdfast.environment import SystemEnvironment
-from holdfast.follow.follower import Follower
+from holdfast.follow.follower import StoreFollower
 from holdfast.spark.source.kafka_options import ClientOptions, tls_context
 from holdfast.store.address import open_store
 from holdfast.store.interface import Store
@@ -29,7 +29,7 @@ STORE_SILENCE_S_MAX = 60.0
 CLOSE_S_MAX = 2.0
 
 
-class Worker:
+class LoopThread:
     """An event loop in a thread, and the connections that live on it."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Worker:
         self._loop = _new_loop()
         self._stores: dict[str, Store] = {}
         self._writable: dict[str, Store] = {}
-        self._followers: dict[str, Follower] = {}
+        self._followers: dict[str, StoreFollower] = {}
         self._clusters: dict[ClientOptions, Cluster] = {}
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="holdfast-io", daemon=True
@@ -89,7 +89,7 @@ class Worker:
             store = self._writable[url] = open_store(url, environment=self.environment)
         return store
 
-    def follower(self, url: str) -> Follower:
+    def follower(self, url: str) -> StoreFollower:
         """Return the follower that tasks of this process share if their plan no longer holds."""
         follower = self._followers.get(url)
         if follower is None:
@@ -97,8 +97,8 @@ class Worker:
             self._followers[url] = follower
         return follower
 
-    def new_follower(self, url: str) -> Follower:
-        return Follower(self.store(url), environment=self.environment)
+    def new_follower(self, url: str) -> StoreFollower:
+        return StoreFollower(self.store(url), environment=self.environment)
 
     def cluster(self, options: ClientOptions) -> Cluster:
         """Return the connections to a cluster."""
@@ -116,16 +116,16 @@ class Worker:
         return cluster
 
 
-_workers: dict[int, Worker] = {}
+_workers: dict[int, LoopThread] = {}
 _making = threading.Lock()
 
 
-def worker() -> Worker:
+def worker() -> LoopThread:
     """Return the worker of this process."""
     with _making:
         found = _workers.get(os.getpid())
         if found is None:
-            found = _workers[os.getpid()] = Worker()
+            found = _workers[os.getpid()] = LoopThread()
             # Otherwise Python reports open connections as lost tasks when it ends.
             atexit.register(_close_at_exit, os.getpid())
         return found

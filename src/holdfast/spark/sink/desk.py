@@ -13,7 +13,7 @@ import threading
 from typing import Final
 
 from holdfast.errors import NOT_JSON
-from holdfast.sink.reports import Report, read_line, status_in, summed
+from holdfast.sink.reports import MemberReport, read_line, status_in, summed
 from holdfast.sink.status import SinkStatus
 
 SECRET_LINE_MAX: Final = 200
@@ -29,14 +29,14 @@ class Desk:
         self._connections: dict[int, socket.socket] = {}
         self._running: dict[int, SinkStatus] = {}
         self._ended: list[SinkStatus] = []
-        self._failure: Report | None = None
+        self._failure: MemberReport | None = None
         self._is_stopping = False
         self._listener = socket.create_server((host, 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, name="sink-desk", daemon=True).start()
 
     @property
-    def failure(self) -> Report | None:
+    def failure(self) -> MemberReport | None:
         """The report of the first member that cannot go on, or None."""
         with self._lock:
             return self._failure
@@ -96,7 +96,7 @@ class Desk:
             if self._is_stopping:
                 _half_close(connection)
 
-    def _take(self, member: int, connection: socket.socket, report: Report) -> None:
+    def _take(self, member: int, connection: socket.socket, report: MemberReport) -> None:
         with self._lock:
             if report.failed is not None:
                 self._failure = self._failure or report

@@ -14,7 +14,7 @@ from holdfast.columnar.arrow import RecordBatch
 from holdfast.columnar.unreadable import Unreadable
 from holdfast.errors import StopError
 from holdfast.follow.stretches import Stretch
-from holdfast.log.transactions import AbortedTransaction
+from holdfast.log.transactions import AbortedTxn
 from holdfast.spark.source.kafka_options import ClientOptions
 from holdfast.spark.source.where import ALL_ROWS, RowFilter
 
@@ -27,7 +27,7 @@ class DataLoss(StopError):
     """Records that should be read are gone: below the log start, or with their topic."""
 
 
-class TopicPartition(NamedTuple):
+class SourcePartition(NamedTuple):
     """One partition of one incarnation of a topic."""
 
     topic: str
@@ -46,11 +46,11 @@ class TopicInfo(NamedTuple):
     topic_id: UUID | None
     partitions: int
 
-    def all_partitions(self) -> list[TopicPartition]:
-        return [TopicPartition(self.name, i, self.topic_id) for i in range(self.partitions)]
+    def all_partitions(self) -> list[SourcePartition]:
+        return [SourcePartition(self.name, i, self.topic_id) for i in range(self.partitions)]
 
 
-Offsets = Mapping[TopicPartition, int]
+Offsets = Mapping[SourcePartition, int]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class StoreWhere:
     url: str
     stretches: tuple[Stretch, ...]
     """Stretches in offset order. Those that cannot hold a wanted row may be missing."""
-    aborted: tuple[AbortedTransaction, ...] | None = None
+    aborted: tuple[AbortedTxn, ...] | None = None
     """Transactions whose records are left out. None: uncommitted records are read, too."""
 
 
@@ -110,8 +110,8 @@ class Range:
     """The rows to return. Stretches that cannot hold one of them may be left out."""
 
     @property
-    def topic_partition(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition, self.topic_id)
+    def topic_partition(self) -> SourcePartition:
+        return SourcePartition(self.topic, self.partition, self.topic_id)
 
     @property
     def size_bytes(self) -> int:
@@ -128,15 +128,15 @@ class Input(Protocol):
         """Return all topics as of now, by name. For a store, the other calls use this look."""
         ...
 
-    def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def earliest(self, partitions: Sequence[SourcePartition]) -> dict[SourcePartition, int]:
         """Return each partition's first offset; DataLoss if one or its topic was deleted."""
         ...
 
-    def latest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def latest(self, partitions: Sequence[SourcePartition]) -> dict[SourcePartition, int]:
         """Return the offset after the last one that may be read. It never goes back."""
         ...
 
-    def by_timestamp(self, at_ms: Offsets) -> dict[TopicPartition, int | None]:
+    def by_timestamp(self, at_ms: Offsets) -> dict[SourcePartition, int | None]:
         """Return the first record at or after each partition's time; None if all are older."""
         ...
 

@@ -21,8 +21,8 @@ from holdfast.spark.source.inputs import (
     Offsets,
     PlanOptions,
     Range,
+    SourcePartition,
     TopicInfo,
-    TopicPartition,
 )
 from holdfast.spark.source.kafka_options import ClientOptions
 
@@ -43,7 +43,7 @@ class KafkaInput:
         self._where = KafkaWhere(client=client, read_committed=read_committed)
         self._worker = worker()
         self._cluster = self._worker.cluster(client)
-        self._served: dict[TopicPartition, int] = {}
+        self._served: dict[SourcePartition, int] = {}
 
     def topics(self) -> dict[str, TopicInfo]:
         described = self._worker.run(describe_topics(self._cluster))
@@ -52,11 +52,11 @@ class KafkaInput:
             for topic in described
         }
 
-    def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def earliest(self, partitions: Sequence[SourcePartition]) -> dict[SourcePartition, int]:
         listed = self._worker.run(self._list(dict.fromkeys(partitions, EARLIEST)))
         return {partition: row.offset for partition, row in listed.items()}
 
-    def latest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def latest(self, partitions: Sequence[SourcePartition]) -> dict[SourcePartition, int]:
         listed = self._worker.run(self._list(dict.fromkeys(partitions, LATEST)))
         for partition, row in listed.items():
             before = self._served.get(partition, row.offset)
@@ -68,7 +68,7 @@ class KafkaInput:
             self._served[partition] = row.offset
         return {partition: row.offset for partition, row in listed.items()}
 
-    def by_timestamp(self, at_ms: Offsets) -> dict[TopicPartition, int | None]:
+    def by_timestamp(self, at_ms: Offsets) -> dict[SourcePartition, int | None]:
         listed = self._worker.run(self._list(at_ms))
         return {p: row.offset if row.offset >= 0 else None for p, row in listed.items()}
 
@@ -103,11 +103,11 @@ class KafkaInput:
     def close(self) -> None:
         """Do nothing: the connections belong to the process and stay open."""
 
-    async def _list(self, at: Offsets) -> dict[TopicPartition, ListedOffset]:
+    async def _list(self, at: Offsets) -> dict[SourcePartition, ListedOffset]:
         asking = asyncio.Semaphore(ASKED_AT_ONCE)
         await check_ids(self._cluster, list(at))
 
-        async def ask(partition: TopicPartition, timestamp: int) -> ListedOffset:
+        async def ask(partition: SourcePartition, timestamp: int) -> ListedOffset:
             async with asking:
                 return await list_offset(
                     self._cluster,
@@ -126,7 +126,7 @@ def known_id(topic_id: UUID) -> UUID | None:
     return topic_id if topic_id != NO_ID else None
 
 
-async def check_ids(cluster: Cluster, partitions: Sequence[TopicPartition]) -> None:
+async def check_ids(cluster: Cluster, partitions: Sequence[SourcePartition]) -> None:
     """Raise DataLoss if a topic is gone, or if another topic has its name now."""
     wanted = {p.topic: p.topic_id for p in partitions}
     for topic, topic_id in wanted.items():

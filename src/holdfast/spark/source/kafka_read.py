@@ -9,9 +9,9 @@ from concurrent.futures import Future
 
 from holdfast.client.admin import EARLIEST, LATEST, list_offset
 from holdfast.client.cluster import Cluster, PartitionLeader
-from holdfast.client.connection import Connection
-from holdfast.client.fetch import NO_SESSION_EPOCH, Fetched, fetched_row
-from holdfast.client.refusals import BrokerUnavailable, Refused, raise_for
+from holdfast.client.connection import BrokerConnection
+from holdfast.client.fetch import NO_SESSION_EPOCH, PartitionFetch, fetched_row
+from holdfast.client.refusals import BrokerUnavailable, RequestRefused, raise_for
 from holdfast.columnar.arrow import RecordBatch
 from holdfast.columnar.decode import decode_rest
 from holdfast.columnar.unreadable import Unreadable
@@ -44,7 +44,7 @@ def read_kafka_range(wanted: Range, where: KafkaWhere) -> Iterator[RecordBatch |
 
 
 def _decoded(
-    wanted: Range, where: KafkaWhere, fetched: Fetched
+    wanted: Range, where: KafkaWhere, fetched: PartitionFetch
 ) -> Iterator[RecordBatch | Unreadable]:
     aborted = [(row.producer_id, row.first_offset) for row in fetched.aborted]
     return decode_rest(
@@ -70,13 +70,13 @@ class _KafkaRange:
         self._name = str(wanted.topic_partition)
         self._quiet_since: float | None = None
 
-    def start(self, offset: int) -> "Future[Fetched] | None":
+    def start(self, offset: int) -> "Future[PartitionFetch] | None":
         """Start the fetch at an offset. Return None at the end of the range."""
         if offset >= self._wanted.end_offset:
             return None
         return self._worker.submit(self._fetch(offset))
 
-    def next_offset(self, fetched: Fetched) -> int:
+    def next_offset(self, fetched: PartitionFetch) -> int:
         """Return the offset of the next fetch; raise if nothing has come for too long."""
         offset = fetched.next_offset
         if offset > fetched.fetch_offset:
@@ -103,10 +103,10 @@ class _KafkaRange:
             )
         return end
 
-    async def _fetch(self, offset: int) -> Fetched:
+    async def _fetch(self, offset: int) -> PartitionFetch:
         wanted, cluster = self._wanted, self._cluster
 
-        async def attempt() -> Fetched:
+        async def attempt() -> PartitionFetch:
             leader = await cluster.leader(wanted.topic, wanted.partition)
             return await self._ask(await cluster.broker(leader.node_id), leader, offset)
 
@@ -119,12 +119,14 @@ class _KafkaRange:
                 f"fetch {self._name} at offset {offset}",
                 topic=wanted.topic,
             )
-        except Refused as refused:
+        except RequestRefused as refused:
             if refused.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
             return await self._out_of_range(offset)
 
-    async def _ask(self, connection: Connection, leader: PartitionLeader, offset: int) -> Fetched:
+    async def _ask(
+        self, connection: BrokerConnection, leader: PartitionLeader, offset: int
+    ) -> PartitionFetch:
         wanted, client = self._wanted, self._where.client
         check_id(wanted.topic, wanted.topic_id, leader.topic_id)
         partition = FetchPartition(
@@ -156,7 +158,7 @@ class _KafkaRange:
                 return fetched_row(row, offset)
         raise BrokerUnavailable(f"{connection.address} says nothing of {self._name}")
 
-    async def _out_of_range(self, offset: int) -> Fetched:
+    async def _out_of_range(self, offset: int) -> PartitionFetch:
         """Raise DataLoss for what is gone, or skip it if `fail_on_data_loss` is false."""
         wanted = self._wanted
         ends = [
@@ -172,4 +174,4 @@ class _KafkaRange:
             )
             raise DataLoss(f"{self._name}: {gone} has offsets {earliest} to {latest - 1}")
         on = earliest if offset < earliest else wanted.end_offset
-        return Fetched(on, memoryview(b""), latest, latest, earliest, ())
+        return PartitionFetch(on, memoryview(b""), latest, latest, earliest, ())

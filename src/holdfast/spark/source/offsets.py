@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast
 from uuid import UUID
 
 from holdfast.errors import CorruptObject, InvariantViolation
-from holdfast.spark.source.inputs import Offsets, TopicPartition
+from holdfast.spark.source.inputs import Offsets, SourcePartition
 
 VERSION = 1
 LISTED_MAX = 20
@@ -32,7 +32,7 @@ class SourceOffset:
     """An offset of the source: for each partition, the next offset to read."""
 
     positions: Positions
-    since: Positions = field(default_factory=dict[TopicPartition, int])
+    since: Positions = field(default_factory=dict[SourcePartition, int])
     """Where those partitions began that the previous offset did not have."""
     tick: int | None = None
     """The tick of tickInterval that the offset belongs to; no position depends on it."""
@@ -41,7 +41,7 @@ class SourceOffset:
 class OffsetRange(NamedTuple):
     """The records of one partition from `start` up to, but not including, `end`."""
 
-    where: TopicPartition
+    where: SourcePartition
     start: int
     end: int
 
@@ -49,9 +49,9 @@ class OffsetRange(NamedTuple):
 class Changes(NamedTuple):
     """The difference between the topics of an offset and the topics that exist now."""
 
-    appeared: list[TopicPartition]
-    deleted: list[TopicPartition]
-    recreated: list[tuple[TopicPartition, UUID | None]]
+    appeared: list[SourcePartition]
+    deleted: list[SourcePartition]
+    recreated: list[tuple[SourcePartition, UUID | None]]
     """Partitions of the offset, each with the id that its topic's name has now."""
 
 
@@ -113,9 +113,9 @@ def _nested(positions: Positions) -> dict[str, object]:
     return dict(topics)
 
 
-def _flat(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
+def _flat(topics: Mapping[str, Any]) -> dict[SourcePartition, int]:
     return {
-        TopicPartition(name, int(partition), _topic_id(topic["id"])): int(offset)
+        SourcePartition(name, int(partition), _topic_id(topic["id"])): int(offset)
         for name, topic in topics.items()
         for partition, offset in topic["partitions"].items()
     }
@@ -125,12 +125,12 @@ def _topic_id(text: str | None) -> UUID | None:
     return None if text is None else UUID(text)
 
 
-def by_name(where: TopicPartition) -> tuple[str, int, str]:
+def by_name(where: SourcePartition) -> tuple[str, int, str]:
     """Return the key by which partitions are sorted in plans and messages."""
     return where.topic, where.partition, str(where.topic_id)
 
 
-def changes(start: SourceOffset, now: Iterable[TopicPartition]) -> Changes:
+def changes(start: SourceOffset, now: Iterable[SourcePartition]) -> Changes:
     """Compare an offset with the partitions that exist now.
 
     A partition that is missing although its topic exists, with the same id, is not a change. The
@@ -147,7 +147,7 @@ def changes(start: SourceOffset, now: Iterable[TopicPartition]) -> Changes:
     )
 
 
-def without(offset: SourceOffset, gone: Iterable[TopicPartition]) -> SourceOffset:
+def without(offset: SourceOffset, gone: Iterable[SourcePartition]) -> SourceOffset:
     """Return the offset without these partitions."""
     dropped = set(gone)
     return SourceOffset(
@@ -171,7 +171,7 @@ def _not_begun(offset: SourceOffset) -> Positions:
     return {where: n for where, n in offset.since.items() if offset.positions.get(where) == n}
 
 
-def held(start: Positions, latest: Positions, served: Positions) -> dict[TopicPartition, int]:
+def held(start: Positions, latest: Positions, served: Positions) -> dict[SourcePartition, int]:
     """Return the newest offset to offer for each partition, never below what was served."""
     return {
         where: max(position, latest.get(where, position), served.get(where, position))
@@ -189,7 +189,7 @@ def went_back(start: Positions, latest: Positions, served: Positions) -> list[Of
     ]
 
 
-def limited(start: Positions, target: Positions, most: int) -> dict[TopicPartition, int]:
+def limited(start: Positions, target: Positions, most: int) -> dict[SourcePartition, int]:
     """Move from `start` towards `target` by at most `most` offsets in total.
 
     They are shared in proportion to what waits. No partition that has records starves: each moves

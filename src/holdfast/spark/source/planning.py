@@ -18,8 +18,8 @@ from holdfast.spark.source.inputs import (
     Input,
     PlanOptions,
     Range,
+    SourcePartition,
     TopicInfo,
-    TopicPartition,
 )
 from holdfast.spark.source.offsets import OffsetRange, Positions, SourceOffset
 from holdfast.spark.source.options import (
@@ -65,8 +65,8 @@ class Planner:
     source: Input
     environment: Environment
     pause: Callable[[float], None] = _wait
-    _served: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
-    _latest: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
+    _served: dict[SourcePartition, int] = field(default_factory=dict[SourcePartition, int])
+    _latest: dict[SourcePartition, int] = field(default_factory=dict[SourcePartition, int])
     _target: SourceOffset | None = None
     _is_available_now: bool = False
     _last_tick: int | None = None
@@ -147,7 +147,7 @@ class Planner:
         wanted = [r for r in clipped if r.start < r.end]
         return self._plan(wanted, end_wait_s_max=0.0) if wanted else []
 
-    def _look(self, start: SourceOffset) -> tuple[SourceOffset, Mapping[TopicPartition, int]]:
+    def _look(self, start: SourceOffset) -> tuple[SourceOffset, Mapping[SourcePartition, int]]:
         """Return `start` with the partitions that exist now, and the newest offsets to offer."""
         if self._is_available_now and self._target is not None:
             gone = set(start.positions) - set(self._target.positions)
@@ -164,7 +164,7 @@ class Planner:
 
     def _look_once(
         self, start: SourceOffset, *, is_last: bool
-    ) -> tuple[SourceOffset, Mapping[TopicPartition, int]]:
+    ) -> tuple[SourceOffset, Mapping[SourcePartition, int]]:
         now = selected(self.source.topics(), self.options.selection)
         changed = offsets.changes(start, now)
         if (changed.deleted or changed.recreated) and not is_last:
@@ -241,7 +241,7 @@ class Planner:
         moved = [OffsetRange(r.where, max(r.start, starts[r.where]), r.end) for r in wanted]
         return [r for r in moved if r.start < r.end]
 
-    def _still_there(self, wanted: Sequence[OffsetRange]) -> list[TopicPartition]:
+    def _still_there(self, wanted: Sequence[OffsetRange]) -> list[SourcePartition]:
         looks = 1
         topics = self.source.topics()
         while looks < LOOKS_MAX and not all(_is_there(r.where, topics) for r in wanted):
@@ -310,7 +310,7 @@ class Planner:
             self._told.add(message)
             LOGGER.warning("%s: %s", event, message)
 
-    def _selected_or_refuse(self) -> list[TopicPartition]:
+    def _selected_or_refuse(self) -> list[SourcePartition]:
         topics = self.source.topics()
         missing: list[str] = []
         match self.options.selection:
@@ -331,8 +331,8 @@ class Planner:
         return selected(topics, self.options.selection)
 
     def _resolve(
-        self, bound: Bound, partitions: Sequence[TopicPartition], *, is_start: bool
-    ) -> dict[TopicPartition, int]:
+        self, bound: Bound, partitions: Sequence[SourcePartition], *, is_start: bool
+    ) -> dict[SourcePartition, int]:
         match bound:
             case End.EARLIEST:
                 return dict(self.source.earliest(partitions))
@@ -351,7 +351,7 @@ class Planner:
                 given = _by_partition(wanted, partitions, is_start=is_start)
                 return self._at_times(given, is_start=is_start)
 
-    def _at_times(self, times: Positions, *, is_start: bool) -> dict[TopicPartition, int]:
+    def _at_times(self, times: Positions, *, is_start: bool) -> dict[SourcePartition, int]:
         found = self.source.by_timestamp(times)
         unmatched = [where for where, offset in found.items() if offset is None]
         if unmatched and is_start and self.options.no_match is NoMatch.ERROR:
@@ -371,7 +371,7 @@ class _LookAgain(Exception):
 
 def selected(
     topics: Mapping[str, TopicInfo], selection: Subscribe | SubscribePattern | Assign
-) -> list[TopicPartition]:
+) -> list[SourcePartition]:
     """Return the partitions that a query reads, out of the topics that exist."""
     match selection:
         case Subscribe(names):
@@ -387,14 +387,14 @@ def selected(
     return sorted(partitions, key=offsets.by_name)
 
 
-def _is_there(where: TopicPartition, topics: Mapping[str, TopicInfo]) -> bool:
+def _is_there(where: SourcePartition, topics: Mapping[str, TopicInfo]) -> bool:
     topic = topics.get(where.topic)
     return topic is not None and topic.topic_id == where.topic_id
 
 
 def _by_partition(
-    wanted: Mapping[tuple[str, int], int], partitions: Sequence[TopicPartition], *, is_start: bool
-) -> dict[TopicPartition, int]:
+    wanted: Mapping[tuple[str, int], int], partitions: Sequence[SourcePartition], *, is_start: bool
+) -> dict[SourcePartition, int]:
     side = "starting" if is_start else "ending"
     known = {(where.topic, where.partition): where for where in partitions}
     for topic, partition in sorted({*wanted} ^ {*known}):

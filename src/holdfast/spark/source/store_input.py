@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Sequence
 
 from holdfast.errors import CallError
-from holdfast.follow.follower import Bounds, Placed
+from holdfast.follow.follower import KnownOffsets, PlacedRecords
 from holdfast.identifiers import PartitionId
-from holdfast.log.transactions import AbortedTransaction, intersecting
+from holdfast.log.transactions import AbortedTxn, intersecting
 from holdfast.spark.runtime.worker import worker
 from holdfast.spark.source.inputs import (
     DEFAULT_PLAN,
@@ -17,14 +17,14 @@ from holdfast.spark.source.inputs import (
     Offsets,
     PlanOptions,
     Range,
+    SourcePartition,
     StoreWhere,
     TopicInfo,
-    TopicPartition,
 )
 from holdfast.spark.source.task_split import joined, split, task_bytes
 
 PLACES_AT_ONCE = 8
-NOTHING = Placed(Bounds(0, 0), [])
+NOTHING = PlacedRecords(KnownOffsets(0, 0), [])
 
 
 class StoreInput:
@@ -45,15 +45,15 @@ class StoreInput:
             for topic in self._follower.topics().values()
         }
 
-    def earliest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def earliest(self, partitions: Sequence[SourcePartition]) -> dict[SourcePartition, int]:
         return {partition: self._bounds(partition).earliest for partition in partitions}
 
-    def latest(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def latest(self, partitions: Sequence[SourcePartition]) -> dict[SourcePartition, int]:
         return {partition: self._bounds(partition).latest for partition in partitions}
 
-    def by_timestamp(self, at_ms: Offsets) -> dict[TopicPartition, int | None]:
-        async def look() -> dict[TopicPartition, int | None]:
-            found: dict[TopicPartition, int | None] = {}
+    def by_timestamp(self, at_ms: Offsets) -> dict[SourcePartition, int | None]:
+        async def look() -> dict[SourcePartition, int | None]:
+            found: dict[SourcePartition, int | None] = {}
             for partition, timestamp in at_ms.items():
                 timed = await self._follower.offset_for_time(
                     partition_id(partition), timestamp, read_committed=self._read_committed
@@ -82,7 +82,7 @@ class StoreInput:
     def close(self) -> None:
         """Do nothing: the store belongs to the process and stays open."""
 
-    def _see(self, spans: Sequence[tuple[TopicPartition, int, int]]) -> None:
+    def _see(self, spans: Sequence[tuple[SourcePartition, int, int]]) -> None:
         """Look again if an end is beyond what was seen: a checkpoint may know more than we do."""
         if not self._is_fresh:
             self.topics()
@@ -92,7 +92,7 @@ class StoreInput:
                 self.topics()
                 return
 
-    def _bounds(self, partition: TopicPartition) -> Bounds:
+    def _bounds(self, partition: SourcePartition) -> KnownOffsets:
         if not self._is_fresh:
             self.topics()
         bounds = self._look(partition)
@@ -100,16 +100,16 @@ class StoreInput:
             raise DataLoss(gone_message(partition))
         return bounds
 
-    def _look(self, partition: TopicPartition) -> Bounds | None:
+    def _look(self, partition: SourcePartition) -> KnownOffsets | None:
         return self._follower.bounds(partition_id(partition), read_committed=self._read_committed)
 
     async def _place(
-        self, spans: Sequence[tuple[TopicPartition, int, int]], options: PlanOptions
-    ) -> list[Placed]:
+        self, spans: Sequence[tuple[SourcePartition, int, int]], options: PlanOptions
+    ) -> list[PlacedRecords]:
         placing = asyncio.Semaphore(PLACES_AT_ONCE)
         since_ms = options.row_filter.timestamp_min_ms
 
-        async def place(partition: TopicPartition, start: int, end: int) -> Placed:
+        async def place(partition: SourcePartition, start: int, end: int) -> PlacedRecords:
             async with placing:
                 placed = await self._follower.place(
                     partition_id(partition),
@@ -125,10 +125,10 @@ class StoreInput:
 
     def _ranges(
         self,
-        partition: TopicPartition,
+        partition: SourcePartition,
         start: int,
         end: int,
-        placed: Placed,
+        placed: PlacedRecords,
         bytes_max: int,
         options: PlanOptions,
     ) -> list[Range]:
@@ -137,7 +137,7 @@ class StoreInput:
         for i, piece in enumerate(pieces):
             first = max(start, piece[0].base_offset)
             last = pieces[i + 1][0].base_offset if i + 1 < len(pieces) else end
-            aborted: tuple[AbortedTransaction, ...] | None = None
+            aborted: tuple[AbortedTxn, ...] | None = None
             if self._read_committed:
                 aborted = tuple(intersecting(placed.aborted, first, min(end, last)))
             ranges.append(
@@ -160,13 +160,13 @@ class StoreInput:
         return ranges
 
 
-def partition_id(partition: TopicPartition) -> PartitionId:
+def partition_id(partition: SourcePartition) -> PartitionId:
     if partition.topic_id is None:
         raise CallError(f"{partition}: a topic of a store has an id; take it from topics()")
     return PartitionId(partition.topic_id, partition.partition)
 
 
-def gone_message(partition: TopicPartition) -> str:
+def gone_message(partition: SourcePartition) -> str:
     return (
         f"{partition}: the topic with id {partition.topic_id} is deleted, or has no such partition;"
         " a topic of the same name that was created since is another one"
@@ -174,8 +174,8 @@ def gone_message(partition: TopicPartition) -> str:
 
 
 def check_placed(
-    partition: TopicPartition,
-    placed: Placed | None,
+    partition: SourcePartition,
+    placed: PlacedRecords | None,
     start: int,
     end: int,
     *,

@@ -16,11 +16,11 @@ from holdfast.columnar.arrow import RecordBatch
 from holdfast.columnar.decode import decode_rest
 from holdfast.columnar.unreadable import Unreadable
 from holdfast.errors import CorruptObject, ObjectNotFound
-from holdfast.follow.follower import Placed
+from holdfast.follow.follower import PlacedRecords
 from holdfast.follow.stretches import Stretch
 from holdfast.lane.entry import HEADER_BYTES, parse_header
 from holdfast.records.batch import CRC_START, walk
-from holdfast.spark.runtime.worker import Worker, worker
+from holdfast.spark.runtime.worker import LoopThread, worker
 from holdfast.spark.source.inputs import ROWS_PER_BATCH, Range, StoreWhere
 from holdfast.spark.source.store_input import check_placed, partition_id
 from holdfast.spark.source.task_split import READ_BYTES, joined
@@ -66,7 +66,7 @@ class _StoreRange:
         """True if an object was gone. What was read before it counts."""
         self._wanted = wanted
         self._where = where
-        self._worker: Worker = worker()
+        self._worker: LoopThread = worker()
         self._store: Store = self._worker.store(where.url)
         self._stretches: Sequence[Stretch] = where.stretches
         self._failures = 0
@@ -100,7 +100,7 @@ class _StoreRange:
         follower = self._worker.follower(where.url)
         since_ms = wanted.row_filter.timestamp_min_ms
 
-        async def place() -> Placed | None:
+        async def place() -> PlacedRecords | None:
             await follower.refresh()
             return await follower.place(
                 partition_id(partition),

@@ -19,7 +19,7 @@ from holdfast.landing.data_files import number_of
 from holdfast.landing.followers import mark, marks
 from holdfast.landing.landed import committed_files
 from holdfast.landing.ledger import Ledger, read_entry
-from holdfast.landing.ledger_entry import Entry, EntryKind, FileRole, OutputFile
+from holdfast.landing.ledger_entry import Entry, FileRole, LedgerEntryKind, OutputFile
 from holdfast.landing.output_files import read_footer
 from holdfast.landing.parallel import each
 from holdfast.landing.partition_columns import partition_fields
@@ -218,7 +218,7 @@ async def next_change(ledger: Ledger, at: int | None) -> Change | None:
         return await _whole(ledger)
     held: list[Entry] = []
     for entry in await _entries_after(ledger, at):
-        if entry.kind is EntryKind.REWRITE:
+        if entry.kind is LedgerEntryKind.REWRITE:
             if held:
                 break
             change = await _rewrite(ledger, entry)

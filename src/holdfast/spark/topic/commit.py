@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.client.cluster import Cluster
-from holdfast.client.groups import CommittedOffset, committed_positions
-from holdfast.client.refusals import OutcomeUnknown
-from holdfast.client.refusals import Refused as CallRefused
-from holdfast.client.transactions import FENCED, Transaction, begin_transaction
+from holdfast.client.groups import GroupOffset, committed_positions
+from holdfast.client.refusals import OutcomeUnknown, RequestRefused
+from holdfast.client.transactions import FENCED, ClientTransaction, begin_transaction
 from holdfast.errors import HoldfastError, StopError
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.spark.topic.options import TopicOptions
@@ -26,8 +25,8 @@ from holdfast.spark.topic.position import (
     Known,
     Note,
     Position,
-    Refused,
-    Run,
+    PositionRefused,
+    WriteRecords,
     decide,
     from_text,
     to_text,
@@ -66,7 +65,7 @@ class TopicCommit:
                 # The next read of the position shows the outcome. The records are still at hand.
                 if tries == TRIES:
                     raise
-            except CallRefused as refused:
+            except RequestRefused as refused:
                 if not _is_fenced(refused):
                     raise
                 if tries == TRIES:
@@ -95,7 +94,9 @@ class TopicCommit:
         if isinstance(decision, Known):
             return False
         try:
-            await self._write(transaction, staged if isinstance(decision, Run) else (), batch)
+            await self._write(
+                transaction, staged if isinstance(decision, WriteRecords) else (), batch
+            )
         except BaseException as error:
             if not _is_fenced(error):
                 await give_up(transaction)
@@ -118,14 +119,14 @@ class TopicCommit:
             return False
         return isinstance(self._decided(known, batch), Known)
 
-    def _decided(self, known: Position | None, batch: Position) -> Run | Note | Known:
+    def _decided(self, known: Position | None, batch: Position) -> WriteRecords | Note | Known:
         decision = decide(
             known,
             batch,
             sink_id=self._options.sink_id,
             committed_batch=self._options.committed_batch,
         )
-        if isinstance(decision, Refused):
+        if isinstance(decision, PositionRefused):
             raise TopicSinkRefused(decision.message)
         return decision
 
@@ -146,16 +147,16 @@ class TopicCommit:
         return known
 
     async def _write(
-        self, transaction: Transaction, staged: Sequence[Staged], batch: Position
+        self, transaction: ClientTransaction, staged: Sequence[Staged], batch: Position
     ) -> None:
         await write_staged(transaction, staged, at=self._at)
         self._at("offsets")
-        kept = CommittedOffset(batch.batch_id + 1, to_text(batch))
+        kept = GroupOffset(batch.batch_id + 1, to_text(batch))
         await transaction.commit_offsets(self._options.group_id, {self._place: kept})
 
 
 async def write_staged(
-    transaction: Transaction, staged: Sequence[Staged], *, at: Callable[[str], None]
+    transaction: ClientTransaction, staged: Sequence[Staged], *, at: Callable[[str], None]
 ) -> None:
     """Write all record batches of all tasks in one transaction, and leave it open."""
     by_partition: dict[TopicPartition, list[bytearray]] = {}
@@ -167,7 +168,7 @@ async def write_staged(
     await _all_of(transaction.produce(where, batches) for where, batches in by_partition.items())
 
 
-async def give_up(transaction: Transaction) -> None:
+async def give_up(transaction: ClientTransaction) -> None:
     """Try to abort, so that readers of committed records need not wait for a timeout."""
     with contextlib.suppress(HoldfastError, TimeoutError):
         async with asyncio.timeout(ABORT_S_MAX):
@@ -187,7 +188,7 @@ async def _all_of(parts: Iterable[Coroutine[Any, Any, None]]) -> None:
 
 
 def _is_fenced(error: BaseException) -> bool:
-    return isinstance(error, CallRefused) and error.code in FENCED
+    return isinstance(error, RequestRefused) and error.code in FENCED
 
 
 def planned_offsets(checkpoint: str | None, batch_id: int) -> str:

@@ -23,7 +23,7 @@ class Position:
     """A digest of its plan in Spark's offset log; empty if it could not be read."""
 
 
-class Run(NamedTuple):
+class WriteRecords(NamedTuple):
     """The decision to write the records of the micro-batch, and the position with them."""
 
 
@@ -35,7 +35,7 @@ class Known(NamedTuple):
     """The decision to write nothing: the micro-batch is there, and its position too."""
 
 
-class Refused(NamedTuple):
+class PositionRefused(NamedTuple):
     """The decision to stop, because neither is certain. The message names the remedy."""
 
     message: str
@@ -63,7 +63,7 @@ def from_text(text: str) -> Position | None:
 
 def decide(
     known: Position | None, batch: Position, *, sink_id: str, committed_batch: int | None
-) -> Run | Note | Known | Refused:
+) -> WriteRecords | Note | Known | PositionRefused:
     """Decide what to do with a micro-batch.
 
     Spark runs the last micro-batch again if it may not have finished.
@@ -72,27 +72,27 @@ def decide(
         return _unknown(batch, sink_id, committed_batch)
     here = f"sink {sink_id} has micro-batch {known.batch_id} of query {known.query_id}"
     if known.query_id != batch.query_id:
-        return Refused(
+        return PositionRefused(
             f"{here}, and this is another query, {batch.query_id}: its checkpoint folder is new,"
             " or not the one of before, so records could come twice or never. What to do: put the"
             " old checkpoint folder back; or have this query begin where that one ended"
             " (startingOffsets), and give it another sinkId"
         )
     if batch.batch_id == known.batch_id + 1:
-        return Run()
+        return WriteRecords()
     if batch.batch_id == known.batch_id:
         if batch.offsets and known.offsets and batch.offsets != known.offsets:
-            return Refused(
+            return PositionRefused(
                 f"{here}, and the checkpoint has planned a micro-batch of the same number anew:"
                 f" it was restored from an old copy. {_OLD_COPY}"
             )
         return Known()
     if batch.batch_id < known.batch_id:
-        return Refused(
+        return PositionRefused(
             f"{here}, and this is micro-batch {batch.batch_id}: the checkpoint was restored from"
             f" an old copy, or another driver has gone on meanwhile. {_OLD_COPY}"
         )
-    return Refused(
+    return PositionRefused(
         f"{here}, and this is micro-batch {batch.batch_id}: those between are missing in the"
         " topics, as if the cluster had been restored from an old copy. What to do: put the"
         " checkpoint of that time back; or write to a new topic with another sinkId and an empty"
@@ -107,12 +107,14 @@ _OLD_COPY = (
 )
 
 
-def _unknown(batch: Position, sink_id: str, committed_batch: int | None) -> Run | Note | Refused:
+def _unknown(
+    batch: Position, sink_id: str, committed_batch: int | None
+) -> WriteRecords | Note | PositionRefused:
     if committed_batch is not None and committed_batch == batch.batch_id:
         return Note()
     if batch.batch_id == 0 or committed_batch == batch.batch_id - 1:
-        return Run()
-    return Refused(
+        return WriteRecords()
+    return PositionRefused(
         f"sink {sink_id} has no position in the cluster, and this is micro-batch"
         f" {batch.batch_id}: it may be in the topics or not. The position is an offset of the"
         " group holdfast-sink-" + sink_id + ", and Kafka forgets one that was not renewed for"

@@ -43,7 +43,7 @@ class _Open:
     size: int = 0
 
 
-class Encoder:
+class RowEncoder:
     """Encodes the rows of one task, one Arrow batch after the other."""
 
     def __init__(

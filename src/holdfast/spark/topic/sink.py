@@ -28,7 +28,7 @@ from holdfast.spark.runtime.worker import worker
 from holdfast.spark.topic.commit import TopicCommit, planned_offsets
 from holdfast.spark.topic.options import TopicOptions, parse_batch_options, parse_topic_options
 from holdfast.spark.topic.position import Position
-from holdfast.spark.topic.rows import Encoder, Staged
+from holdfast.spark.topic.rows import RowEncoder, Staged
 
 LOGGER = logging.getLogger("holdfast.spark.topic")
 
@@ -92,7 +92,7 @@ def encode_rows(
 ) -> Sequence[Staged]:
     """Return the rows of one task as record batches. Nothing is written here."""
     here = worker()
-    encoder = Encoder(
+    encoder = RowEncoder(
         topic=options.topic,
         codec=options.codec,
         partitions_of=partial(_partitions_of, options),

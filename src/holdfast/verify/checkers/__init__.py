@@ -19,7 +19,7 @@ from holdfast.verify.checkers import (
     writes,
 )
 from holdfast.verify.checkers.knowledge import Knowledge
-from holdfast.verify.checkers.violation import Kind, Violation
+from holdfast.verify.checkers.violation import Anomaly, Violation
 from holdfast.verify.checkers.void import void_reason
 from holdfast.verify.history import History
 
@@ -28,7 +28,7 @@ Checker = Callable[[Knowledge], list[Violation]]
 
 def crash(knowledge: Knowledge) -> list[Violation]:
     """Find unhandled exceptions, and invariants that a process found broken."""
-    return [Violation(Kind.CRASH, text) for text in knowledge.history.crashes]
+    return [Violation(Anomaly.CRASH, text) for text in knowledge.history.crashes]
 
 
 CHECKERS: Sequence[Checker] = (
@@ -86,4 +86,4 @@ def check(history: History) -> list[Violation]:
     return [violation for checker in CHECKERS for violation in checker(knowledge)]
 
 
-__all__ = ["CHECKERS", "Checker", "Kind", "Violation", "check", "void_reason"]
+__all__ = ["CHECKERS", "Checker", "Anomaly", "Violation", "check", "void_reason"]

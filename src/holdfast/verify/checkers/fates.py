@@ -10,14 +10,14 @@ import dataclasses
 from holdfast.verify.checkers.decided import Registers, decisions
 from holdfast.verify.checkers.knowledge import FOR_EVER, Knowledge
 from holdfast.verify.checkers.lanes import chains
-from holdfast.verify.checkers.violation import Kind, Violation
+from holdfast.verify.checkers.violation import Anomaly, Violation
 from holdfast.verify.checkers.visibility import range_of
 from holdfast.verify.history import READ_COMMITTED, Fetch, Fetched, Outcome, Produce, Value
 from holdfast.verify.vocabulary import (
     NO_TRANSACTION,
     CommitOffsets,
     EndTransaction,
-    Initialised,
+    InitialisedProducer,
     InitProducer,
     OffsetsLanded,
 )
@@ -106,7 +106,7 @@ def aborted_read(knowledge: Knowledge) -> list[Violation]:
             asked = fate.commit_asked if fate.commit_asked < FOR_EVER else "never"
             found.append(
                 Violation(
-                    Kind.ABORTED_READ,
+                    Anomaly.ABORTED_READ,
                     f"transaction {number}: {what}; a commit was asked for: {asked}, an abort "
                     f"was acked: {fate.abort_acked if fate.abort_acked < FOR_EVER else 'never'}",
                     (event,),
@@ -119,7 +119,7 @@ def torn(knowledge: Knowledge) -> list[Violation]:
     """Find transactions of which one part counts and another was skipped for good."""
     return [
         Violation(
-            Kind.TORN_TRANSACTION,
+            Anomaly.TORN_TRANSACTION,
             f"transaction {number}: {fate.committed[0][1]}, but {fate.aborted[0][1]}",
             (fate.committed[0][0], fate.aborted[0][0]),
         )
@@ -132,7 +132,7 @@ def committed_lost(knowledge: Knowledge) -> list[Violation]:
     """Find transactions whose commit was acked and of which a part was skipped for good."""
     return [
         Violation(
-            Kind.COMMITTED_LOST,
+            Anomaly.COMMITTED_LOST,
             f"transaction {number}: its commit was acked at {fate.commit_acked}, but "
             f"{fate.aborted[0][1]}",
             (fate.commit_acked, fate.aborted[0][0]),
@@ -149,7 +149,7 @@ def zombie(knowledge: Knowledge) -> list[Violation]:
     found: list[Violation] = []
     for call in knowledge.history.calls:
         match call.operation, call.result:
-            case InitProducer(), Initialised(producer_id=producer_id, producer_epoch=epoch):
+            case InitProducer(), InitialisedProducer(producer_id=producer_id, producer_epoch=epoch):
                 fences.setdefault(producer_id, []).append((call.completed, epoch))
             case Produce(transaction=number), _ if number != NO_TRANSACTION:
                 writers.update(dict.fromkeys(call.operation.values, call.operation))
@@ -161,7 +161,7 @@ def zombie(knowledge: Knowledge) -> list[Violation]:
             if fenced < event and epoch < newer:
                 found.append(
                     Violation(
-                        Kind.ZOMBIE,
+                        Anomaly.ZOMBIE,
                         f"producer {producer_id} {what} in epoch {epoch}, after epoch {newer} had "
                         f"been given at {fenced}",
                         (fenced, event),

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from holdfast.verify.checkers.decided import Owners, decisions
 from holdfast.verify.checkers.knowledge import FOR_EVER, Knowledge
-from holdfast.verify.checkers.violation import Kind, Violation
+from holdfast.verify.checkers.violation import Anomaly, Violation
 from holdfast.verify.history import Call, Outcome
 from holdfast.verify.vocabulary import (
     Assigned,
@@ -15,7 +15,7 @@ from holdfast.verify.vocabulary import (
     CommitOffsets,
     ConsumerHeartbeat,
     GenerationLanded,
-    Joined,
+    JoinAnswer,
     JoinGroup,
     MemberOwns,
     MemberRenamed,
@@ -49,7 +49,7 @@ def not_owner_commit(knowledge: Knowledge) -> list[Violation]:
             if others:
                 found.append(
                     Violation(
-                        Kind.NOT_OWNER_COMMIT,
+                        Anomaly.NOT_OWNER_COMMIT,
                         f"{decision.group}: {call.operation.member!r} moved {partition} to {offset}"
                         f", while {others} owned it",
                         (call.invoked, event),
@@ -91,7 +91,7 @@ def owner_refused(knowledge: Knowledge) -> list[Violation]:
             if not any(member != asked.member for who in holders for member in who):
                 found.append(
                     Violation(
-                        Kind.OWNER_REFUSED,
+                        Anomaly.OWNER_REFUSED,
                         f"{asked.group}: {call.broker} refused {asked.member!r} its commit of "
                         f"{partition}, which no other member owned",
                         (call.invoked, call.completed),
@@ -123,7 +123,7 @@ def ownership_overlap(knowledge: Knowledge) -> list[Violation]:
             if len(holders) > 1:
                 found.append(
                     Violation(
-                        Kind.OWNERSHIP_OVERLAP,
+                        Anomaly.OWNERSHIP_OVERLAP,
                         f"{decision.group}: {partition} is owned by {holders}",
                         (event,),
                     )
@@ -154,7 +154,7 @@ def told_anothers(knowledge: Knowledge) -> list[Violation]:
             if holders and all(who and member not in who for who in holders):
                 found.append(
                     Violation(
-                        Kind.TOLD_ANOTHERS,
+                        Anomaly.TOLD_ANOTHERS,
                         f"{group}: {call.broker} told {member!r} to own {partition}, which was "
                         f"{holders[0]}'s",
                         (call.invoked, call.completed),
@@ -208,7 +208,7 @@ def assignment_not_durable(knowledge: Knowledge) -> list[Violation]:
         if call.outcome is not Outcome.OK:
             continue
         match call.operation, call.result:
-            case JoinGroup(group=group), Joined(member=member, generation=generation):
+            case JoinGroup(group=group), JoinAnswer(member=member, generation=generation):
                 event = durable.memberships.get((group, member, generation), FOR_EVER)
                 what = f"to be in generation {generation}"
             case (
@@ -228,5 +228,5 @@ def assignment_not_durable(knowledge: Knowledge) -> list[Violation]:
 def _early(call: Call, what: str, event: int) -> Violation:
     when = "never was" if event == FOR_EVER else f"was durable at {event}"
     return Violation(
-        Kind.ASSIGNMENT_NOT_DURABLE, f"{what}; that {when}", (call.invoked, call.completed)
+        Anomaly.ASSIGNMENT_NOT_DURABLE, f"{what}; that {when}", (call.invoked, call.completed)
     )

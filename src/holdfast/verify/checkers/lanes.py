@@ -7,14 +7,14 @@ there again, after a deletion, must never count. One function for each anomaly.
 import bisect
 
 from holdfast.verify.checkers.knowledge import Knowledge
-from holdfast.verify.checkers.violation import Kind, Violation
-from holdfast.verify.history import Fetched, History, LandedKind, Landing, Partition, Value
+from holdfast.verify.checkers.violation import Anomaly, Violation
+from holdfast.verify.history import Fetched, History, LandedKind, Partition, StoredEntry, Value
 
 
-def chains(history: History) -> dict[int, dict[int, Landing]]:
+def chains(history: History) -> dict[int, dict[int, StoredEntry]]:
     """Return the first object at each number of each lane, in the order in which they were
     stored."""
-    chains: dict[int, dict[int, Landing]] = {}
+    chains: dict[int, dict[int, StoredEntry]] = {}
     for landing in history.landings:
         chains.setdefault(landing.lane, {}).setdefault(landing.number, landing)
     return chains
@@ -29,7 +29,7 @@ def lane_hole(knowledge: Knowledge) -> list[Violation]:
             if number > 0 and (below is None or below.sequence > landing.sequence):
                 found.append(
                     Violation(
-                        Kind.LANE_HOLE,
+                        Anomaly.LANE_HOLE,
                         f"lane {lane}: number {number} landed while {number - 1} was not there",
                         (landing.sequence,),
                     )
@@ -46,7 +46,7 @@ def chain_broken(knowledge: Knowledge) -> list[Violation]:
             if below is not None and landing.previous != below.hash:
                 found.append(
                     Violation(
-                        Kind.CHAIN_BROKEN,
+                        Anomaly.CHAIN_BROKEN,
                         f"lane {lane}: number {number} names {landing.previous} before it, but "
                         f"{number - 1} is {below.hash}",
                         (below.sequence, landing.sequence),
@@ -59,7 +59,7 @@ def claim_back(knowledge: Knowledge) -> list[Violation]:
     """Find objects written under another claim than the newest one below, or after its release."""
     found: list[Violation] = []
     for lane, chain in chains(knowledge.history).items():
-        owner: Landing | None = None
+        owner: StoredEntry | None = None
         for number in sorted(chain):
             landing = chain[number]
             if landing.kind is LandedKind.CLAIM:
@@ -74,10 +74,10 @@ def claim_back(knowledge: Knowledge) -> list[Violation]:
     return found
 
 
-def _wrong_claim(lane: int, landing: Landing, owner: Landing | None) -> Violation:
+def _wrong_claim(lane: int, landing: StoredEntry, owner: StoredEntry | None) -> Violation:
     held = f"{owner.claim} of {owner.writer}" if owner else "nobody's"
     return Violation(
-        Kind.CLAIM_BACK,
+        Anomaly.CLAIM_BACK,
         f"lane {lane}: number {landing.number} was written under claim {landing.claim} of "
         f"{landing.writer}, while the lane was {held}",
         (landing.sequence,),
@@ -91,7 +91,7 @@ class _Durable:
     """
 
     def __init__(self, history: History) -> None:
-        self.records: dict[tuple[Partition, int], tuple[Value, Landing]] = {}
+        self.records: dict[tuple[Partition, int], tuple[Value, StoredEntry]] = {}
         self.on_disk: dict[tuple[Partition, int, Value], int] = {}
         ends: dict[Partition, list[tuple[int, int]]] = {}
         for chain in chains(history).values():
@@ -148,7 +148,7 @@ def ack_not_durable(knowledge: Knowledge) -> list[Violation]:
                     fenced = landing is not None and held != value
                     found.append(
                         Violation(
-                            Kind.FENCED_ACK if fenced else Kind.ACK_NOT_DURABLE,
+                            Anomaly.FENCED_ACK if fenced else Anomaly.ACK_NOT_DURABLE,
                             f"{partition}: {call.broker} acked value {value} at offset {offset}; "
                             f"what the lane has there is {held}, by {by}",
                             (call.invoked, call.completed),
@@ -177,7 +177,7 @@ def read_not_durable(knowledge: Knowledge) -> list[Violation]:
             if early or call.result.high_watermark > end:
                 found.append(
                     Violation(
-                        Kind.READ_NOT_DURABLE,
+                        Anomaly.READ_NOT_DURABLE,
                         f"{partition}: {call.broker} served the offsets {early} and a high "
                         f"watermark of {call.result.high_watermark}; the lane went up to {end}",
                         (call.invoked, call.completed),

@@ -5,7 +5,7 @@ Pure. One function for each anomaly.
 
 from holdfast.verify.checkers.decided import Counted, Registers
 from holdfast.verify.checkers.knowledge import FOR_EVER, Knowledge
-from holdfast.verify.checkers.violation import Kind, Violation
+from holdfast.verify.checkers.violation import Anomaly, Violation
 from holdfast.verify.history import Call, Outcome
 from holdfast.verify.vocabulary import (
     NO_COMMIT,
@@ -31,7 +31,7 @@ def commit_not_durable(knowledge: Knowledge) -> list[Violation]:
             if event > call.completed:
                 found.append(
                     Violation(
-                        Kind.COMMIT_NOT_DURABLE,
+                        Anomaly.COMMIT_NOT_DURABLE,
                         f"{asked.group}: {call.broker} acked commit {asked.commit} of {partition}; "
                         f"it landed at {'no time' if event == FOR_EVER else event}",
                         (call.invoked, call.completed),
@@ -51,7 +51,7 @@ def offset_not_durable(knowledge: Knowledge) -> list[Violation]:
         if counted is None or counted.event > call.completed or counted.offset != offset:
             found.append(
                 Violation(
-                    Kind.OFFSET_NOT_DURABLE,
+                    Anomaly.OFFSET_NOT_DURABLE,
                     f"{group}: {call.broker} told {offset} for {partition}, of commit {commit}; "
                     f"the lane has {counted}",
                     (call.invoked, call.completed),
@@ -86,7 +86,7 @@ def committed_back(knowledge: Knowledge) -> list[Violation]:
             newer = registers.counted[group, partition][max(before)]
             found.append(
                 Violation(
-                    Kind.COMMITTED_BACK,
+                    Anomaly.COMMITTED_BACK,
                     f"{group}: {call.broker} told {offset} for {partition}, of commit {commit}, "
                     f"though {newer} was known before",
                     (newer.event, call.invoked, call.completed),

@@ -6,7 +6,7 @@ Pure. One function for each anomaly.
 import itertools
 
 from holdfast.verify.checkers.knowledge import Batch, Knowledge, PartitionKnowledge
-from holdfast.verify.checkers.violation import Kind, Violation
+from holdfast.verify.checkers.violation import Anomaly, Violation
 from holdfast.verify.history import Outcome
 
 OUT_OF_ORDER = "OUT_OF_ORDER_SEQUENCE_NUMBER"
@@ -35,7 +35,7 @@ def producer_order(knowledge: Knowledge) -> list[Violation]:
                 if second < first + len(one.produce.values):
                     found.append(
                         Violation(
-                            Kind.ORDER,
+                            Anomaly.ORDER,
                             f"{partition}: producer {producer} has sequence {lower} at offset "
                             f"{first}, but sequence {higher} at offset {second}",
                             (one.first_invoked, other.first_invoked),
@@ -57,7 +57,7 @@ def batch_torn(knowledge: Knowledge) -> list[Violation]:
             if len({offset - index for index, offset in seen}) > 1:
                 found.append(
                     Violation(
-                        Kind.ORDER,
+                        Anomaly.ORDER,
                         f"{partition}: the records of batch {batch.identity} are at "
                         f"{[offset for _, offset in seen]}",
                         (batch.first_invoked,),
@@ -86,7 +86,7 @@ def real_time_order(knowledge: Knowledge) -> list[Violation]:
             if offset is not None and offset < end:
                 found.append(
                     Violation(
-                        Kind.ORDER,
+                        Anomaly.ORDER,
                         f"{partition}: batch {batch.identity} was first sent at "
                         f"{batch.first_invoked}, after the records below {end} were acked at "
                         f"{end_event}, but lies at offset {offset}",
@@ -124,7 +124,7 @@ def sequence_refused(knowledge: Knowledge) -> list[Violation]:
                 if sequence == 0 or first_ack < call.invoked:
                     found.append(
                         Violation(
-                            Kind.SEQUENCE_REFUSED,
+                            Anomaly.SEQUENCE_REFUSED,
                             f"{partition}: {call.broker} answered {call.error} to sequence "
                             f"{sequence} of producer {producer}, though all before it was acked",
                             (call.invoked, call.completed),
@@ -153,7 +153,7 @@ def gap_called(knowledge: Knowledge) -> list[Violation]:
                     if call.error == OUT_OF_ORDER and _comes_after(one, call.completed):
                         found.append(
                             Violation(
-                                Kind.GAP_CALLED,
+                                Anomaly.GAP_CALLED,
                                 f"{partition}: {call.broker} answered {call.error} to sequence "
                                 f"{other.produce.base_sequence} of producer {producer}, while "
                                 f"{one.produce.base_sequence} was under way",

@@ -6,7 +6,7 @@ One function for each anomaly.
 
 from holdfast.verify.checkers.decided import Registers
 from holdfast.verify.checkers.knowledge import Knowledge
-from holdfast.verify.checkers.violation import Kind, Violation
+from holdfast.verify.checkers.violation import Anomaly, Violation
 from holdfast.verify.history import READ_COMMITTED, Fetch, Fetched, Partition, Value
 
 _Source = tuple[Partition, int]
@@ -33,7 +33,7 @@ def output_doubled(knowledge: Knowledge) -> list[Violation]:
     """Find inputs that have two committed outputs."""
     return [
         Violation(
-            Kind.OUTPUT_DOUBLED,
+            Anomaly.OUTPUT_DOUBLED,
             f"{partition} at {offset} has the outputs {sorted(values)}",
             tuple(sorted(values.values())),
         )
@@ -61,7 +61,7 @@ def output_lost(knowledge: Knowledge) -> list[Violation]:
         if missing:
             found.append(
                 Violation(
-                    Kind.OUTPUT_LOST,
+                    Anomaly.OUTPUT_LOST,
                     f"{group}: {partition} is committed up to {counted[-1].offset}, but there is "
                     f"no output of {missing[:10]}",
                     (counted[-1].event,),

@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator
 
 from holdfast.verify.checkers.knowledge import Knowledge
 from holdfast.verify.checkers.lanes import chains
-from holdfast.verify.checkers.violation import Kind, Violation
+from holdfast.verify.checkers.violation import Anomaly, Violation
 from holdfast.verify.history import (
     Call,
     DeleteRecords,
     Fetch,
     Fetched,
     LandedKind,
-    Landing,
     ListOffsets,
     Outcome,
+    StoredEntry,
 )
 from holdfast.verify.vocabulary import CommitOffsets, FetchOffsets
 
@@ -33,9 +33,9 @@ clock may run slower."""
 class _Lane:
     """The claims and releases of a lane, in order."""
 
-    def __init__(self, chain: dict[int, Landing]) -> None:
-        self.claims: list[Landing] = []
-        self.released: dict[str, Landing] = {}
+    def __init__(self, chain: dict[int, StoredEntry]) -> None:
+        self.claims: list[StoredEntry] = []
+        self.released: dict[str, StoredEntry] = {}
         """Releases by the writer of the claim."""
         for number in sorted(chain):
             landing = chain[number]
@@ -52,7 +52,7 @@ class _Lane:
                 return place
         return -1
 
-    def next_claim(self, place: int) -> Landing | None:
+    def next_claim(self, place: int) -> StoredEntry | None:
         return self.claims[place + 1] if place + 1 < len(self.claims) else None
 
 
@@ -63,7 +63,7 @@ def answered_without_claim(knowledge: Knowledge) -> list[Violation]:
         has_claimed = lane.own_claim(call.broker, call.completed) >= 0
         return None if has_claimed else "it has never claimed the lane"
 
-    return _judged(knowledge, Kind.ANSWER_WITHOUT_CLAIM, judge)
+    return _judged(knowledge, Anomaly.ANSWER_WITHOUT_CLAIM, judge)
 
 
 def answered_after_release(knowledge: Knowledge) -> list[Violation]:
@@ -76,7 +76,7 @@ def answered_after_release(knowledge: Knowledge) -> list[Violation]:
             return None
         return f"it had released the lane at {released.sequence}"
 
-    return _judged(knowledge, Kind.ANSWER_AFTER_RELEASE, judge)
+    return _judged(knowledge, Anomaly.ANSWER_AFTER_RELEASE, judge)
 
 
 def stale_answer(knowledge: Knowledge) -> list[Violation]:
@@ -95,7 +95,7 @@ def stale_answer(knowledge: Knowledge) -> list[Violation]:
             return None
         return f"{newer.process} had claimed the lane {call.invoked_at - newer.at:.3f} s before"
 
-    return _judged(knowledge, Kind.STALE_ANSWER, judge)
+    return _judged(knowledge, Anomaly.STALE_ANSWER, judge)
 
 
 def served_too_early(knowledge: Knowledge) -> list[Violation]:
@@ -112,7 +112,7 @@ def served_too_early(knowledge: Knowledge) -> list[Violation]:
         waited_s = call.completed_at - claim.at
         return f"it owed {claim.owed_s} s to the owner before, and waited {waited_s:.3f} s"
 
-    return _judged(knowledge, Kind.SERVED_TOO_EARLY, judge)
+    return _judged(knowledge, Anomaly.SERVED_TOO_EARLY, judge)
 
 
 def owners_overlap(knowledge: Knowledge) -> list[Violation]:
@@ -138,12 +138,14 @@ def owners_overlap(knowledge: Knowledge) -> list[Violation]:
                     f"{call.broker} answered {call.operation}, asked after {newer.process} had"
                     f" answered under its newer claim {newer.number} of lane {newer.lane}"
                 )
-                found.append(Violation(Kind.OWNERS_OVERLAP, text, (call.invoked, call.completed)))
+                found.append(
+                    Violation(Anomaly.OWNERS_OVERLAP, text, (call.invoked, call.completed))
+                )
     return found
 
 
 def _judged(
-    knowledge: Knowledge, kind: Kind, judge: Callable[[Call, _Lane], str | None]
+    knowledge: Knowledge, kind: Anomaly, judge: Callable[[Call, _Lane], str | None]
 ) -> list[Violation]:
     found: list[Violation] = []
     for key, lane, call in _answers(knowledge):

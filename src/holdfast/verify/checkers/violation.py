@@ -7,7 +7,7 @@ import enum
 from typing import NamedTuple
 
 
-class Kind(enum.Enum):
+class Anomaly(enum.Enum):
     """The names of the anomalies, one for each way in which a log can break its promise."""
 
     LOST_WRITE = "lost write"
@@ -58,7 +58,7 @@ class Kind(enum.Enum):
 class Violation(NamedTuple):
     """A broken promise, in words with numbers, and the events that show it."""
 
-    kind: Kind
+    kind: Anomaly
     message: str
     events: tuple[int, ...] = ()
 

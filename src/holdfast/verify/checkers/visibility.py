@@ -6,7 +6,7 @@ Pure. One function for each anomaly.
 import bisect
 
 from holdfast.verify.checkers.knowledge import Knowledge, PartitionKnowledge
-from holdfast.verify.checkers.violation import Kind, Violation
+from holdfast.verify.checkers.violation import Anomaly, Violation
 from holdfast.verify.history import (
     READ_COMMITTED,
     Call,
@@ -70,7 +70,7 @@ def hidden(knowledge: Knowledge) -> list[Violation]:
                     continue
             found.append(
                 Violation(
-                    Kind.HIDDEN,
+                    Anomaly.HIDDEN,
                     f"{partition}: {call.broker} answered {what}, asked after the records "
                     f"below {end} had been acked at {event}",
                     (event, call.invoked, call.completed),
@@ -101,7 +101,7 @@ def gap(knowledge: Knowledge) -> list[Violation]:
             if missing:
                 found.append(
                     Violation(
-                        Kind.GAP,
+                        Anomaly.GAP,
                         f"{partition}: {call.broker} answered a fetch from "
                         f"{call.operation.offset} without the records at {missing[:10]}, below "
                         f"{stop}; high watermark {call.result.high_watermark}, log start "
@@ -119,7 +119,7 @@ def above_watermark(knowledge: Knowledge) -> list[Violation]:
     """
     return [
         Violation(
-            Kind.ABOVE_WATERMARK,
+            Anomaly.ABOVE_WATERMARK,
             f"{partition}: {call.broker} served offset {call.result.records[-1][0]}; by its own "
             f"answer there is nothing from {_end_of(call)} on",
             (call.invoked, call.completed),
@@ -170,7 +170,7 @@ def empty_reads(knowledge: Knowledge) -> list[Violation]:
             if index < len(offsets) and offsets[index] < end:
                 found.append(
                     Violation(
-                        Kind.HIDDEN,
+                        Anomaly.HIDDEN,
                         f"{partition}: {call.broker} showed nothing from {call.operation.offset} "
                         f"below {end}; there is a "
                         f"record at {offsets[index]}",

@@ -5,7 +5,7 @@ overlap in time may come in either order.
 """
 
 from holdfast.verify.checkers.knowledge import COLD, Knowledge, PartitionKnowledge
-from holdfast.verify.checkers.violation import Kind, Violation
+from holdfast.verify.checkers.violation import Anomaly, Violation
 from holdfast.verify.history import (
     READ_COMMITTED,
     Call,
@@ -27,7 +27,7 @@ def watermark_back(knowledge: Knowledge) -> list[Violation]:
         ]
         cold = knowledge.history.cold.get(known.partition)
         end = cold.end if cold and not known.is_deleted else None
-        found += _goes_back(known, answers, end, Kind.WATERMARK_BACK)
+        found += _goes_back(known, answers, end, Anomaly.WATERMARK_BACK)
     return found
 
 
@@ -38,7 +38,7 @@ def stable_back(knowledge: Knowledge) -> list[Violation]:
         answers = [
             (call, value) for call in known.queries if (value := _stable_in(call)) is not None
         ]
-        found += _goes_back(known, answers, None, Kind.STABLE_BACK)
+        found += _goes_back(known, answers, None, Anomaly.STABLE_BACK)
     return found
 
 
@@ -53,7 +53,7 @@ def stable_stuck(knowledge: Knowledge) -> list[Violation]:
         if told < cold.end:
             found.append(
                 Violation(
-                    Kind.STABLE_STUCK,
+                    Anomaly.STABLE_STUCK,
                     f"{partition}: the log goes up to {cold.end}, and its transactions have ended, "
                     f"but the last stable offset never got past {told}",
                 )
@@ -76,7 +76,7 @@ def log_start_back(knowledge: Knowledge) -> list[Violation]:
         ]
         cold = knowledge.history.cold.get(known.partition)
         end = cold.log_start if cold and not known.is_deleted else None
-        found += _goes_back(known, answers, end, Kind.LOG_START_BACK)
+        found += _goes_back(known, answers, end, Anomaly.LOG_START_BACK)
     return found
 
 
@@ -99,7 +99,7 @@ def log_start_unasked(knowledge: Knowledge) -> list[Violation]:
             if value > asked:
                 found.append(
                     Violation(
-                        Kind.LOG_START_UNASKED,
+                        Anomaly.LOG_START_UNASKED,
                         f"{partition}: the log starts at {value}; nobody asked past {asked}",
                         (event,),
                     )
@@ -150,7 +150,7 @@ def _log_start_in(call: Call) -> int | None:
 
 
 def _goes_back(
-    known: PartitionKnowledge, answers: list[tuple[Call, int]], cold: int | None, kind: Kind
+    known: PartitionKnowledge, answers: list[tuple[Call, int]], cold: int | None, kind: Anomaly
 ) -> list[Violation]:
     found: list[Violation] = []
     by_completion = sorted(

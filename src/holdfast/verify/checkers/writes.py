@@ -4,7 +4,7 @@ Pure. One function for each anomaly.
 """
 
 from holdfast.verify.checkers.knowledge import Knowledge
-from holdfast.verify.checkers.violation import Kind, Violation
+from holdfast.verify.checkers.violation import Anomaly, Violation
 from holdfast.verify.history import Value
 
 
@@ -32,7 +32,7 @@ def lost_write(knowledge: Knowledge) -> list[Violation]:
                 if missing:
                     found.append(
                         Violation(
-                            Kind.LOST_WRITE,
+                            Anomaly.LOST_WRITE,
                             f"{partition}: acked at {produced.base_offset} by {call.broker}, but "
                             f"the cold read from {log_start} has other or no records at {missing}",
                             (call.invoked, call.completed),
@@ -45,7 +45,7 @@ def two_values(knowledge: Knowledge) -> list[Violation]:
     """Find offsets for which two observations, by ack, fetch or cold read, disagree."""
     return [
         Violation(
-            Kind.TWO_VALUES,
+            Anomaly.TWO_VALUES,
             f"{partition}: offset {offset} held the values {sorted(values)}",
             tuple(sorted(values.values())),
         )
@@ -68,7 +68,7 @@ def phantom(knowledge: Knowledge) -> list[Violation]:
                 if value not in sent or sent[value] > event:
                     found.append(
                         Violation(
-                            Kind.PHANTOM,
+                            Anomaly.PHANTOM,
                             f"{partition}: value {value} at offset {offset}, sent by nobody before",
                             (event,),
                         )
@@ -96,7 +96,7 @@ def doubled(knowledge: Knowledge) -> list[Violation]:
             if len(offsets) > max(allowed, 1):
                 found.append(
                     Violation(
-                        Kind.DOUBLED,
+                        Anomaly.DOUBLED,
                         f"{partition}: value {value} is at the offsets {sorted(offsets)}, though "
                         f"only {allowed} batches could have landed it",
                         tuple(sorted(known.values_at[offset][value] for offset in offsets)),
@@ -114,7 +114,7 @@ def ack_moved(knowledge: Knowledge) -> list[Violation]:
             if len(offsets) > 1:
                 found.append(
                     Violation(
-                        Kind.ACK_MOVED,
+                        Anomaly.ACK_MOVED,
                         f"{partition}: batch {batch.identity} was acked at the offsets {offsets}",
                         tuple(ack.call.completed for ack in batch.acks),
                     )
@@ -139,7 +139,7 @@ def definite_error_appears(knowledge: Knowledge) -> list[Violation]:
             if offsets and value not in possible:
                 found.append(
                     Violation(
-                        Kind.DEFINITE_ERROR_APPEARS,
+                        Anomaly.DEFINITE_ERROR_APPEARS,
                         f"{partition}: value {value} was refused, yet is at {sorted(offsets)}",
                         (event, *(known.values_at[offset][value] for offset in sorted(offsets))),
                     )

@@ -7,7 +7,7 @@ serve readers in their rack (KIP-392).
 from uuid import UUID
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.cluster.directory import Placed
+from holdfast.broker.cluster.directory import PartitionPlace
 from holdfast.broker.context import RequestContext
 from holdfast.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from holdfast.broker.topic_creation import auto_create
@@ -81,7 +81,7 @@ def _described(broker: Broker, topic: Topic) -> MetadataResponseTopic:
     )
 
 
-def _partition(placed: Placed) -> MetadataResponsePartition:
+def _partition(placed: PartitionPlace) -> MetadataResponsePartition:
     leader = placed.leader
     if leader is None:
         return MetadataResponsePartition(

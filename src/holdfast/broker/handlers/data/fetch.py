@@ -21,7 +21,7 @@ from holdfast.broker.fetch_sessions import (
     SessionProblem,
     Told,
     TopicKey,
-    Wanted,
+    WantedPartition,
 )
 from holdfast.broker.lanes.leadership import PROOF_WAIT_S, Proofs, epoch_problem, offline_problem
 from holdfast.broker.reply_memory import Reservation
@@ -36,10 +36,10 @@ from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
+    FetchCurrentLeader,
+    FetchNodeEndpoint,
     FetchRequest,
     FetchResponse,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionData,
 )
 
@@ -132,11 +132,13 @@ def _topic(broker: Broker, key: TopicKey, context: RequestContext) -> Topic | No
     return broker.state.usable(key.topic_id) if by_id else broker.state.topic_named(key.name)
 
 
-def _find(broker: Broker, wanted: Wanted, context: RequestContext) -> Led | None:
+def _find(broker: Broker, wanted: WantedPartition, context: RequestContext) -> Led | None:
     return broker.led(_topic(broker, wanted.topic, context), wanted.partition.partition)
 
 
-def _lane_ids(broker: Broker, wanted: list[Wanted], context: RequestContext) -> set[LaneId]:
+def _lane_ids(
+    broker: Broker, wanted: list[WantedPartition], context: RequestContext
+) -> set[LaneId]:
     found: set[LaneId] = set()
     for item in wanted:
         topic = _topic(broker, item.topic, context)
@@ -147,8 +149,8 @@ def _lane_ids(broker: Broker, wanted: list[Wanted], context: RequestContext) -> 
 
 
 def _name_leaders(
-    broker: Broker, pairs: list[tuple[Wanted, PartitionData]], context: RequestContext
-) -> list[NodeEndpoint]:
+    broker: Broker, pairs: list[tuple[WantedPartition, PartitionData]], context: RequestContext
+) -> list[FetchNodeEndpoint]:
     """Name the leaders of partitions that this broker does not lead, if it knows them."""
     hints: list[Hint] = []
     for wanted, answer in pairs:
@@ -157,21 +159,23 @@ def _name_leaders(
             hint = hint_for(broker, topic, answer.partition_index)
             if hint is not None:
                 hints.append(hint)
-                answer.current_leader = LeaderIdAndEpoch(
+                answer.current_leader = FetchCurrentLeader(
                     leader_id=hint.leader.broker_id, leader_epoch=hint.leader.leader_epoch
                 )
     return [
-        NodeEndpoint(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack)
+        FetchNodeEndpoint(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack)
         for each in brokers_of(hints)
     ]
 
 
-def _lanes(broker: Broker, wanted: list[Wanted], context: RequestContext) -> list[DataLane]:
+def _lanes(
+    broker: Broker, wanted: list[WantedPartition], context: RequestContext
+) -> list[DataLane]:
     return [led.lane for item in wanted if (led := _find(broker, item, context)) is not None]
 
 
 def _watch(
-    broker: Broker, wanted: list[Wanted], context: RequestContext, arrived: asyncio.Event
+    broker: Broker, wanted: list[WantedPartition], context: RequestContext, arrived: asyncio.Event
 ) -> list[Led]:
     watched = [led for item in wanted if (led := _find(broker, item, context)) is not None]
     for led in watched:
@@ -180,7 +184,7 @@ def _watch(
 
 
 async def _read(
-    broker: Broker, wanted: Wanted, context: RequestContext, budget: _Budget
+    broker: Broker, wanted: WantedPartition, context: RequestContext, budget: _Budget
 ) -> PartitionData:
     topic = _topic(broker, wanted.topic, context)
     led = broker.led(topic, wanted.partition.partition)
@@ -212,7 +216,7 @@ async def _read(
 
 
 def _replica(
-    broker: Broker, topic: Topic | None, wanted: Wanted, budget: _Budget
+    broker: Broker, topic: Topic | None, wanted: WantedPartition, budget: _Budget
 ) -> Replica | None:
     """Return the lane from which a client in this rack may read another broker's partition."""
     lane = topic.lane_of(wanted.partition.partition) if topic is not None else None
@@ -227,7 +231,7 @@ def _is_near(broker: Broker, budget: _Budget) -> bool:
 
 
 async def _look_at_all(
-    broker: Broker, wanted: list[Wanted], context: RequestContext, budget: _Budget
+    broker: Broker, wanted: list[WantedPartition], context: RequestContext, budget: _Budget
 ) -> None:
     """Read the lanes of other brokers concurrently, because each may take long."""
     replicas: list[Replica] = []
@@ -255,7 +259,9 @@ async def _looked(replica: Replica) -> ErrorCode | None:
     return None
 
 
-def _nearer(broker: Broker, topic: Topic, wanted: Wanted, budget: _Budget) -> PartitionData | None:
+def _nearer(
+    broker: Broker, topic: Topic, wanted: WantedPartition, budget: _Budget
+) -> PartitionData | None:
     """Send a client to a broker in its own rack (KIP-392). Return None if it is served here."""
     if not budget.rack or budget.rack == broker.settings.rack or not may_be_followed(topic.configs):
         return None
@@ -276,7 +282,7 @@ def _nearer(broker: Broker, topic: Topic, wanted: Wanted, budget: _Budget) -> Pa
 async def _answer(
     place: DataLane | Replica,
     topic: Topic,
-    wanted: Wanted,
+    wanted: WantedPartition,
     budget: _Budget,
     unproven: ErrorCode | None,
 ) -> PartitionData:
@@ -319,7 +325,7 @@ async def _answer(
 async def _with_records(
     place: DataLane | Replica,
     log: PartitionLog,
-    wanted: Wanted,
+    wanted: WantedPartition,
     answer: PartitionData,
     budget: _Budget,
     bytes_max: int,
@@ -359,7 +365,7 @@ async def _with_records(
     return answer
 
 
-def _unknown(broker: Broker, wanted: Wanted, context: RequestContext) -> ErrorCode:
+def _unknown(broker: Broker, wanted: WantedPartition, context: RequestContext) -> ErrorCode:
     topic = _topic(broker, wanted.topic, context)
     if topic is None and context.api_version >= TOPIC_IDS_SINCE:
         return ErrorCode.UNKNOWN_TOPIC_ID
@@ -367,7 +373,7 @@ def _unknown(broker: Broker, wanted: Wanted, context: RequestContext) -> ErrorCo
 
 
 def _refuse(
-    wanted: Wanted, error: ErrorCode, budget: _Budget, log: PartitionLog | None = None
+    wanted: WantedPartition, error: ErrorCode, budget: _Budget, log: PartitionLog | None = None
 ) -> PartitionData:
     budget.has_error = True
     return PartitionData(
@@ -381,10 +387,10 @@ def _refuse(
 
 
 def _changed(
-    session: FetchSession, pairs: list[tuple[Wanted, PartitionData]], *, all_of_them: bool
-) -> list[tuple[Wanted, PartitionData]]:
+    session: FetchSession, pairs: list[tuple[WantedPartition, PartitionData]], *, all_of_them: bool
+) -> list[tuple[WantedPartition, PartitionData]]:
     """Return the partitions of which the client does not know the state yet."""
-    changed: list[tuple[Wanted, PartitionData]] = []
+    changed: list[tuple[WantedPartition, PartitionData]] = []
     for wanted, answer in pairs:
         key = (wanted.topic, wanted.partition.partition)
         told = Told(answer.high_watermark, answer.log_start_offset)
@@ -398,7 +404,7 @@ def _changed(
     return changed
 
 
-def _by_topic(pairs: list[tuple[Wanted, PartitionData]]) -> list[FetchableTopicResponse]:
+def _by_topic(pairs: list[tuple[WantedPartition, PartitionData]]) -> list[FetchableTopicResponse]:
     grouped: dict[TopicKey, list[PartitionData]] = {}
     for wanted, answer in pairs:
         grouped.setdefault(wanted.topic, []).append(answer)

@@ -33,10 +33,10 @@ from holdfast.errors import Fenced
 from holdfast.identifiers import LaneId
 from holdfast.log.append import (
     Accepted,
+    AppendRefused,
     AppendRules,
     Duplicate,
     Early,
-    Refused,
     decide_append,
     opens_transaction,
 )
@@ -44,16 +44,16 @@ from holdfast.log.data_lane import DataLane
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
+    ProduceCurrentLeader,
+    ProduceNodeEndpoint,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
     TopicProduceResponse,
 )
-from holdfast.records.check import RecordError, Refusal, check_produced
+from holdfast.records.check import BatchRefusal, RecordError, check_produced
 from holdfast.records.inside import check_inside, name_records_out_of_time
 from holdfast.records.stamp import stamp, stamp_log_append_time
 
@@ -272,11 +272,11 @@ def _with_leaders(
                 hint = hint_for(broker, topic, part.index)
                 if hint is not None:
                     hints.append(hint)
-                    part.current_leader = LeaderIdAndEpoch(
+                    part.current_leader = ProduceCurrentLeader(
                         leader_id=hint.leader.broker_id, leader_epoch=hint.leader.leader_epoch
                     )
     response.node_endpoints = [
-        NodeEndpoint(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack)
+        ProduceNodeEndpoint(node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack)
         for each in brokers_of(hints)
     ]
     return response
@@ -396,8 +396,8 @@ def _append(
         max_batch_bytes=settings.batch_bytes_max,
         zstd_allowed=context.api_version >= ZSTD_SINCE,
     )
-    if isinstance(checked, Refusal) or records is None:
-        refusal = checked if isinstance(checked, Refusal) else None
+    if isinstance(checked, BatchRefusal) or records is None:
+        refusal = checked if isinstance(checked, BatchRefusal) else None
         name = refusal.error.name if refusal else "INVALID_RECORD"
         return _refuse(data.index, ErrorCode[name], refusal.message if refusal else None)
     if settings.keys_required or settings.validate_records:
@@ -425,7 +425,7 @@ def _append(
         decision = unverified if unverified is not None else decision
     log_start_offset = partition_log.log_start_offset
     match decision:
-        case Refused(error, message):
+        case AppendRefused(error, message):
             if error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name:
                 # Clients then begin a new producer epoch, some of them silently: leave a trace.
                 epoch, name = led.lane.leader_epoch, led.topic.name

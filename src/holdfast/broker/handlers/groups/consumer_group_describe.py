@@ -8,12 +8,12 @@ from holdfast.groups.consumer.reconciliation import Partitions, by_topic
 from holdfast.groups.facts import ConsumerMember
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.consumer_group_describe import (
-    Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
-    DescribedGroup,
-    Member,
-    TopicPartitions,
+    DescribedAssignment,
+    DescribedConsumerGroup,
+    DescribedMember,
+    DescribedTopicPartitions,
 )
 
 CLASSIC_MEMBER = 0
@@ -32,24 +32,24 @@ def handle(
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-def _described(broker: Broker, group_id: str) -> DescribedGroup:
+def _described(broker: Broker, group_id: str) -> DescribedConsumerGroup:
     groups = broker.groups_of(group_id)
     if isinstance(groups, ErrorCode):
-        return DescribedGroup(error_code=groups, group_id=group_id)
+        return DescribedConsumerGroup(error_code=groups, group_id=group_id)
     problem = groups.problem()
     if problem is not None:
-        return DescribedGroup(error_code=problem, group_id=group_id)
+        return DescribedConsumerGroup(error_code=problem, group_id=group_id)
     group = groups.coordinator.consumer(group_id)
     if group is None:
         is_classic = groups.coordinator.classic(group_id) is not None
         reason = "is not a consumer group" if is_classic else "not found"
-        return DescribedGroup(
+        return DescribedConsumerGroup(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
             error_message=f"Group {group_id} {reason}.",
             group_id=group_id,
         )
     durable = group.durable
-    return DescribedGroup(
+    return DescribedConsumerGroup(
         group_id=group_id,
         group_state=group.phase.value,
         holdfast_refused_commits=groups.coordinator.refused_commits.get(group_id, 0),
@@ -60,10 +60,10 @@ def _described(broker: Broker, group_id: str) -> DescribedGroup:
     )
 
 
-def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Member:
+def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> DescribedMember:
     standing = group.durable.standing(member.member_id)
     target = group.durable.target(member.member_id)
-    return Member(
+    return DescribedMember(
         member_id=member.member_id,
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -78,15 +78,15 @@ def _member(broker: Broker, group: ConsumerGroup, member: ConsumerMember) -> Mem
     )
 
 
-def _assignment(broker: Broker, partitions: Partitions) -> Assignment:
+def _assignment(broker: Broker, partitions: Partitions) -> DescribedAssignment:
     """Return partitions by topic, without those of deleted topics, which have no name."""
-    found: list[TopicPartitions] = []
+    found: list[DescribedTopicPartitions] = []
     for owned in by_topic(partitions):
         topic = broker.state.usable(owned.topic_id)
         if topic is not None:
             found.append(
-                TopicPartitions(
+                DescribedTopicPartitions(
                     topic_id=owned.topic_id, topic_name=topic.name, partitions=owned.partitions
                 )
             )
-    return Assignment(topic_partitions=found)
+    return DescribedAssignment(topic_partitions=found)

@@ -7,7 +7,7 @@ over, because another member owned the partition.
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.operations import GROUP_OPERATIONS
-from holdfast.groups.classic.classic_group import ClassicGroup, Phase
+from holdfast.groups.classic.classic_group import ClassicGroup, GroupPhase
 from holdfast.groups.classic.generation import metadata_of
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.describe_groups import (
@@ -55,7 +55,7 @@ def _described(broker: Broker, group_id: str, version: int) -> DescribedGroup:
 
 def _classic(group: ClassicGroup) -> DescribedGroup:
     generation = group.generation
-    is_stable = group.phase is Phase.STABLE
+    is_stable = group.phase is GroupPhase.STABLE
     protocol = generation.protocol_name if generation is not None and is_stable else None
     assignments = (generation.assignments if generation is not None else None) or {}
     return DescribedGroup(

@@ -16,7 +16,7 @@ from holdfast.broker.context import RequestContext
 from holdfast.broker.groups.lane_groups import LaneGroups
 from holdfast.broker.lanes.leadership import coordinator_error
 from holdfast.cluster.state import Topic
-from holdfast.groups.commits import NOT_OWNED, Asked, Judged
+from holdfast.groups.commits import NOT_OWNED, CommitDecision, RequestedCommit
 from holdfast.groups.committers import Committer
 from holdfast.identifiers import PartitionId
 from holdfast.protocol.api import ErrorCode
@@ -60,7 +60,11 @@ def handle(
 
 
 async def _refused(
-    groups: LaneGroups, request: OffsetCommitRequest, judged: ErrorCode | Judged, *, by_id: bool
+    groups: LaneGroups,
+    request: OffsetCommitRequest,
+    judged: ErrorCode | CommitDecision,
+    *,
+    by_id: bool,
 ) -> OffsetCommitResponse:
     """Return a response with refusals. Only the newest coordinator may refuse."""
     if isinstance(judged, ErrorCode):
@@ -70,7 +74,9 @@ async def _refused(
     return _response(request, judged.errors, problem, by_id=by_id)
 
 
-def _asked(broker: Broker, topic: OffsetCommitRequestTopic, *, by_id: bool) -> list[Asked]:
+def _asked(
+    broker: Broker, topic: OffsetCommitRequestTopic, *, by_id: bool
+) -> list[RequestedCommit]:
     state = broker.state
     known = state.usable(topic.topic_id) if by_id else state.topic_named(topic.name)
     return asked_offsets(known, known.name if known is not None else topic.name, topic.partitions)
@@ -91,10 +97,10 @@ class OffsetOfPartition(Protocol):
 
 def asked_offsets(
     known: Topic | None, name: str, partitions: Sequence[OffsetOfPartition]
-) -> list[Asked]:
+) -> list[RequestedCommit]:
     """Return a topic's offsets for the coordinator. `known` is None if the topic cannot be used."""
     return [
-        Asked(
+        RequestedCommit(
             TopicPartition(name, part.partition_index),
             PartitionId(known.topic_id, part.partition_index)
             if known is not None and known.lane_of(part.partition_index) is not None

@@ -9,7 +9,7 @@ from holdfast.protocol.messages.abort_transaction import (
     AbortTransactionRequest,
     AbortTransactionResponse,
 )
-from holdfast.transactions.decide import Producer
+from holdfast.transactions.decide import ProducerIdAndEpoch
 
 
 async def handle(
@@ -18,7 +18,7 @@ async def handle(
     del context
     found = await abort_here(
         broker,
-        Producer(request.producer_id, request.producer_epoch),
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
         PartitionId(request.topic_id, request.partition),
     )
     return AbortTransactionResponse(

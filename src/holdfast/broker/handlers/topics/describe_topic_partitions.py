@@ -5,7 +5,7 @@ its cursor says where the next one begins. The replicas of a partition are those
 """
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.cluster.directory import Placed
+from holdfast.broker.cluster.directory import PartitionPlace
 from holdfast.broker.context import RequestContext, error_code
 from holdfast.broker.operations import TOPIC_OPERATIONS
 from holdfast.cluster.state import Topic
@@ -84,7 +84,7 @@ def _described(
     )
 
 
-def _partition(placed: Placed) -> DescribeTopicPartitionsResponsePartition:
+def _partition(placed: PartitionPlace) -> DescribeTopicPartitionsResponsePartition:
     leader = placed.leader
     if leader is None:
         return DescribeTopicPartitionsResponsePartition(

@@ -19,9 +19,9 @@ from holdfast.cluster.topics import (
     decide_config_changes,
 )
 from holdfast.protocol.messages.incremental_alter_configs import (
-    AlterConfigsResource,
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
 
@@ -36,7 +36,7 @@ async def handle(
     decided = await alter_all(broker, changes, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[
-            AlterConfigsResourceResponse(
+            IncrementalAlterConfigsResourceResponse(
                 error_code=error_code(refused.error if refused else "NONE"),
                 error_message=refused.message if refused else None,
                 resource_type=resource_type,
@@ -47,7 +47,9 @@ async def handle(
     )
 
 
-def _change(resource: AlterConfigsResource, topic: Topic) -> TopicConfigured | TopicRefused:
+def _change(
+    resource: IncrementalAlterConfigsResource, topic: Topic
+) -> TopicConfigured | TopicRefused:
     for config in resource.configs:
         if config.config_operation not in ConfigOperation.__members__.values():
             return TopicRefused(

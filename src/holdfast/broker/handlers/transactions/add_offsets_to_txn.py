@@ -9,7 +9,7 @@ from holdfast.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
 )
-from holdfast.transactions.decide import Producer
+from holdfast.transactions.decide import ProducerIdAndEpoch
 
 FENCED_SINCE = 2
 
@@ -30,6 +30,6 @@ async def _add(here: LaneTransactions, request: AddOffsetsToTxnRequest) -> Error
     if not request.transactional_id or not request.group_id:
         return ErrorCode.INVALID_REQUEST
     await here.wait_for_end(request.transactional_id)
-    producer = Producer(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     problem = here.extend(request.transactional_id, producer, groups=[request.group_id])
     return problem or await here.settled(request.transactional_id) or ErrorCode.NONE

@@ -19,7 +19,7 @@ from holdfast.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from holdfast.transactions.decide import Producer, verify
+from holdfast.transactions.decide import ProducerIdAndEpoch, verify
 
 BATCHED_SINCE = 4
 FENCED_SINCE = 2
@@ -92,7 +92,7 @@ def _partition(broker: Broker, topic: AddPartitionsToTxnTopic, index: int) -> Pa
 def _verified(
     here: LaneTransactions, asked: AddPartitionsToTxnTransaction, partition: PartitionId
 ) -> ErrorCode:
-    producer = Producer(asked.producer_id, asked.producer_epoch)
+    producer = ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch)
     problem = here.problem() or verify(here.known(asked.transactional_id), producer, partition)
     return problem if problem is not None else ErrorCode.NONE
 
@@ -103,7 +103,7 @@ async def _extended(
     if not asked.transactional_id:
         return ErrorCode.INVALID_REQUEST
     await here.wait_for_end(asked.transactional_id)
-    producer = Producer(asked.producer_id, asked.producer_epoch)
+    producer = ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch)
     problem = here.extend(asked.transactional_id, producer, partitions=partitions)
     return problem or await here.settled(asked.transactional_id) or ErrorCode.NONE
 

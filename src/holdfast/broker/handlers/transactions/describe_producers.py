@@ -9,10 +9,10 @@ from holdfast.broker.context import RequestContext
 from holdfast.broker.lanes.leadership import offline_problem, prove_claim
 from holdfast.log.partition import PartitionLog
 from holdfast.protocol.messages.describe_producers import (
+    ActiveProducer,
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
-    ProducerState,
     TopicResponse,
 )
 
@@ -54,13 +54,13 @@ async def _describe(broker: Broker, name: str, partition: int) -> PartitionRespo
     )
 
 
-def active_producers(log: PartitionLog) -> list[ProducerState]:
+def active_producers(log: PartitionLog) -> list[ActiveProducer]:
     """Return the producers for the response, by producer id."""
-    found: list[ProducerState] = []
+    found: list[ActiveProducer] = []
     for producer_id, producer in sorted(log.producers.items()):
         transaction = log.transactions.open.get(producer_id)
         found.append(
-            ProducerState(
+            ActiveProducer(
                 producer_id=producer_id,
                 producer_epoch=producer.epoch,
                 last_sequence=producer.batches[-1].last_sequence if producer.batches else NONE,

@@ -4,10 +4,10 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.describe_transactions import (
+    DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,
-    TransactionState,
 )
 
 
@@ -20,23 +20,23 @@ def handle(
     )
 
 
-def _described(broker: Broker, name: str) -> TransactionState:
+def _described(broker: Broker, name: str) -> DescribedTransaction:
     if not name:
-        return TransactionState(error_code=ErrorCode.INVALID_REQUEST, transactional_id=name)
+        return DescribedTransaction(error_code=ErrorCode.INVALID_REQUEST, transactional_id=name)
     here = broker.transactions_of(name)
     if isinstance(here, ErrorCode):
-        return TransactionState(error_code=here, transactional_id=name)
+        return DescribedTransaction(error_code=here, transactional_id=name)
     problem = here.problem()
     known = here.known(name)
     if problem is not None or known is None:
         error = problem or ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-        return TransactionState(error_code=error, transactional_id=name)
+        return DescribedTransaction(error_code=error, transactional_id=name)
     topics: dict[str, list[int]] = {}
     for partition in sorted(known.partitions, key=str):
         topic = broker.state.usable(partition.topic_id)
         if topic is not None:
             topics.setdefault(topic.name, []).append(partition.partition)
-    return TransactionState(
+    return DescribedTransaction(
         transactional_id=name,
         transaction_state=known.phase.value,
         transaction_timeout_ms=known.timeout_ms,

@@ -11,7 +11,7 @@ from holdfast.broker.lanes.leadership import coordinator_error, coordinator_prob
 from holdfast.broker.transactions.lane_transactions import LaneTransactions
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from holdfast.transactions.decide import Ending, FreshIdNeeded, GoOn, Producer, end
+from holdfast.transactions.decide import Ending, FreshIdNeeded, GoOn, ProducerIdAndEpoch, end
 
 EPOCH_BUMP_SINCE = 5
 FENCED_SINCE = 2
@@ -32,7 +32,7 @@ async def handle(broker: Broker, request: EndTxnRequest, context: RequestContext
 
 async def _decide(
     here: LaneTransactions, request: EndTxnRequest, version: int
-) -> Producer | ErrorCode:
+) -> ProducerIdAndEpoch | ErrorCode:
     if not request.transactional_id:
         return ErrorCode.INVALID_REQUEST
     problem = here.problem()
@@ -42,7 +42,7 @@ async def _decide(
     decided = await here.with_fresh_id(
         lambda fresh_id: end(
             here.known(request.transactional_id),
-            Producer(request.producer_id, request.producer_epoch),
+            ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             committed=request.committed,
             bumps_epoch=version >= EPOCH_BUMP_SINCE,
             fresh_id=fresh_id,

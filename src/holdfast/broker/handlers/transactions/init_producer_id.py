@@ -22,7 +22,7 @@ from holdfast.transactions.decide import (
     AbortFirst,
     FreshIdNeeded,
     GoOn,
-    Producer,
+    ProducerIdAndEpoch,
     init_producer,
 )
 
@@ -42,7 +42,7 @@ async def handle(
     try:
         async with asyncio.timeout(WAIT_MS_DEFAULT / 1000):
             if request.transactional_id is None:
-                producer = Producer(await broker.new_producer_id(), 0)
+                producer = ProducerIdAndEpoch(await broker.new_producer_id(), 0)
             else:
                 producer = await _transactional(broker, request, request.transactional_id)
     except TimeoutError:
@@ -61,7 +61,7 @@ async def handle(
 
 async def _transactional(
     broker: Broker, request: InitProducerIdRequest, name: str
-) -> Producer | ErrorCode:
+) -> ProducerIdAndEpoch | ErrorCode:
     here = broker.transactions_of(name)
     if isinstance(here, ErrorCode):
         return here
@@ -73,7 +73,7 @@ async def _transactional(
                 here.known(name),
                 name,
                 request.transaction_timeout_ms,
-                Producer(request.producer_id, request.producer_epoch),
+                ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
                 here.rules,
                 fresh_id=fresh_id,
                 now_ms=here.now_ms(),
@@ -89,7 +89,7 @@ async def _transactional(
     transaction = here.known(name)
     if transaction is None:
         return ErrorCode[RETRY]
-    after = Producer(transaction.producer_id, transaction.producer_epoch)
+    after = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     if isinstance(decided, AbortFirst):
         here.finish(transaction)
     problem = await here.settled(name)

@@ -12,11 +12,11 @@ from holdfast.broker.context import RequestContext
 from holdfast.expressions import BadExpression, Expression
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.list_transactions import (
+    ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,
-    TransactionState,
 )
-from holdfast.transactions.state import Phase, Transaction
+from holdfast.transactions.state import Transaction, TransactionPhase
 
 NO_DURATION = -1
 SLICE_TRANSACTIONS = 1_000
@@ -33,7 +33,7 @@ async def handle(
             pattern = Expression(request.transactional_id_pattern)
         except BadExpression:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-    found: list[TransactionState] = []
+    found: list[ListedTransaction] = []
     for here in broker.transactions.values():
         problem = here.problem()
         if problem is not None:
@@ -48,7 +48,7 @@ async def handle(
         names = [state.transactional_id for state in found]
         wanted = set(await broker.matcher.matching(pattern, names))
         found = [state for state in found if state.transactional_id in wanted]
-    phases = {phase.value for phase in Phase}
+    phases = {phase.value for phase in TransactionPhase}
     return ListTransactionsResponse(
         unknown_state_filters=[name for name in request.state_filters if name not in phases],
         transaction_states=found,
@@ -57,9 +57,9 @@ async def handle(
 
 def _listed(
     transactions: Iterable[Transaction], request: ListTransactionsRequest, now_ms: int
-) -> list[TransactionState]:
+) -> list[ListedTransaction]:
     return [
-        TransactionState(
+        ListedTransaction(
             transactional_id=transaction.transactional_id,
             producer_id=transaction.producer_id,
             transaction_state=transaction.phase.value,

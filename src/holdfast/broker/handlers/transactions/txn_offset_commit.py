@@ -22,7 +22,7 @@ from holdfast.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from holdfast.transactions.decide import Producer, verify_group
+from holdfast.transactions.decide import ProducerIdAndEpoch, verify_group
 
 ADDS_GROUP_SINCE = 5
 IN_TRANSACTION = {ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION}
@@ -78,7 +78,7 @@ async def _verified(
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID
     name = request.transactional_id
-    producer = Producer(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     here = broker.transactions_of(name)
     if isinstance(here, ErrorCode):
         verify_only = version < ADDS_GROUP_SINCE

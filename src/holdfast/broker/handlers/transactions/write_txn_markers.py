@@ -24,7 +24,7 @@ from holdfast.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from holdfast.transactions.decide import Producer
+from holdfast.transactions.decide import ProducerIdAndEpoch
 
 
 async def handle(
@@ -70,7 +70,7 @@ async def _abort(broker: Broker, marker: WritableTxnMarker, topic: str, number: 
     # A transaction that opens later is not the one that the administrator saw, and coordinators are
     # not asked about it.
     hanging = led.lane.log_of(led.partition).transactions.open.get(marker.producer_id)
-    producer = Producer(marker.producer_id, marker.producer_epoch)
+    producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
     outcome = await abort_anywhere(broker, producer, led.partition)
     return outcome if outcome is not None else await _end_alone(broker, led, marker, hanging)
 
