@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from holdfast.broker.settings import BrokerSettings
 from holdfast.identifiers import BrokerId
-from holdfast.lane.appender import GroupSettings
+from holdfast.lane.pending import GroupSettings
 from holdfast.log.rewriter import RewriteSettings
 from simulation.clients.coordination import RULES, Draw, Workload
 

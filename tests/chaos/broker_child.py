@@ -22,8 +22,9 @@ from holdfast.broker.settings import BrokerSettings
 from holdfast.cli.server import serve
 from holdfast.environment import SystemEnvironment
 from holdfast.identifiers import BrokerId
-from holdfast.lane.appender import Appender, GroupSettings
+from holdfast.lane.lane import Lane
 from holdfast.lane.liveness import ProcFiles
+from holdfast.lane.pending import GroupSettings
 from holdfast.log.rewriter import RewriteSettings
 from holdfast.server.gate import Gate
 from holdfast.server.tcp import TcpServer
@@ -87,10 +88,10 @@ async def serve_eagerly(store_url: str, port: int) -> int:
 def trust_claims() -> None:
     """However long ago they were proved."""
 
-    def never_looks(appender: Appender) -> bool:
-        return appender.failure is None and not appender._released  # pyright: ignore[reportPrivateUsage]
+    def never_looks(lane: Lane) -> bool:
+        return lane.failure is None and not lane._released  # pyright: ignore[reportPrivateUsage]
 
-    Appender.is_valid = never_looks
+    Lane.is_valid = never_looks
 
 
 def call_gaps_at_once() -> None:

@@ -144,7 +144,7 @@ class Run:
             now_ms=self.live.environment.now_ms(),
         )
         assert refused is None
-        await led.lane.appender.flush()
+        await led.lane.flush()
 
     async def crash(self, moment: str, producer_id: int, what: int) -> None:
         """The owner stalls in a put, before or after its effect, with more decided behind it."""
@@ -224,8 +224,8 @@ class Run:
                 log = log_of(self.live)
                 offset = min(log.high_watermark, log.log_start_offset + second)
                 if offset > log.start_decided:
-                    lane_of(self.live).appender.add(LogStartMoved(log.partition, offset))
-                    await lane_of(self.live).appender.flush()
+                    lane_of(self.live).add(LogStartMoved(log.partition, offset))
+                    await lane_of(self.live).flush()
             case "rewrite":
                 await rewrite(lane_of(self.live), AT_ONCE)
             case "snapshot":

@@ -10,13 +10,14 @@ from simulation.virtual_loop import VirtualLoop
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import BrokerId, LaneId, LaneNumber
-from holdfast.lane.appender import Appender, GroupSettings, Listener
 from holdfast.lane.claim import ClaimedLane, claim_lane
 from holdfast.lane.entry import Claim
 from holdfast.lane.floor import raise_floor
 from holdfast.lane.keys import entry_key
-from holdfast.log.facts import LogFact, ProducersExpired
-from holdfast.log.state import LogState, LogStateKind, encode_facts
+from holdfast.lane.lane import Lane
+from holdfast.lane.pending import GroupSettings
+from holdfast.log.facts import DataFact, ProducersExpired
+from holdfast.log.state import LogState, LogStateKind
 from holdfast.store.interface import Buffers, CreateAnswer
 from holdfast.store.memory import MemoryStore
 
@@ -59,14 +60,15 @@ class World:
         who = Claim(broker_id=BrokerId(1), address="", claimed_ms=0)
         return await claim_lane(self.store, self.environment, LANE, LogStateKind(), who)
 
-    async def appender(self) -> Appender[LogFact]:
-        return Appender(
+    async def own(self) -> Lane[LogState, DataFact]:
+        lost: list[HoldfastError] = []
+        return Lane(
             store=self.store,
             environment=self.environment,
-            lane=await self.claim(),
-            encode_facts=encode_facts,
+            claimed=await self.claim(),
+            kind=LogStateKind(),
             settings=GroupSettings(),
-            listener=Listener[LogFact](),
+            on_lost=lost.append,
         )
 
     async def wait_for(self, number: int) -> None:
@@ -90,7 +92,7 @@ def run(main: Any, seed: int) -> None:
 def test_a_probe_is_not_fooled_when_its_own_landed_object_was_rewritten_and_deleted():
     async def main() -> None:
         world = World()
-        old = await world.appender()
+        old = await world.own()
         world.store.held_key = entry_key(LANE, 1)
         old.add(ProducersExpired(0))
         await world.wait_for(1)
@@ -107,19 +109,19 @@ def test_a_probe_is_not_fooled_when_its_own_landed_object_was_rewritten_and_dele
 def test_a_probe_that_took_longer_than_the_claim_is_valid_does_not_stop_the_loop():
     async def main() -> None:
         world = World()
-        appender = await world.appender()
+        lane = await world.own()
         world.clock.seconds += LONG_SECONDS
         world.store.reads.clear()
-        waiting = [asyncio.ensure_future(appender.validate())]
+        waiting = [asyncio.ensure_future(lane.validate())]
         await asyncio.sleep(1)
         world.clock.seconds += LONG_SECONDS
         world.store.reads.set()
         for _ in range(20):
-            waiting.append(asyncio.ensure_future(appender.validate()))
+            waiting.append(asyncio.ensure_future(lane.validate()))
             await asyncio.sleep(0)
         for outcome in await asyncio.gather(*waiting, return_exceptions=True):
             assert outcome is None or isinstance(outcome, HoldfastError)
-        assert appender.is_valid()
+        assert lane.is_valid()
 
     for seed in range(20):
         run(main, seed)

@@ -17,7 +17,7 @@ from holdfast.broker.maintenance import Maintenance
 from holdfast.broker.settings import BrokerSettings
 from holdfast.environment import SystemEnvironment
 from holdfast.identifiers import BrokerId
-from holdfast.lane.appender import GroupSettings
+from holdfast.lane.pending import GroupSettings
 from holdfast.log.rewriter import RewriteSettings, rewrite
 from holdfast.protocol.api import ErrorCode
 from holdfast.store.directory import DirectoryStore

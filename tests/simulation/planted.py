@@ -16,8 +16,9 @@ from holdfast.broker.broker import Broker
 from holdfast.broker.lanes.claiming import Claimer
 from holdfast.errors import StoreUnavailable
 from holdfast.identifiers import CONTROL_LANE, PartitionId
-from holdfast.lane.appender import Appender
+from holdfast.lane.effects import Stored
 from holdfast.lane.keys import entry_key
+from holdfast.lane.snapshots import Snapshots
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import Appended, LogStartMoved, Rewritten
 from holdfast.log.partition import PartitionLog
@@ -49,13 +50,6 @@ def lanes(sabotage: Callable[[DataLane], None]) -> type[BrokerProcess]:
             return broker
 
     return Process
-
-
-def appender(bad: type[Appender]) -> type[BrokerProcess]:
-    def sabotage(lane: DataLane) -> None:
-        lane.appender.__class__ = bad
-
-    return lanes(sabotage)
 
 
 def data_lane(bad: type[DataLane]) -> type[BrokerProcess]:
@@ -104,14 +98,14 @@ class Wrapped:
 # Acknowledgement.
 
 
-class AcksBeforePut(Appender):
-    def barrier(self):
-        return None
+class AcksBeforePut(DataLane):
+    def barrier(self, *, by_journal=False):
+        return super().barrier(by_journal=True) if by_journal else None
 
 
-class FencedWriterAcks(Appender):
+class FencedWriterAcks(DataLane):
     def _fail(self, error):
-        for group in (self._in_flight, *self._groups):
+        for group in (self._pending.in_flight, *self._pending._waiting):
             if group is not None and not group.done.done():
                 group.done.set_result(None)
         super()._fail(error)
@@ -135,7 +129,7 @@ class UnknownIsSuccess(Wrapped):
             return CreateAnswer.CREATED
 
 
-class OffsetsNotStamped(Appender):
+class OffsetsNotStamped(DataLane):
     def add(self, fact, payload=None):
         if payload is not None:
             payload[:8] = bytes(8)
@@ -145,7 +139,7 @@ class OffsetsNotStamped(Appender):
 # Hand-off.
 
 
-class NeverValidates(Appender):
+class NeverValidates(DataLane):
     def is_valid(self) -> bool:
         return self.failure is None and not self._released
 
@@ -214,16 +208,28 @@ class LogStartRunsAhead(LogState):
 # Snapshots, segments, collection.
 
 
-class SnapshotAheadOfItsNumber(DataLane):
+class LateSnapshots(Snapshots):
+    def count_entry(self) -> bool:
+        super().count_entry()
+        return False
+
+
+class TakesSnapshotsLate(DataLane):
     """The state is taken when the object is durable, and by then it holds later facts."""
 
-    def sealed(self, cursor, *, is_last: bool) -> None:
-        self._entries_since_snapshot += 1
+    def consume(self, effect) -> None:
+        super().consume(effect)
+        late = self._snapshots
+        is_due = late._entries_since >= late._every
+        if isinstance(effect, Stored) and is_due and not late.is_under_way:
+            late.take(self.cursor, self.state.encode())
+            late.count_again()
+            self.spawn(late.write())
 
-    def published(self, header, facts, payload) -> None:
-        if self._encoded is None and self._entries_since_snapshot >= self._snapshot_every:
-            self._encoded = (self.appender.cursor, self.state.encode())
-        super().published(header, facts, payload)
+
+def snapshot_ahead_of_its_number(lane: DataLane) -> None:
+    lane.__class__ = TakesSnapshotsLate
+    lane._snapshots.__class__ = LateSnapshots
 
 
 class SegmentCutShort(Wrapped):
@@ -268,19 +274,19 @@ class SweepsClaims(DataLane):
 
 
 RECORDS: dict[str, type[BrokerProcess]] = {
-    "ack-before-put": appender(AcksBeforePut),
-    "fenced-writer-acks": appender(FencedWriterAcks),
+    "ack-before-put": data_lane(AcksBeforePut),
+    "fenced-writer-acks": data_lane(FencedWriterAcks),
     "foreign-exists-is-ours": store(ForeignExistsIsOurs),
     "unknown-is-success": store(UnknownIsSuccess),
-    "offsets-not-stamped": appender(OffsetsNotStamped),
-    "never-validates": appender(NeverValidates),
+    "offsets-not-stamped": data_lane(OffsetsNotStamped),
+    "never-validates": data_lane(NeverValidates),
     "does-not-wait-for-the-owner": claimer(DoesNotWaitForTheOwner),
     "forgets-producers": claimer(ForgetsProducers),
     "forgets-the-last-object": claimer(ForgetsTheLastObject),
     "takes-retries-for-new": state(TakesRetriesForNew),
     "watermark-runs-ahead": state(WatermarkRunsAhead),
     "log-start-runs-ahead": state(LogStartRunsAhead),
-    "snapshot-ahead-of-its-number": data_lane(SnapshotAheadOfItsNumber),
+    "snapshot-ahead-of-its-number": lanes(snapshot_ahead_of_its_number),
     "segment-cut-short": store(SegmentCutShort),
     "deletes-without-snapshot-or-floor": data_lane(DeletesWithoutSnapshotOrFloor),
     "collects-what-is-named": state(CollectsWhatIsNamed),

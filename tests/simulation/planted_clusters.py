@@ -16,7 +16,6 @@ from holdfast.broker.lanes.claiming import Claimer
 from holdfast.broker.lanes.served import ServedLanes
 from holdfast.cluster.peers import Leader, Peers
 from holdfast.identifiers import CONTROL_LANE
-from holdfast.lane.appender import Appender
 from holdfast.log.data_lane import DataLane
 
 
@@ -32,7 +31,7 @@ class ServesTooEarly(BrokerProcess):
         return broker
 
 
-class NotReleased(Appender):
+class NotReleased(DataLane):
     def is_valid(self) -> bool:
         return self._proof.is_fresh()
 
@@ -51,10 +50,10 @@ class AnswersForWhatItGave(BrokerProcess):
 
     @staticmethod
     def keep_valid(lane: DataLane) -> None:
-        lane.appender.__class__ = NotReleased
+        lane.__class__ = NotReleased
 
 
-class NeverValidates(Appender):
+class NeverValidates(DataLane):
     def is_valid(self) -> bool:
         return self.failure is None and not self._released
 
@@ -67,7 +66,7 @@ class TrustsItsClaim(BrokerProcess):
 
     @staticmethod
     def trust(lane: DataLane) -> None:
-        lane.appender.__class__ = NeverValidates
+        lane.__class__ = NeverValidates
 
 
 class AnswersBeforeTheRelease(Broker):

@@ -21,7 +21,6 @@ from holdfast.groups.facts import GenerationAssigned, OffsetsCommitted
 from holdfast.groups.state import Group, GroupsState
 from holdfast.groups.table import GroupTable
 from holdfast.identifiers import CONTROL_LANE, PartitionId
-from holdfast.lane.appender import Appender
 from holdfast.log.data_lane import DataLane
 from holdfast.log.partition import PartitionLog
 from holdfast.log.state import LogState
@@ -187,13 +186,13 @@ def forget_committed_offsets(state: LogState) -> None:
         group.offsets.clear()
 
 
-class NeverValidates(Appender):
+class NeverValidates(DataLane):
     def is_valid(self) -> bool:
         return self.failure is None and not self._released
 
 
 def never_validates(lane: DataLane) -> None:
-    lane.appender.__class__ = NeverValidates
+    lane.__class__ = NeverValidates
 
 
 # Transactions in a partition's log.

@@ -1,6 +1,5 @@
 """Bugs of acks from a local disk that the simulation must find: see planted.py."""
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 
@@ -9,8 +8,8 @@ from simulation.broker_process import BrokerProcess
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.lanes.disk_acks import DiskAcks
-from holdfast.lane.appender import CLOSE_PATIENCE_S
-from holdfast.lane.spool.queue import SpoolQueue
+from holdfast.lane.journal_queue import JournalQueue
+from holdfast.lane.lane import CLOSE_PATIENCE_S, Lane
 from holdfast.lane.spool.spool import read_spool, spools_on
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import CeilingReserved
@@ -38,10 +37,10 @@ def lanes(sabotage: Callable[[DataLane], None]) -> type[BrokerProcess]:
     return Process
 
 
-def queue(bad: type[SpoolQueue]) -> type[BrokerProcess]:
+def queue(bad: type[JournalQueue]) -> type[BrokerProcess]:
     def sabotage(lane: DataLane) -> None:
-        if lane.appender.queue is not None:
-            lane.appender.queue.__class__ = bad
+        if lane.queue is not None:
+            lane.queue.__class__ = bad
 
     return lanes(sabotage)
 
@@ -63,21 +62,21 @@ def disk_acks(bad: type[DiskAcks]) -> type[BrokerProcess]:
     return Process
 
 
-class AcksBeforeFsync(SpoolQueue):
+class AcksBeforeFsync(JournalQueue):
     async def _write(self, group):
         group.is_durable = True
         self._publish_ready()
         await super()._write(group)
 
 
-class DropsBeforeTheStoreHasIt(SpoolQueue):
+class DropsBeforeTheStoreHasIt(JournalQueue):
     def take(self, bytes_max):
         taken = super().take(bytes_max)
         for group in taken:
             parts = self._parts.pop(group, None)
             if parts:
                 for part in parts:
-                    self.spool._disk.files.pop(part, None)
+                    self.journal._disk.files.pop(part, None)
         return taken
 
 
@@ -90,8 +89,8 @@ class ReservesNoCeiling(DataLane):
 
 
 class StoreOvertakesDisk(DataLane):
-    def adding(self, fact):
-        return None
+    def _ends_journaling(self, fact):
+        return False
 
 
 class PublishesPastThePut(DataLane):
@@ -125,7 +124,7 @@ class ReplaysOutOfOrder(DiskAcks):
                 wanted = {p for p, claim in lane.awaited.items() if claim == spool.claim}
                 if spool.lane == lane.lane and wanted:
                     self._take_in(lane, await read_spool(self.disk, spool, parts), wanted)
-            await lane.appender.flush()
+            await lane.flush()
         await super()._look(lane)
 
     def _take_in(self, lane, found, wanted) -> None:
@@ -138,11 +137,11 @@ class ReplaysOutOfOrder(DiskAcks):
                     data = bytearray(batch)
                     stamp(data, base_offset=offset, leader_epoch=lane.leader_epoch)
                     moved = msgspec.structs.replace(fact, base_offset=offset, last_offset=last)
-                    lane.appender.add(moved, data)
+                    lane.add(moved, data)
         claim = lane.claimed_lane.cursor.claim
         for partition in sorted(wanted):
             end = lane.log_of(partition).log_end_offset
-            lane.appender.add(CeilingReserved(partition, end, claim))
+            lane.add(CeilingReserved(partition, end, claim))
             del lane.awaited[partition]
 
 
@@ -151,27 +150,23 @@ class HandsOverUnflushed(DataLane):
 
     _is_giving = False
 
-    def adding(self, fact):
-        if not self._is_giving:
-            super().adding(fact)
+    def _ends_journaling(self, fact):
+        return not self._is_giving and super()._ends_journaling(fact)
 
     async def prepare_to_leave(self, patience_s=0.0):
         return None
 
     async def close(self, *, release, patience_s=CLOSE_PATIENCE_S):
-        queue = self.appender.queue
-        if not release or queue is None or not self.appender.is_open:
+        queue = self.queue
+        if not release or queue is None or not self.is_open:
             return await super().close(release=release, patience_s=patience_s)
         self._is_giving = True
         queue._unflushed = deque(group for group in queue._unflushed if group.is_taken)
         for partition in self._by_disk:
             stored = self.log_of(partition).sealed_end_offset
             claim = self.claimed_lane.cursor.claim
-            self.appender.add(CeilingReserved(partition, stored, claim))
-        for task in list(self._background):
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
-        return await self.appender.close(release=True, patience_s=patience_s)
+            self.add(CeilingReserved(partition, stored, claim))
+        return await Lane.close(self, release=True, patience_s=patience_s)
 
 
 class ForgetsAnothersDisk(DiskAcks):

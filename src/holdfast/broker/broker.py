@@ -41,8 +41,8 @@ from holdfast.cluster.peers import Leader, PeerReport
 from holdfast.environment import Environment
 from holdfast.errors import Fenced, HoldfastError, StopError
 from holdfast.identifiers import CONTROL_LANE, BrokerId, LaneId, PartitionId, ProducerId
-from holdfast.lane.appender import CLOSE_PATIENCE_S
 from holdfast.lane.claim import ClaimedLane
+from holdfast.lane.lane import CLOSE_PATIENCE_S
 from holdfast.lane.liveness import Liveness, NoProof
 from holdfast.lane.spool.disk import Disk
 from holdfast.log.append import AppendRefused
@@ -192,7 +192,7 @@ class Broker(Directory):
         if not self.state.cluster_id:
             cluster_id = str(self.environment.new_uuid())
             lanes = self.settings.lanes or self.settings.lanes_of_new_store
-            control.appender.add(ClusterCreated(cluster_id, lanes, FORMAT_VERSION))
+            control.add(ClusterCreated(cluster_id, lanes, FORMAT_VERSION))
         refuse_other_lanes(self.store, self.settings.lanes, self.state)
         self.register(self.report())
         await self.flush_control()
@@ -232,8 +232,8 @@ class Broker(Directory):
         # Of two brokers with the same incarnation the first stays. Otherwise they would replace
         # each other for ever.
         is_newer = known is None or known.incarnation < report.incarnation
-        if self.control.appender.is_open and is_newer:
-            self.control.appender.add(registered)
+        if self.control.is_open and is_newer:
+            self.control.add(registered)
 
     async def look(self) -> None:
         await self.view.look()
@@ -289,7 +289,7 @@ class Broker(Directory):
         try:
             await self.view.hand_over(control)
         finally:
-            self._is_controller = self.view.lane is control and control.appender.is_open
+            self._is_controller = self.view.lane is control and control.is_open
 
     async def drain(self, timeout_s: float) -> None:
         """Let other brokers take this broker's lanes, and serve each lane until it is taken."""
@@ -334,9 +334,9 @@ class Broker(Directory):
         """Check in the store whether this broker still owns a lane."""
         owned = self.view.lane if lane == CONTROL_LANE else self.lanes.get(lane)
         if owned is not None:
-            owned.appender.doubt()
+            owned.doubt()
             try:
-                await owned.appender.validate()
+                await owned.validate()
             except HoldfastError as error:
                 log.info("lane_ownership_not_confirmed lane=%d error=%s", lane, error)
 
@@ -391,7 +391,7 @@ class Broker(Directory):
 
     async def flush_control(self) -> None:
         """Wait until everything decided about the cluster is durable."""
-        await self.control.appender.flush()
+        await self.control.flush()
 
     def _make_membership(self, network: PeerNetwork) -> Membership:
         settings, environment = self.settings, self.environment

@@ -62,12 +62,12 @@ class Maintenance:
         retention_interval_s = settings.retention_check_interval_ms / 1000
         retention_due = self._broker.environment.monotonic() + retention_interval_s
         swept = False
-        while lane.appender.is_open:
+        while lane.is_open:
             await asyncio.sleep(settings.maintenance_interval_s)
             try:
                 if not swept:
                     await sweep_segments(lane)
-                    claim = lane.appender.cursor.claim
+                    claim = lane.cursor.claim
                     await lane.sweep(lane.state.claims, up_to=LaneNumber(claim - 1))
                     swept = True
                 await self._clear_deleted(lane)
@@ -101,14 +101,14 @@ class Maintenance:
         now_ms = self._broker.environment.now_ms()
         for partition_log in list(lane.state.partitions.values()):
             topic = self._broker.state.usable(partition_log.partition.topic_id)
-            if topic is None or not lane.appender.is_open:
+            if topic is None or not lane.is_open:
                 continue
             if lane.is_offline(partition_log.partition):
                 continue  # the records on its disk are not counted yet
             rules = self._broker.settings_of(topic).retention
             fact = decide_retention(partition_log, rules, now_ms)
             if fact is not None:
-                lane.appender.add(fact)
+                lane.add(fact)
                 log.info(
                     "retention_applied partition=%s log_start_offset=%d",
                     fact.partition,
@@ -119,8 +119,8 @@ class Maintenance:
             partition_log.expired_producers(before_ms)
             for partition_log in lane.state.partitions.values()
         )
-        if stale and lane.appender.is_open:
-            lane.appender.add(ProducersExpired(before_ms))
+        if stale and lane.is_open:
+            lane.add(ProducersExpired(before_ms))
 
     async def _expire_offsets(self, lane: DataLane) -> None:
         await self._in_turns(lane, self._broker.groups[lane.lane].coordinator.expire_offsets())
@@ -139,7 +139,7 @@ class Maintenance:
                 return removed
             removed += found
             if found:
-                await lane.appender.flush()
+                await lane.flush()
             else:
                 await asyncio.sleep(0)
         return None
@@ -160,7 +160,7 @@ class Maintenance:
             coordinator = self._broker.groups[lane.lane].coordinator
             removed = await self._in_turns(lane, coordinator.remove_offsets_of(deleted))
             is_clear = is_clear and removed == 0
-            await lane.appender.flush()  # removals of an earlier round are durable, too
+            await lane.flush()  # removals of an earlier round are durable, too
         if is_clear and self._broker.lanes.get(lane.lane) is lane:
             self._broker.cleared[lane.lane] = number
 
@@ -171,8 +171,8 @@ class Maintenance:
         """
         found = [each for each in lane.state.partitions if each.topic_id in deleted]
         for partition in found:
-            if lane.appender.is_open:
-                lane.appender.add(PartitionRemoved(partition))
+            if lane.is_open:
+                lane.add(PartitionRemoved(partition))
         return not found and all(each.topic_id not in deleted for each in lane.state.removed)
 
     async def _purge_topics(self) -> None:
@@ -184,16 +184,12 @@ class Maintenance:
             # owns the control lane, even if that one writes nothing to it.
             await self._broker.view.look_if_possible()
             lane = self._broker.view.lane
-            if (
-                lane is None
-                or not self._broker.is_controller
-                or lane.appender.barrier() is not None
-            ):
+            if lane is None or not self._broker.is_controller or lane.barrier() is not None:
                 continue
             number = self._broker.view.number
             deleted = self._broker.state.deleted
             deleted_by = {topic: deleted_by.get(topic, number) for topic in deleted}
             cleared = self._broker.cleared_number()
             for topic_id, known_at in deleted_by.items():
-                if lane.appender.is_open and cleared >= known_at:
-                    lane.appender.add(TopicPurged(topic_id))
+                if lane.is_open and cleared >= known_at:
+                    lane.add(TopicPurged(topic_id))

@@ -137,9 +137,9 @@ class BrokerCollector(Collector):
         )
         for lane_id, lane in sorted(self._broker.lanes.items()):
             label = [str(lane_id)]
-            number.add_metric(label, lane.appender.cursor.next_number)
+            number.add_metric(label, lane.cursor.next_number)
             epoch.add_metric(label, lane.leader_epoch)
-            pending.add_metric(label, lane.appender.pending_bytes)
+            pending.add_metric(label, lane.pending_bytes)
             published.add_metric(label, lane.bytes_published)
             entries.add_metric(label, lane.entries_published)
         yield from (number, epoch, pending, published, entries)
@@ -201,7 +201,7 @@ class BrokerCollector(Collector):
             label = [str(lane_id)]
             for reason, count in list(lane.bypassed.items()):
                 bypassed.add_metric([*label, reason], count)
-            queue = lane.appender.queue
+            queue = lane.queue
             if queue is None:
                 continue
             since = queue.oldest_at
@@ -209,7 +209,7 @@ class BrokerCollector(Collector):
             unflushed.add_metric(label, queue.unflushed_bytes)
             oldest.add_metric(label, age_s)
             frames.add_metric(label, queue.frames)
-            fsyncs.add_metric(label, queue.spool.writes)
+            fsyncs.add_metric(label, queue.journal.writes)
             failures.add_metric(label, queue.failures)
         yield from (unflushed, oldest, frames, fsyncs, failures, bypassed)
         totals = self._broker.disk_acks.totals

@@ -70,9 +70,9 @@ class ProducerIds:
     async def reserve(self) -> tuple[int, int]:
         """Reserve a block of ids durably. Only the controller can. Raises Fenced."""
         lane = self._view.lane
-        if lane is None or not lane.appender.is_open:
+        if lane is None or not lane.is_open:
             raise Fenced("this broker is not the controller")
         first = self._view.state.next_producer_id
-        lane.appender.add(ProducerIdsReserved(first + BLOCK))
-        await lane.appender.flush()
+        lane.add(ProducerIdsReserved(first + BLOCK))
+        await lane.flush()
         return first, first + BLOCK

@@ -4,7 +4,7 @@ import dataclasses
 
 from holdfast.groups.rules import GroupRules
 from holdfast.identifiers import BrokerId
-from holdfast.lane.appender import GroupSettings
+from holdfast.lane.pending import GroupSettings
 from holdfast.log.rewriter import RewriteSettings
 from holdfast.transactions.decide import TransactionRules
 

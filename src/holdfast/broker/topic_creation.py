@@ -14,7 +14,7 @@ from holdfast.cluster.facts import TopicCreated
 from holdfast.cluster.topics import TopicRefused, decide_create
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import CONTROL_LANE
-from holdfast.lane.owned import OwnedLane
+from holdfast.lane.lane import Lane
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.create_topics import (
     CreatableTopic,
@@ -54,7 +54,7 @@ async def auto_create(broker: Broker, names: Iterable[str]) -> None:
                 configs={},
             )
             if isinstance(decided, TopicCreated):
-                broker.control.appender.add(decided)
+                broker.control.add(decided)
     await control_durable(broker, AUTO_CREATE_WAIT_MS)
 
 
@@ -124,14 +124,12 @@ async def control_durable(broker: Broker, timeout_ms: int) -> TopicRefused | Non
     return await durable(lane, timeout_ms, fenced="NOT_CONTROLLER")
 
 
-async def durable(
-    lane: OwnedLane[Any, Any], timeout_ms: float, *, fenced: str
-) -> TopicRefused | None:
+async def durable(lane: Lane[Any, Any], timeout_ms: float, *, fenced: str) -> TopicRefused | None:
     """Wait until everything decided on a lane is durable. Return the refusal if that failed.
 
     After REQUEST_TIMED_OUT it may still become durable, as with Kafka.
     """
-    barrier = lane.appender.barrier()
+    barrier = lane.barrier()
     if barrier is None:
         return None
     await asyncio.wait({barrier}, timeout=max(0.0, timeout_ms / 1000))
@@ -144,11 +142,11 @@ async def durable(
     return None if error is None else refusal_of(error, fenced=fenced)
 
 
-def lane_refusal(lane: OwnedLane[Any, Any], *, fenced: str) -> TopicRefused | None:
+def lane_refusal(lane: Lane[Any, Any], *, fenced: str) -> TopicRefused | None:
     """Return the refusal if nothing may be decided on a lane any more, or None if it is open."""
-    if lane.appender.is_open:
+    if lane.is_open:
         return None
-    ended = lane.appender.failure or Fenced(f"lane {lane.lane}: this broker is stopping")
+    ended = lane.failure or Fenced(f"lane {lane.lane}: this broker is stopping")
     return refusal_of(ended, fenced=fenced)
 
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from holdfast.lane.spool.queue import FlushRules
+from holdfast.lane.journal_queue import FlushRules
 from holdfast.log.append import AppendRules
 from holdfast.log.retention import RetentionRules
 

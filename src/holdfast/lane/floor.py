@@ -7,11 +7,15 @@ does not read the floor. A claimer does after its create, because any object may
 number, and so does an owner after a repeated put. See docs/adr/0002-claims-are-never-deleted.md.
 """
 
+from collections.abc import Sequence
+
 from holdfast.environment import Environment
 from holdfast.identifiers import LaneId, LaneNumber
-from holdfast.lane.keys import floor_key, floor_prefix, number_in
+from holdfast.lane.keys import entry_key, entry_prefix, floor_key, floor_prefix, number_in
 from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
+
+DELETES_AT_ONCE = 500
 
 
 async def read_floor(
@@ -39,3 +43,30 @@ async def raise_floor(
     older = [e.key for e in entries if (n := number_in(e.key)) is not None and n < number]
     if older:
         await patiently(lambda: store.delete(older), environment=environment)
+
+
+async def sweep(
+    store: Store,
+    environment: Environment,
+    lane: LaneId,
+    keep: Sequence[int],
+    *,
+    up_to: LaneNumber,
+) -> int:
+    """Delete objects below the floor, including those that an earlier owner left.
+
+    Never past `up_to`, because `keep` names all claims only up to there: a newer owner may have
+    raised the floor over claims that this owner does not know, and claims must stay.
+    """
+    floor = await read_floor(store, environment, lane)
+    floor = LaneNumber(min(floor, up_to + 1))
+    if floor == 0:
+        return 0
+    kept = {entry_key(lane, claim) for claim in keep}
+    entries = await patiently(lambda: store.list(entry_prefix(lane)), environment=environment)
+    limit = entry_key(lane, floor)
+    gone = [e.key for e in entries if e.key < limit and e.key not in kept]
+    for i in range(0, len(gone), DELETES_AT_ONCE):
+        keys = gone[i : i + DELETES_AT_ONCE]
+        await patiently(lambda keys=keys: store.delete(keys), environment=environment)
+    return len(gone)

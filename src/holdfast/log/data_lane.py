@@ -1,7 +1,7 @@
 """A data lane that this broker owns, with the live logs of its partitions.
 
-Owns the wiring between the lane (durability), the tail (memory) and the fetches that wait for
-records.
+Owns which way a batch goes (straight to the store, or by the disk first), and what follows when it
+is published: it stays in memory, and the fetches that wait for it wake up.
 """
 
 import asyncio
@@ -11,12 +11,16 @@ from collections.abc import Callable, Sequence
 from holdfast.environment import Environment
 from holdfast.errors import HoldfastError
 from holdfast.identifiers import PartitionId
-from holdfast.lane.appender import CLOSE_PATIENCE_S, GroupSettings, spooled_header
 from holdfast.lane.claim import ClaimedLane
-from holdfast.lane.entry import Buffer, EntryHeader
-from holdfast.lane.owned import SNAPSHOT_EVERY, OwnedLane
+from holdfast.lane.effects import Effect, Indexed, Journaled, LaneLost, Stored
+from holdfast.lane.entry import Buffer
+from holdfast.lane.journal_queue import FlushRules, JournalSettings
+from holdfast.lane.lane import CLOSE_PATIENCE_S, Lane
+from holdfast.lane.pending import GroupSettings
+from holdfast.lane.snapshots import SNAPSHOT_EVERY
 from holdfast.lane.spool.disk import Disk
-from holdfast.lane.spool.queue import FlushRules, SpoolSettings
+from holdfast.lane.spool.frames import SpoolId
+from holdfast.lane.spool.spool import Spool
 from holdfast.log.facts import (
     Appended,
     CeilingReserved,
@@ -34,7 +38,7 @@ RESERVED_OFFSETS = 1_000_000
 """How far past its log end a partition's ceiling is raised: one fact for this many records."""
 
 
-class DataLane(OwnedLane[LogState, DataFact]):
+class DataLane(Lane[LogState, DataFact]):
     """The partitions of one lane."""
 
     def __init__(
@@ -49,7 +53,7 @@ class DataLane(OwnedLane[LogState, DataFact]):
         on_lost: Callable[[HoldfastError], None],
         snapshot_every: int = SNAPSHOT_EVERY,
         disk: Disk | None = None,
-        spool_settings: SpoolSettings | None = None,
+        journal_settings: JournalSettings | None = None,
     ) -> None:
         self.tail = tail
         self._watchers: dict[PartitionId, dict[asyncio.Event, None]] = {}
@@ -70,6 +74,10 @@ class DataLane(OwnedLane[LogState, DataFact]):
         }
         """Partitions whose newest records may be only on the disk of an earlier claim, with that
         claim. They are neither read nor written until those records are replayed or given up."""
+        cursor = claimed.cursor
+        spool = None
+        if disk is not None:
+            spool = Spool(disk, SpoolId(cursor.lane, cursor.claim, claimed.writer))
         super().__init__(
             store=store,
             environment=environment,
@@ -78,8 +86,8 @@ class DataLane(OwnedLane[LogState, DataFact]):
             settings=settings,
             snapshot_every=snapshot_every,
             on_lost=on_lost,
-            disk=disk,
-            spool_settings=spool_settings,
+            journal=spool,
+            journal_settings=journal_settings,
         )
         self.reader = LogReader(
             store=store,
@@ -100,13 +108,6 @@ class DataLane(OwnedLane[LogState, DataFact]):
         """True if the newest batch of a partition went by the disk."""
         return partition in self._by_disk
 
-    def barrier(self, *, by_disk: bool) -> "asyncio.Future[None] | None":
-        """Return a future for when everything that went that way is published; None if it is.
-
-        All waiters share it: shield it.
-        """
-        return self.appender.disk_barrier() if by_disk else self.appender.barrier()
-
     def append(
         self,
         fact: Appended,
@@ -117,7 +118,7 @@ class DataLane(OwnedLane[LogState, DataFact]):
     ) -> bool:
         """Add a decided batch to its log, by the disk if `to_disk` and allowed; True if so."""
         if not to_disk:
-            self.appender.add(fact, record_batch)
+            self.add(fact, record_batch)
             self.lower_ceiling(fact.partition)
             return False
         log = self.log_of(fact.partition)
@@ -125,10 +126,10 @@ class DataLane(OwnedLane[LogState, DataFact]):
         if reason is None:
             is_next = fact.partition in self._by_disk or log.high_watermark == log.log_end_offset
             self._by_disk.add(fact.partition)
-            self.appender.add_to_disk(fact, record_batch, flush=flush, after_put=not is_next)
+            self.add_to_journal(fact, record_batch, flush=flush, after_put=not is_next)
         else:
             self.bypassed[reason] += 1
-            self.appender.add(fact, record_batch)
+            self.add(fact, record_batch)
         if reason in (None, "ceiling", "order"):
             self._reserve(fact.partition)
         return reason is None
@@ -139,9 +140,9 @@ class DataLane(OwnedLane[LogState, DataFact]):
         "order": an earlier batch of its partition waits for the next object, and a flush would
         put this one before it.
         """
-        if self.appender.queue is None:
+        if self.queue is None:
             return "no disk"
-        if not self.appender.takes_to_disk:
+        if not self.takes_to_journal:
             return "disk failed"
         if fact.is_transactional:
             return "transaction"
@@ -167,7 +168,7 @@ class DataLane(OwnedLane[LogState, DataFact]):
         log = self.log_of(partition)
         claim = self.claimed_lane.cursor.claim
         if log.ceiling.claim == claim and log.ceiling.offset > log.log_end_offset:
-            self.appender.add(CeilingReserved(partition, log.log_end_offset, claim))
+            self.add(CeilingReserved(partition, log.log_end_offset, claim))
 
     def _reserve(self, partition: PartitionId) -> None:
         """Raise the ceiling well before the log reaches it."""
@@ -176,76 +177,71 @@ class DataLane(OwnedLane[LogState, DataFact]):
         is_low = log.ceiling.offset - log.log_end_offset < RESERVED_OFFSETS // 2
         if is_low or log.ceiling.claim != claim:
             ceiling = log.log_end_offset + RESERVED_OFFSETS
-            self.appender.add(CeilingReserved(partition, ceiling, claim))
+            self.add(CeilingReserved(partition, ceiling, claim))
 
     async def close(self, *, release: bool, patience_s: float = CLOSE_PATIENCE_S) -> bool:
         """Put everything that waits. After a release, no record is only on the disk."""
-        if release and self.appender.is_open:
+        if release and self.is_open:
             for partition in self.state.partitions:
                 self.lower_ceiling(partition)
         return await super().close(release=release, patience_s=patience_s)
 
-    def adding(self, fact: DataFact) -> None:
-        """Flush the spool if the fact must come after spooled batches of its partition."""
+    def add(self, fact: DataFact, payload: Buffer | None = None) -> None:
+        """Add a fact, after journaled batches of its partition."""
         if isinstance(fact, PartitionRemoved):
             self.awaited.pop(fact.partition, None)
-        partition = getattr(fact, "partition", None)
+        if self._by_disk and self._ends_journaling(fact):
+            self.flush_journal_soon()
+        super().add(fact, payload)
+
+    def _ends_journaling(self, fact: DataFact) -> bool:
+        """True if a fact must come after journaled batches; newer ones take another way."""
         if isinstance(fact, ProducersExpired):
             self._by_disk.clear()  # the fact is about all partitions
-        elif partition in self._by_disk and not self._raises_ceiling(fact):
-            self._by_disk.discard(partition)
-        else:
-            return
-        self.appender.flush_spool_soon()
+            return True
+        partition = getattr(fact, "partition", None)
+        if partition not in self._by_disk or self._raises_ceiling(fact):
+            return False
+        self._by_disk.discard(partition)
+        return True
 
     def _raises_ceiling(self, fact: DataFact) -> bool:
         if not isinstance(fact, CeilingReserved):
             return False
         return fact.ceiling > self.log_of(fact.partition).log_end_offset
 
-    def flushing(self, header: EntryHeader, payload: list[Buffer]) -> None:
-        self.tail.pin(self.lane, header.number, payload)
-
-    def spooled(self, frame: EntryHeader, facts: Sequence[DataFact], payload: list[Buffer]) -> None:
-        del facts
-        self.tail.pin(self.lane, spooled_header(frame).number, payload)
-
-    def spool_published(self, facts: Sequence[DataFact], *, by_disk: bool) -> None:
-        if by_disk:
-            self.records_by_disk += sum(
-                fact.last_offset - fact.base_offset + 1
-                for fact in facts
-                if isinstance(fact, Appended)
-            )
-        self._wake_readers(facts)
-
-    def flushed(self, frames: Sequence[EntryHeader]) -> None:
-        for frame in frames:
-            self.tail.unpin(self.lane, spooled_header(frame).number)
-
-    def published(
-        self, header: EntryHeader, facts: Sequence[DataFact], payload: list[Buffer]
-    ) -> None:
-        super().published(header, facts, payload)
-        self.entries_published += 1
-        self.bytes_published += header.payload_bytes
-        if payload:
-            self.tail.add(self.lane, header.number, payload)
-            self.tail.unpin(self.lane, header.number)
-        self._wake_readers(facts)
+    def consume(self, effect: Effect[DataFact]) -> None:
+        match effect:
+            case Stored(header, facts, payload, frames):
+                self.entries_published += 1
+                self.bytes_published += header.payload_bytes
+                if payload:
+                    self.tail.add(self.lane, header.number, payload)
+                    self.tail.unpin(self.lane, header.number)
+                self._wake_readers(facts)
+                for frame in frames:
+                    self.tail.unpin(self.lane, frame)
+            case Journaled(facts, is_stored):
+                if not is_stored:
+                    self.records_by_disk += sum(
+                        fact.last_offset - fact.base_offset + 1
+                        for fact in facts
+                        if isinstance(fact, Appended)
+                    )
+                self._wake_readers(facts)
+            case Indexed(number, payload):
+                self.tail.pin(self.lane, number, payload)
+            case LaneLost(error):
+                self.tail.forget(self.lane)
+                self.wake_all()
+                for told in self._when_fenced:
+                    told(error)
 
     def _wake_readers(self, facts: Sequence[DataFact]) -> None:
         if self._watchers:
             for fact in facts:
                 if isinstance(fact, Appended | PartitionRemoved):
-                    self._wake(fact.partition)
-
-    def fenced(self, error: HoldfastError) -> None:
-        self.tail.forget(self.lane)
-        super().fenced(error)
-        self.wake_all()
-        for told in self._when_fenced:
-            told(error)
+                    self._wake_fetches(fact.partition)
 
     def when_fenced(self, told: Callable[[HoldfastError], None]) -> None:
         """Register a callback for the moment when this broker loses the lane."""
@@ -265,8 +261,8 @@ class DataLane(OwnedLane[LogState, DataFact]):
     def wake_all(self) -> None:
         """Wake all fetches that wait for records, because this broker has lost the lane."""
         for partition in list(self._watchers):
-            self._wake(partition)
+            self._wake_fetches(partition)
 
-    def _wake(self, partition: PartitionId) -> None:
+    def _wake_fetches(self, partition: PartitionId) -> None:
         for event in self._watchers.get(partition, ()):
             event.set()

@@ -49,10 +49,10 @@ class RewriteSettings:
 
 def is_due(lane: DataLane, settings: RewriteSettings) -> bool:
     """True if enough has gathered in the lane since the last rewrite."""
-    entries = lane.appender.cursor.next_number - 1 - lane.state.rewritten_up_to
+    entries = lane.cursor.next_number - 1 - lane.state.rewritten_up_to
     if entries >= settings.entries_max or lane.state.run_count >= settings.runs_max:
         return True
-    queue = lane.appender.queue
+    queue = lane.queue
     stored = sum(sum(log.runs.size) for log in lane.state.partitions.values())
     stored -= queue.unflushed_bytes if queue is not None else 0
     return stored >= settings.bytes_max
@@ -60,8 +60,8 @@ def is_due(lane: DataLane, settings: RewriteSettings) -> bool:
 
 async def rewrite(lane: DataLane, settings: RewriteSettings) -> int:
     """Move everything durable in the lane into segments; return the number of bytes written."""
-    await lane.appender.flush()
-    up_to = LaneNumber(lane.appender.cursor.next_number - 1)
+    await lane.flush()
+    up_to = LaneNumber(lane.cursor.next_number - 1)
     await _drop_what_others_left(lane, settings)
     written = 0
     pace = Pace(lane.environment)
@@ -76,7 +76,7 @@ async def rewrite(lane: DataLane, settings: RewriteSettings) -> int:
         is_done = step.up_to == up_to
         written += await _settle(lane, step.up_to, await _rewrite_step(lane, step, settings, pace))
         written += await _merge(lane, settings, pace, is_last=is_done)
-        if not lane.appender.is_open:
+        if not lane.is_open:
             return written
     await asyncio.sleep(settings.delete_delay_s)
     await _drop(lane, up_to)
@@ -87,10 +87,10 @@ async def rewrite(lane: DataLane, settings: RewriteSettings) -> int:
 
 async def _settle(lane: DataLane, up_to: int, parts: list[RewrittenPartition]) -> int:
     """Make the fact that names new segments durable; return their size. A crash now keeps them."""
-    if not lane.appender.is_open:
+    if not lane.is_open:
         return 0
-    lane.appender.add(Rewritten(up_to, parts))
-    await lane.appender.flush()
+    lane.add(Rewritten(up_to, parts))
+    await lane.flush()
     return sum(segment.size_bytes for part in parts for segment in part.segments)
 
 
@@ -131,7 +131,7 @@ async def _rewrite_step(
             with pace.working():
                 await _hand_out(lane, payload, parts, settings)
             await pace.rest()
-            if not lane.appender.is_open:
+            if not lane.is_open:
                 return []
     finally:
         objects.close()
@@ -146,7 +146,7 @@ async def _rewrite_step(
         _check_tiles(partition, part.runs.base[0], part.runs.last[-1], part.new)
         rewritten.append(RewrittenPartition(partition, [], part.new))
         await pace.rest()
-        if not lane.appender.is_open:
+        if not lane.is_open:
             return []
     return rewritten
 
@@ -187,7 +187,7 @@ async def _merge(lane: DataLane, settings: RewriteSettings, pace: Pace, *, is_la
         if segments >= MERGED_AT_ONCE or size >= settings.segment_bytes_max:
             written += await _settle(lane, lane.state.rewritten_up_to, parts)
             segments, size, parts = 0, 0, []
-        if not lane.appender.is_open:
+        if not lane.is_open:
             return written
     return written + (await _settle(lane, lane.state.rewritten_up_to, parts) if parts else 0)
 
@@ -223,7 +223,7 @@ def _segments_to_merge(log: PartitionLog, settings: RewriteSettings) -> list[Seg
 
 
 async def _write_segment(lane: DataLane, builder: SegmentBuilder) -> SegmentRef:
-    attempt = f"{lane.appender.cursor.claim:020d}-{lane.environment.new_writer_id().hex()[:8]}"
+    attempt = f"{lane.cursor.claim:020d}-{lane.environment.new_writer_id().hex()[:8]}"
     built = builder.finish(attempt)
     outcome = await put_if_absent(
         lane.store,
@@ -283,7 +283,7 @@ async def sweep_segments(lane: DataLane) -> int:
             for key in entries
             if key not in named
             and (claim := claim_in(key.rsplit("/", 1)[-1])) is not None
-            and claim < lane.appender.cursor.claim
+            and claim < lane.cursor.claim
         ]
         if gone:
             await patiently(lambda gone=gone: lane.store.delete(gone), environment=lane.environment)
@@ -296,13 +296,13 @@ async def purge_removed(lane: DataLane) -> int:
     purged = 0
     removed = list(lane.state.removed)
     if removed:
-        await lane.appender.flush()
+        await lane.flush()
     for partition in removed:
         keys = await _listed(lane, partition)
         if keys:
             await patiently(lambda keys=keys: lane.store.delete(keys), environment=lane.environment)
-        if lane.appender.is_open:
-            lane.appender.add(PartitionPurged(partition))
+        if lane.is_open:
+            lane.add(PartitionPurged(partition))
             purged += 1
     return purged
 

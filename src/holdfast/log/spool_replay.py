@@ -77,7 +77,7 @@ async def _take_in(
     lane: DataLane, spool: SpoolId, found: Spooled, wanted: set[PartitionId], replayed: Replayed
 ) -> bool:
     """Add the batches that continue the logs; True if no acknowledged batch is missing."""
-    if not lane.appender.is_open:
+    if not lane.is_open:
         return False
     wanted = wanted & lane.awaited.keys()  # without topics that were deleted meanwhile
     replayed.torn_bytes += found.torn_bytes
@@ -104,14 +104,14 @@ async def _take_in(
                     )
             elif fact.base_offset == end_offset:
                 kept = msgspec.structs.replace(fact, leader_epoch=leader_epoch)
-                lane.appender.add(kept, record_batch)
+                lane.add(kept, record_batch)
                 replayed.record_batches += 1
                 replayed.bytes += fact.size_bytes
     done = sorted(wanted - gaps) if found.is_complete else []
     for partition in done:
         end_offset = lane.log_of(partition).log_end_offset
-        lane.appender.add(CeilingReserved(partition, end_offset, lane.claimed_lane.cursor.claim))
-    await lane.appender.flush()
+        lane.add(CeilingReserved(partition, end_offset, lane.claimed_lane.cursor.claim))
+    await lane.flush()
     replayed.partitions += len(done)
     for partition in done:
         lane.awaited.pop(partition, None)
@@ -126,7 +126,7 @@ async def continue_without(lane: DataLane, partition: PartitionId) -> RecordsMis
     log = lane.log_of(partition)
     claim = lane.awaited.get(partition)
     first, end = log.log_end_offset, log.durable_ceiling.offset
-    if claim is None or first >= end or not lane.appender.is_open:
+    if claim is None or first >= end or not lane.is_open:
         return None
     now_ms = lane.environment.now_ms()
     missing = RecordsMissing(partition, first, end - 1, claim, now_ms)
@@ -141,10 +141,10 @@ async def continue_without(lane: DataLane, partition: PartitionId) -> RecordsMis
         header.crc,
         appended_ms=now_ms,
     )
-    lane.appender.add(missing)
-    lane.appender.add(fact, record_batch)
-    lane.appender.add(CeilingReserved(partition, end, lane.claimed_lane.cursor.claim))
-    await lane.appender.flush()
+    lane.add(missing)
+    lane.add(fact, record_batch)
+    lane.add(CeilingReserved(partition, end, lane.claimed_lane.cursor.claim))
+    await lane.flush()
     lane.awaited.pop(partition, None)
     return missing
 

@@ -25,8 +25,8 @@ from holdfast.broker.settings import BrokerSettings
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import RetryError
 from holdfast.identifiers import BrokerId
-from holdfast.lane.appender import GroupSettings
 from holdfast.lane.liveness import ProcFiles
+from holdfast.lane.pending import GroupSettings
 from holdfast.server.gate import Gate
 from holdfast.server.tcp import TcpServer
 from holdfast.store.address import open_store

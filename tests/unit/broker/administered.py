@@ -14,7 +14,7 @@ from holdfast.broker.dispatch import answer
 from holdfast.broker.settings import BrokerSettings
 from holdfast.environment import SystemEnvironment
 from holdfast.identifiers import BrokerId
-from holdfast.lane.appender import GroupSettings
+from holdfast.lane.pending import GroupSettings
 from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.message import Message
 from holdfast.protocol.messages.create_topics import (

@@ -19,8 +19,8 @@ from holdfast.broker.reply_memory import ReplyAccount
 from holdfast.broker.settings import BrokerSettings
 from holdfast.cluster.topics import decide_create
 from holdfast.identifiers import BrokerId
-from holdfast.lane.appender import GroupSettings
 from holdfast.lane.liveness import Liveness
+from holdfast.lane.pending import GroupSettings
 from holdfast.lane.spool.disk import Disk
 from holdfast.log.data_lane import DataLane
 from holdfast.log.partition import PartitionLog
@@ -111,7 +111,7 @@ async def topic(
         replication_factor=1,
         configs={key.replace("_", "."): value for key, value in configs.items()},
     )
-    broker.control.appender.add(decided)  # type: ignore[arg-type]
+    broker.control.add(decided)  # type: ignore[arg-type]
     await broker.flush_control()
     return broker.state.names[name]
 

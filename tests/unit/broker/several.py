@@ -17,7 +17,7 @@ from holdfast.client.address import Address
 from holdfast.client.refusals import BrokerUnavailable, NobodyListens
 from holdfast.environment import Environment
 from holdfast.identifiers import BrokerId
-from holdfast.lane.appender import GroupSettings
+from holdfast.lane.pending import GroupSettings
 from holdfast.lane.spool.disk import Disk
 from holdfast.protocol.message import Message
 from holdfast.store.interface import Store

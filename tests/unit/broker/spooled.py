@@ -30,7 +30,7 @@ def on_disk(flush_ms: str = DAY_MS, flush_bytes: str = "67108864", **more: str) 
 
 async def configure(broker: Broker, topic_id: UUID, **configs: str) -> None:
     changed = {name.replace("_", "."): value for name, value in configs.items()}
-    broker.control.appender.add(TopicConfigured(topic_id, changed))
+    broker.control.add(TopicConfigured(topic_id, changed))
     await broker.flush_control()
 
 

@@ -66,7 +66,7 @@ async def commit_in_many_groups(broker: Broker, *topics: str) -> None:
             for name in topics
         ]
         groups.coordinator.commit(f"g{i}", Committer("", None, -1), asked, groups.now())
-    await lane.appender.flush()
+    await lane.flush()
 
 
 async def commit(broker: Broker, group_id: str) -> ErrorCode:
@@ -82,7 +82,7 @@ async def commit(broker: Broker, group_id: str) -> ErrorCode:
 async def removals_by_entry(world: Cluster, lane: DataLane, first: int) -> list[int]:
     """How many groups lost offsets by each entry of a lane, from a number on."""
     kind, found = LogStateKind(), list[int]()
-    for number in range(first, lane.appender.cursor.next_number):
+    for number in range(first, lane.cursor.next_number):
         head = await read_head(world.store, world.environment(), lane.lane, number)
         assert head is not None
         facts = kind.decode_facts(head.facts) if head.facts else ()
@@ -104,9 +104,9 @@ def test_a_deleted_topic_leaves_many_groups_in_slices_and_other_clients_are_answ
         await topic(broker, "kept", PARTITIONS)
         await commit_in_many_groups(broker, "gone", "kept")
         lane = the_lane(broker)
-        first = lane.appender.cursor.next_number
+        first = lane.cursor.next_number
         world.store.before.append(takes_a_moment)
-        broker.control.appender.add(TopicDeleted(gone))
+        broker.control.add(TopicDeleted(gone))
         await broker.flush_control()
 
         def left() -> int:
@@ -121,7 +121,7 @@ def test_a_deleted_topic_leaves_many_groups_in_slices_and_other_clients_are_answ
         assert sum(steps) == GROUPS
         # A commit is in one entry, or has to wait for the one that is under way.
         assert max(steps) <= 2 * SLICE_GROUPS
-        await lane.appender.flush()
+        await lane.flush()
         removed = await removals_by_entry(world, lane, first)
         assert sum(removed) == GROUPS
         assert max(removed) <= SLICE_GROUPS
@@ -197,7 +197,7 @@ def test_many_transactional_ids_are_listed_and_encoded_in_slices():
         broker = await world.broker()
         lane = the_lane(broker)
         for i in range(GROUPS):
-            lane.appender.add(
+            lane.add(
                 ProducerInitialised(
                     transactional_id=f"t{i}",
                     producer_id=i,
@@ -206,7 +206,7 @@ def test_many_transactional_ids_are_listed_and_encoded_in_slices():
                     at_ms=0,
                 )
             )
-        await lane.appender.flush()
+        await lane.flush()
         found, turns = await ask(broker, ListTransactionsRequest(), 2)
         assert turns >= GROUPS // SLICE_TRANSACTIONS + GROUPS // SLICE_ELEMENTS
         response = ListTransactionsResponse.decode(found, 2, exact=True)

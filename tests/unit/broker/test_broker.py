@@ -16,9 +16,9 @@ from tests.unit.broker.cluster import (
 
 from holdfast.errors import ConfigurationError, Fenced
 from holdfast.identifiers import BrokerId
-from holdfast.lane.appender import GroupSettings
 from holdfast.lane.entry import Claim
 from holdfast.lane.liveness import ProcessIdentity
+from holdfast.lane.pending import GroupSettings
 from holdfast.protocol.api import ErrorCode
 
 VALID_S = VALID_MS / 1000
@@ -157,10 +157,10 @@ def test_producer_ids_are_never_handed_out_twice_across_brokers():
 def test_a_registration_that_changed_is_written_and_one_that_did_not_is_not():
     async def test(world: Cluster) -> None:
         first = await world.broker(1)
-        numbers = first.control.appender.cursor.next_number
+        numbers = first.control.cursor.next_number
         await first.stop(release=True)
         second = await world.broker(1)
-        assert second.control.appender.cursor.next_number == numbers + 2
+        assert second.control.cursor.next_number == numbers + 2
         assert second.state.brokers[BrokerId(1)].host == "broker-1"
         assert second.state.cluster_id == first.state.cluster_id
 

@@ -150,7 +150,7 @@ def test_each_topic_says_how_long_its_records_may_be_on_the_disk_alone():
         assert puts(world) == before
         await pass_time(1.5)
         assert puts(world) == before + 1
-        assert lane_of(broker).appender.is_flushed
+        assert lane_of(broker).is_flushed
 
     simulate(test)
 
@@ -213,7 +213,7 @@ def test_a_full_disk_costs_a_put_and_nothing_else(caplog: pytest.LogCaptureFixtu
         assert (await produce(broker, [b"4"])).base_offset == 4
         assert puts(world) == before
         assert await values(broker) == [b"0", b"1", b"2", b"3", b"4"]
-        queue = lane_of(broker).appender.queue
+        queue = lane_of(broker).queue
         assert queue is not None and queue.failures == 1
 
     with caplog.at_level(logging.WARNING, "holdfast"):

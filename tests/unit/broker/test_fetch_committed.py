@@ -69,8 +69,8 @@ async def end(
         coordinator_epoch=3,
         now_ms=broker.environment.now_ms(),
     )
-    await led.lane.appender.flush()
-    await led.lane.appender.validate()
+    await led.lane.flush()
+    await led.lane.validate()
     return refused
 
 
@@ -186,8 +186,8 @@ def test_a_log_start_that_moves_during_the_read_takes_no_aborted_transaction_awa
         world.store.before.append(hold)
         reading = asyncio.ensure_future(committed(broker))
         await hold.reached.wait()
-        lane_of(broker).appender.add(LogStartMoved(log_of(broker).partition, 2))
-        await lane_of(broker).appender.flush()
+        lane_of(broker).add(LogStartMoved(log_of(broker).partition, 2))
+        await lane_of(broker).flush()
         assert log_of(broker).transactions.aborted == []
         hold.go.set()
         part = await reading

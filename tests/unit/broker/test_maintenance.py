@@ -58,7 +58,7 @@ def test_a_retention_setting_that_is_not_durable_deletes_nothing():
         await pass_time(5)
         hold = Hold("create", "lanes/0000/")
         mine.before.append(hold)
-        broker.control.appender.add(TopicConfigured(topic_id, {"retention.ms": "1"}))
+        broker.control.add(TopicConfigured(topic_id, {"retention.ms": "1"}))
         await hold.reached.wait()
         await pass_time(60)
         await maintenance.stop()
@@ -76,7 +76,7 @@ def test_a_deletion_that_is_not_durable_removes_nothing():
         await produce(broker, [b"keep me"])
         hold = Hold("create", "lanes/0000/")
         mine.before.append(hold)
-        broker.control.appender.add(TopicDeleted(topic_id))
+        broker.control.add(TopicDeleted(topic_id))
         await hold.reached.wait()
         await pass_time(30)
         await maintenance.stop()
@@ -92,9 +92,9 @@ def test_a_deletion_lost_with_the_control_lane_removes_nothing():
         topic_id = await topic(broker)
         await produce(broker, [b"keep me"])
         starting = asyncio.ensure_future(world.broker(2))
-        while broker.control.appender.failure is None:
-            broker.control.appender.doubt()
-            await asyncio.gather(broker.control.appender.validate(), return_exceptions=True)
+        while broker.control.failure is None:
+            broker.control.doubt()
+            await asyncio.gather(broker.control.validate(), return_exceptions=True)
         broker.state.apply(TopicDeleted(topic_id))
         for task in list(maintenance._tasks.values()):  # pyright: ignore[reportPrivateUsage]
             await asyncio.wait({task}, timeout=5)
@@ -114,7 +114,7 @@ def test_a_deleted_topic_leaves_nothing_in_the_store_and_is_forgotten():
             await produce(broker, partition=i % 2)
         await pass_time(5)
         assert await world.keys("topics/")
-        broker.control.appender.add(TopicDeleted(topic_id))
+        broker.control.add(TopicDeleted(topic_id))
         await pass_time(20)
         assert await world.keys("topics/") == []
         assert broker.state.deleted == {}
@@ -208,7 +208,7 @@ def test_a_failure_in_one_lane_does_not_end_the_work_on_another(error: Exception
         world.store.before.clear()
         await pass_time(20)
         assert bool(log_of(broker).segments) == isinstance(error, RuntimeError)
-        assert lane_of(broker).appender.is_open
+        assert lane_of(broker).is_open
         await maintenance.stop()
 
     simulate(test)

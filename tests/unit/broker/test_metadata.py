@@ -67,7 +67,7 @@ def test_what_is_not_there_is_refused_by_name_and_by_id():
 def test_a_topic_that_is_not_durable_yet_is_not_shown():
     async def test(world: Cluster) -> None:
         broker = await world.broker()
-        broker.control.appender.add(TopicCreated(UUID(int=4), "soon", [1], {}))
+        broker.control.add(TopicCreated(UUID(int=4), "soon", [1], {}))
         (found,) = (await metadata(broker, "soon")).topics
         assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert (await metadata(broker, everything=True)).topics == []

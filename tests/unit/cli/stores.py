@@ -9,7 +9,7 @@ from holdfast.cluster.facts import TopicCreated, TopicDeleted
 from holdfast.cluster.topics import decide_create
 from holdfast.environment import SystemEnvironment
 from holdfast.identifiers import BrokerId, PartitionId
-from holdfast.lane.appender import GroupSettings
+from holdfast.lane.pending import GroupSettings
 from holdfast.log.append import Accepted, AppendRules, decide_append
 from holdfast.log.facts import LogStartMoved
 from holdfast.log.rewriter import RewriteSettings, rewrite
@@ -58,14 +58,14 @@ class StoreBuilder:
             configs={"retention.ms": "-1"},
         )
         assert isinstance(decided, TopicCreated)
-        broker.control.appender.add(decided)
+        broker.control.add(decided)
         await broker.flush_control()
 
     async def delete_topic(self, name: str) -> None:
         assert self.broker is not None
         topic = self.broker.state.topic_named(name)
         assert topic is not None
-        self.broker.control.appender.add(TopicDeleted(topic.topic_id))
+        self.broker.control.add(TopicDeleted(topic.topic_id))
         await self.broker.flush_control()
 
     async def append(self, name: str, partition: int, count: int) -> None:
@@ -80,8 +80,8 @@ class StoreBuilder:
         decided = decide_append(log, parse_header(batch), AppendRules(), now_ms)
         assert isinstance(decided, Accepted)
         stamp(batch, base_offset=decided.fact.base_offset, leader_epoch=led.lane.leader_epoch)
-        led.lane.appender.add(decided.fact, batch)
-        barrier = led.lane.appender.barrier()
+        led.lane.add(decided.fact, batch)
+        barrier = led.lane.barrier()
         assert barrier is not None
         await barrier
 
@@ -89,7 +89,7 @@ class StoreBuilder:
         assert self.broker is not None
         led = self.broker.led(self.broker.state.topic_named(name), partition)
         assert led is not None
-        led.lane.appender.add(LogStartMoved(led.partition, offset))
+        led.lane.add(LogStartMoved(led.partition, offset))
 
     async def rewrite_all(self) -> None:
         assert self.broker is not None

@@ -17,7 +17,7 @@ from holdfast.environment import SeededEnvironment, SystemEnvironment, VirtualCl
 from holdfast.errors import CallError, ConfigurationError, HoldfastError
 from holdfast.identifiers import LaneId, LaneNumber
 from holdfast.inspect.findings import Findings
-from holdfast.lane.owned import raise_floor
+from holdfast.lane.floor import raise_floor
 from holdfast.store.directory import DirectoryStore
 from holdfast.store.read_only import open_read_only
 

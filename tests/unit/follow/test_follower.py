@@ -101,7 +101,7 @@ def test_a_refresh_reads_only_objects_that_are_new():
         await fill(broker, 30)
         store = world.store_of_its_own()
         follower = await follower_of(world, store)
-        next_number = lane_of(broker).appender.cursor.next_number
+        next_number = lane_of(broker).cursor.next_number
         store.calls.clear()
         await fill(broker, 3)
         await follower.refresh()
@@ -209,7 +209,7 @@ def test_a_number_that_a_stalled_claimer_created_below_the_floor_is_not_believed
         await fill(broker, 5)
         follower = await follower_of(world)
         lane = lane_of(broker)
-        stalled_at = lane.appender.cursor.next_number
+        stalled_at = lane.cursor.next_number
         stalled = await world.body(entry_key(lane.lane, 0))
         await fill(broker, 10)
         await rewrite(lane, AT_ONCE)
@@ -252,8 +252,8 @@ def test_records_below_a_moved_log_start_are_not_placed():
         await fill(broker, 20)
         follower = await follower_of(world)
         lane, log = lane_of(broker), log_of(broker)
-        lane.appender.add(LogStartMoved(log.partition, 17))
-        await lane.appender.flush()
+        lane.add(LogStartMoved(log.partition, 17))
+        await lane.flush()
         await rewrite(lane, AT_ONCE)
         await collect(lane)
         await follower.refresh()
@@ -271,12 +271,12 @@ def test_records_below_a_moved_log_start_are_not_placed():
 async def delete(broker: Broker, topic_id: UUID) -> None:
     """The topic, and then its partitions, as maintenance does it."""
     lane, partition = lane_of(broker), log_of(broker).partition
-    broker.control.appender.add(TopicDeleted(topic_id))
+    broker.control.add(TopicDeleted(topic_id))
     await broker.flush_control()
-    lane.appender.add(PartitionRemoved(partition))
-    await lane.appender.flush()
+    lane.add(PartitionRemoved(partition))
+    await lane.flush()
     await purge_removed(lane)
-    await lane.appender.flush()
+    await lane.flush()
 
 
 def test_a_topic_that_was_deleted_and_created_again_is_another_one():
@@ -332,7 +332,7 @@ def test_a_store_that_was_put_back_to_an_older_state_is_refused():
         follower = await follower_of(world)
         served = follower.bounds(PartitionId(topic_id, 0))
         lane = lane_of(broker)
-        end = lane.appender.cursor.next_number
+        end = lane.cursor.next_number
         await world.memory.delete([entry_key(lane.lane, end - i) for i in (1, 2, 3)])
         await world.memory.create(f"floors/{lane.lane:04d}/{end + 1:020d}", [b"floor"])
         with pytest.raises(CorruptObject):

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.lane.world import P0, P1, Hold, World, append, append_all, flush, simulate
 
 from holdfast.errors import Fenced, HoldfastError, StoreUnavailable
-from holdfast.lane.appender import GroupSettings
+from holdfast.lane.pending import GroupSettings
 from holdfast.log.facts import PartitionRemoved
 from holdfast.log.rewriter import RewriteSettings, purge_removed, rewrite
 
@@ -26,8 +26,8 @@ def test_background_work_that_is_cancelled_does_not_cancel_the_group_that_others
         lane = await world.own()
         hold = held_put(world)
         append(lane)
-        lane.appender.add(PartitionRemoved(P1))
-        durable = lane.appender.barrier()
+        lane.add(PartitionRemoved(P1))
+        durable = lane.barrier()
         assert durable is not None
         waits = {
             "snapshot": lane.snapshot_now,
@@ -43,7 +43,7 @@ def test_background_work_that_is_cancelled_does_not_cancel_the_group_that_others
         await asyncio.wait({durable})
         assert not durable.cancelled()
         assert durable.exception() is None
-        assert lane.appender.failure is None
+        assert lane.failure is None
         assert lane.log_of(P0).high_watermark == 1
 
     simulate(test)
@@ -54,10 +54,10 @@ def test_a_barrier_asked_for_after_the_lane_was_fenced_fails_instead_of_looking_
         old = await world.own(settings=GroupSettings(linger_ms=60_000))
         append(old)
         await world.own(broker=2)
-        old.appender.doubt()
+        old.doubt()
         with pytest.raises(Fenced):
-            await old.appender.validate()
-        barrier = old.appender.barrier()
+            await old.validate()
+        barrier = old.barrier()
         assert barrier is not None
         with pytest.raises(Fenced):
             await barrier
@@ -69,15 +69,15 @@ def test_a_group_that_lingers_when_the_lane_is_fenced_is_refused_at_once():
     async def test(world: World) -> None:
         old = await world.own(settings=GroupSettings(linger_ms=60_000))
         append(old)
-        durable = old.appender.barrier()
+        durable = old.barrier()
         assert durable is not None
         await world.own(broker=2)
-        old.appender.doubt()
+        old.doubt()
         with pytest.raises(Fenced):
-            await old.appender.validate()
+            await old.validate()
         assert isinstance(durable.exception(), Fenced)
         await old.close(release=False)
-        assert isinstance(old.appender.failure, Fenced)
+        assert isinstance(old.failure, Fenced)
 
     simulate(test)
 
@@ -86,7 +86,7 @@ def test_close_puts_what_waits_and_the_release_ends_the_lane():
     async def test(world: World) -> None:
         lane = await world.own(settings=GroupSettings(linger_ms=60_000))
         append(lane)
-        durable = lane.appender.barrier()
+        durable = lane.barrier()
         assert durable is not None
         await lane.close(release=True)
         assert durable.exception() is None
@@ -103,9 +103,9 @@ def test_after_a_release_nothing_is_valid_and_nothing_can_be_added():
         lane = await world.own()
         await append_all(lane, 1)
         await lane.close(release=True)
-        assert not lane.appender.is_valid()
+        assert not lane.is_valid()
         with pytest.raises(Fenced):
-            await lane.appender.validate()
+            await lane.validate()
         with pytest.raises(HoldfastError):
             append(lane)
 
@@ -120,7 +120,7 @@ def test_from_the_moment_the_release_may_be_in_the_store_no_claim_is_valid():
         world.store.after.append(hold)
         closing = asyncio.ensure_future(lane.close(release=True))
         await hold.reached.wait()
-        assert not lane.appender.is_valid()
+        assert not lane.is_valid()
         hold.go.set()
         await closing
 
@@ -136,11 +136,11 @@ def test_closing_while_the_store_is_out_of_reach_ends_in_bounded_time_and_releas
 
         world.store.before.append(outage)
         append(lane)
-        durable = lane.appender.barrier()
+        durable = lane.barrier()
         assert durable is not None
         await asyncio.wait_for(lane.close(release=True), timeout=120)
         assert isinstance(durable.exception(), HoldfastError)
-        assert not lane.appender.is_valid()
+        assert not lane.is_valid()
         world.store.before.clear()
         claimed = await world.claim()
         assert claimed.taken_from is not None
@@ -155,9 +155,9 @@ def test_closing_a_fenced_lane_does_not_wait_for_a_put_that_no_longer_matters():
         append(old)
         await hold.reached.wait()
         await world.own(store=world.memory, broker=2)
-        old.appender.doubt()
+        old.doubt()
         with pytest.raises(Fenced):
-            await old.appender.validate()
+            await old.validate()
         await asyncio.wait_for(old.close(release=False), timeout=10)
 
     simulate(test)
@@ -168,7 +168,7 @@ def test_a_waiter_sees_success_only_when_the_object_is_in_the_store():
         lane = await world.own()
         hold = held_put(world)
         append(lane)
-        durable = lane.appender.barrier()
+        durable = lane.barrier()
         assert durable is not None
         await hold.reached.wait()
         assert not durable.done()
@@ -177,6 +177,6 @@ def test_a_waiter_sees_success_only_when_the_object_is_in_the_store():
         hold.go.set()
         await flush(lane)
         assert lane.log_of(P0).high_watermark == 1
-        assert lane.appender.barrier() is None
+        assert lane.barrier() is None
 
     simulate(test)

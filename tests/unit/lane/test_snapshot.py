@@ -39,7 +39,7 @@ def test_a_snapshot_under_another_number_or_lane_is_refused():
     async def test(world: World) -> None:
         lane = await world.own()
         await append_all(lane, 2)
-        data = encode_snapshot(lane.appender.cursor, lane.state.encode())
+        data = encode_snapshot(lane.cursor, lane.state.encode())
         for other_lane, number in ((LANE, 1), (LANE, 3), (LaneId(2), 2)):
             with pytest.raises(CorruptObject, match="number 2 of lane 1"):
                 decode_snapshot(data, key="k", lane=other_lane, number=LaneNumber(number))
@@ -51,7 +51,7 @@ def test_a_snapshot_carries_the_cursor_back_whole():
     async def test(world: World) -> None:
         lane = await world.own()
         await append_all(lane, 3)
-        cursor = lane.appender.cursor
+        cursor = lane.cursor
         number = LaneNumber(cursor.next_number - 1)
         data = encode_snapshot(cursor, b"state")
         snapshot = decode_snapshot(data, key="k", lane=LANE, number=number)

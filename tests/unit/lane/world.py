@@ -14,11 +14,11 @@ from simulation.virtual_loop import VirtualLoop
 
 from holdfast.errors import HoldfastError
 from holdfast.identifiers import BrokerId, LaneId, PartitionId
-from holdfast.lane.appender import GroupSettings
 from holdfast.lane.claim import ClaimedLane, claim_lane
 from holdfast.lane.entry import Claim
+from holdfast.lane.journal_queue import JournalSettings
+from holdfast.lane.pending import GroupSettings
 from holdfast.lane.spool.disk import Disk
-from holdfast.lane.spool.queue import SpoolSettings
 from holdfast.log.append import (
     Accepted,
     AppendRules,
@@ -139,7 +139,7 @@ class World:
         cache_bytes: int = 1 << 26,
         lane_type: type[DataLane] = DataLane,
         disk: Disk | None = None,
-        spool_settings: SpoolSettings | None = None,
+        journal_settings: JournalSettings | None = None,
     ) -> DataLane:
         store = store or self.store
         claimed = await self.claim(store, broker)
@@ -153,7 +153,7 @@ class World:
             on_lost=self.lost.append,
             snapshot_every=snapshot_every,
             disk=disk,
-            spool_settings=spool_settings,
+            journal_settings=journal_settings,
         )
 
     async def keys(self, prefix: str = "") -> list[str]:
@@ -253,12 +253,12 @@ def end(
     assert isinstance(decision, MarkerAccepted), decision
     offset = decision.fact.base_offset
     stamp(decision.record_batch, base_offset=offset, leader_epoch=lane.leader_epoch)
-    lane.appender.add(decision.fact, decision.record_batch)
+    lane.add(decision.fact, decision.record_batch)
     return offset
 
 
 async def flush(lane: DataLane) -> None:
-    barrier = lane.appender.barrier()
+    barrier = lane.barrier()
     if barrier is not None:
         await asyncio.shield(barrier)
 

@@ -11,8 +11,8 @@ from tests.unit.lane.world import LANE, P0, P1, Hold, World, append_batch, batch
 from holdfast.errors import Fenced
 from holdfast.identifiers import PartitionId
 from holdfast.lane.entry import HEADER_BYTES
+from holdfast.lane.journal_queue import JournalSettings
 from holdfast.lane.recovery import recover
-from holdfast.lane.spool.queue import SpoolSettings
 from holdfast.lane.spool.spool import spools_on
 from holdfast.log.data_lane import RESERVED_OFFSETS, DataLane
 from holdfast.log.facts import CeilingReserved, LogStartMoved
@@ -24,7 +24,7 @@ from holdfast.records.batch import walk
 from holdfast.records.record import decode
 
 LANE_OBJECT = "lanes/"
-NEVER_FLUSHED = SpoolSettings(flush_bytes=1 << 40, flush_ms=86_400_000)
+NEVER_FLUSHED = JournalSettings(flush_bytes=1 << 40, flush_ms=86_400_000)
 
 
 def add(lane: DataLane, value: bytes, partition: PartitionId = P0, *, to_disk: bool = True) -> int:
@@ -32,7 +32,7 @@ def add(lane: DataLane, value: bytes, partition: PartitionId = P0, *, to_disk: b
 
 
 async def acked_from_disk(lane: DataLane) -> None:
-    barrier = lane.appender.disk_barrier()
+    barrier = lane.barrier(by_journal=True)
     if barrier is not None:
         await asyncio.wait({barrier})
         barrier.result()
@@ -40,7 +40,7 @@ async def acked_from_disk(lane: DataLane) -> None:
 
 async def acked(lane: DataLane) -> None:
     """Wait for all that was added, whichever way it went."""
-    waited = [f for f in (lane.appender.barrier(), lane.appender.disk_barrier()) if f is not None]
+    waited = [f for f in (lane.barrier(), lane.barrier(by_journal=True)) if f is not None]
     if waited:
         await asyncio.wait(waited)
         for future in waited:
@@ -78,17 +78,17 @@ async def in_the_store(world: World, partition: PartitionId = P0) -> list[bytes 
 
 
 async def owner(
-    world: World, spool: SpoolSettings = NEVER_FLUSHED, disk: MemoryDisk | None = None
+    world: World, spool: JournalSettings = NEVER_FLUSHED, disk: MemoryDisk | None = None
 ) -> tuple[DataLane, MemoryDisk]:
     """An owner whose disk is ready, and whose ceilings are reserved."""
     disk = disk or MemoryDisk(environment=world.environment())
-    lane = await world.own(disk=disk, spool_settings=spool)
+    lane = await world.own(disk=disk, journal_settings=spool)
     await asyncio.sleep(0.1)
-    assert lane.appender.takes_to_disk
+    assert lane.takes_to_journal
     for partition in (P0, P1):
         claim = lane.claimed_lane.cursor.claim
-        lane.appender.add(CeilingReserved(partition, RESERVED_OFFSETS, claim))
-    await lane.appender.flush()
+        lane.add(CeilingReserved(partition, RESERVED_OFFSETS, claim))
+    await lane.flush()
     return lane, disk
 
 
@@ -115,7 +115,7 @@ def test_what_is_on_disk_can_be_read_while_it_is_flushed_and_after():
         await acked(lane)
         hold = Hold("create", LANE_OBJECT)
         world.store.before.append(hold)
-        flushing = asyncio.ensure_future(lane.appender.flush_spool())
+        flushing = asyncio.ensure_future(lane.flush_journal())
         await hold.reached.wait()
         assert await values(lane.reader, lane.log_of(P0)) == [b"one"]
         add(lane, b"two")
@@ -125,7 +125,7 @@ def test_what_is_on_disk_can_be_read_while_it_is_flushed_and_after():
         await flushing
         assert await values(lane.reader, lane.log_of(P0)) == [b"one", b"two"]
         assert await in_the_store(world) == [b"one"]
-        await lane.appender.flush_spool()
+        await lane.flush_journal()
         assert await in_the_store(world) == [b"one", b"two"]
         await asyncio.sleep(1)
         (left,) = (await spools_on(disk)).values()
@@ -135,9 +135,9 @@ def test_what_is_on_disk_can_be_read_while_it_is_flushed_and_after():
 
 
 @pytest.mark.parametrize(
-    "settings", [SpoolSettings(flush_bytes=300), SpoolSettings(flush_ms=2_000)]
+    "settings", [JournalSettings(flush_bytes=300), JournalSettings(flush_ms=2_000)]
 )
-def test_what_is_on_disk_goes_to_the_store_by_size_or_by_age(settings: SpoolSettings):
+def test_what_is_on_disk_goes_to_the_store_by_size_or_by_age(settings: JournalSettings):
     async def test(world: World) -> None:
         lane, _ = await owner(world, settings)
         written = [b"value %d" % number for number in range(10)]
@@ -166,7 +166,7 @@ def test_what_goes_to_the_store_takes_along_what_its_partition_has_on_disk(fact:
             case "marker":
                 end(lane, 5, 0, committed=True)
             case _:
-                lane.appender.add(LogStartMoved(P0, 1))
+                lane.add(LogStartMoved(P0, 1))
         await acked(lane)
         expected = {"batch": [b"one", b"two", b"three"], "marker": [b"one", b"two"]}
         assert await in_the_store(world) == expected.get(fact, [b"two"])
@@ -248,7 +248,7 @@ def test_any_mix_of_ways_keeps_each_partition_in_order_and_durable_before_visibl
     chance = random.Random(seed)
 
     async def test(world: World) -> None:
-        settings = SpoolSettings(
+        settings = JournalSettings(
             flush_bytes=chance.choice((200, 2_000, 1 << 40)),
             flush_ms=chance.choice((50, 1_000, 86_400_000)),
             frame_bytes_max=chance.choice((1, 1 << 20)),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.unit.lane.world import LANE, P0, P1, World, append, end, simulate
 
 from holdfast.identifiers import PartitionId
-from holdfast.lane.cursor import Cursor
+from holdfast.lane.entry import SealedEntry
 from holdfast.lane.keys import entry_key
 from holdfast.lane.recovery import recover
 from holdfast.log.data_lane import DataLane
@@ -49,17 +49,18 @@ class Recorder(DataLane):
 
     seen: dict[int, bytes]
 
-    def sealed(self, cursor: Cursor, *, is_last: bool) -> None:
-        super().sealed(cursor, is_last=is_last)
+    async def _is_stored(self, sealed: SealedEntry) -> bool:
+        is_last = not self._pending and (self.queue is None or not self.queue.has_untaken())
         if is_last:
-            self.seen[cursor.next_number - 1] = self.state.encode()
+            self.seen[sealed.header.number] = self.state.encode()
+        return await super()._is_stored(sealed)
 
 
 async def own(world: World, seen: dict[int, bytes]) -> DataLane:
     lane = await world.own(snapshot_every=7, lane_type=Recorder)
     assert isinstance(lane, Recorder)
     lane.seen = seen
-    seen[lane.appender.cursor.claim] = lane.state.encode()
+    seen[lane.cursor.claim] = lane.state.encode()
     return lane
 
 
@@ -90,17 +91,17 @@ async def take(lane: DataLane, step: tuple[str, int, int], partitions: list[Part
         case "start":
             offset = min(log.high_watermark, log.start_decided + second)
             if offset > log.start_decided:
-                lane.appender.add(LogStartMoved(partition, offset))
+                lane.add(LogStartMoved(partition, offset))
         case "remove":
             if partition in lane.state.partitions:
-                lane.appender.add(PartitionRemoved(partition))
+                lane.add(PartitionRemoved(partition))
                 partitions[first] = of_a_new_topic(partition)
             elif lane.state.removed:
-                lane.appender.add(PartitionPurged(next(iter(lane.state.removed))))
+                lane.add(PartitionPurged(next(iter(lane.state.removed))))
         case "expire":
-            lane.appender.add(ProducersExpired(lane.environment.now_ms() - first))
+            lane.add(ProducersExpired(lane.environment.now_ms() - first))
         case "flush":
-            await lane.appender.flush()
+            await lane.flush()
         case "wait":
             await asyncio.sleep(first)
         case "rewrite":
@@ -127,13 +128,14 @@ def test_the_state_recovered_at_each_number_is_the_state_that_was_held_there(
         lane = await own(world, seen)
         for step in steps:
             if step[0] == "claim":
-                await lane.appender.flush()
+                await lane.flush()
                 lane = await own(world, seen)
             else:
                 await take(lane, step, partitions)
-        await lane.appender.flush()
+        await lane.flush()
+        assert lane.cursor.next_number - 1 in seen
         recovered = await recover(world.memory, world.environment(), LANE, LogStateKind())
-        assert recovered.cursor == lane.appender.cursor
+        assert recovered.cursor == lane.cursor
         assert recovered.state.encode() == lane.state.encode()
         for partition, log in lane.state.partitions.items():
             other = recovered.state.partitions[partition]

@@ -23,9 +23,9 @@ from tests.unit.log.test_rewriter import IN_STEPS, NOW, all_bytes, written
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import CorruptObject, StoreUnavailable
 from holdfast.identifiers import PartitionId
-from holdfast.lane.appender import GroupSettings
 from holdfast.lane.claim import claim_lane
 from holdfast.lane.keys import entry_key
+from holdfast.lane.pending import GroupSettings
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import LogStartMoved, PartitionRemoved
 from holdfast.log.lane_pass import (
@@ -111,7 +111,7 @@ def test_owners_that_live_for_one_step_each_come_to_the_end_together():
             lives += 1
             assert lives <= OBJECTS, f"{len(fresh_runs)} runs are left"
             lane = await world.own(tail_bytes=0)
-            end = entry_key(LANE, lane.appender.cursor.next_number)
+            end = entry_key(LANE, lane.cursor.next_number)
             hold = Hold("create", end)
             world.store.after.append(hold)
             dying.append(asyncio.ensure_future(rewrite(lane, IN_STEPS)))
@@ -208,7 +208,7 @@ def test_what_happens_to_a_partition_between_two_steps_holds_afterwards(
         world.store.after.append(hold)
         rewriting = asyncio.ensure_future(rewrite(lane, IN_STEPS))
         await hold.reached.wait()
-        lane.appender.add(fact)
+        lane.add(fact)
         hold.go.set()
         await rewriting
         for owner in (lane, await world.own()):

@@ -117,7 +117,7 @@ def test_a_crash_before_or_after_any_call_of_the_store_loses_nothing_and_moves_n
                     fresh = await world.own()
                     assert [await all_bytes(fresh, p) for p in (P0, P1)] == before
                     await sweep_segments(fresh)
-                    await fresh.sweep(fresh.state.claims, up_to=fresh.appender.cursor.claim - 1)
+                    await fresh.sweep(fresh.state.claims, up_to=fresh.cursor.claim - 1)
                     assert [await all_bytes(fresh, p) for p in (P0, P1)] == before
                     await rewrite(fresh, settings)
                     assert [await all_bytes(fresh, p) for p in (P0, P1)] == before
@@ -181,8 +181,8 @@ def test_a_log_start_that_moves_while_the_lane_is_rewritten_holds_afterwards(
         world.store.before.append(hold)
         rewriting = asyncio.ensure_future(rewrite(lane, settings))
         await hold.reached.wait()
-        lane.appender.add(LogStartMoved(P0, 18))
-        lane.appender.add(LogStartMoved(P1, 3))
+        lane.add(LogStartMoved(P0, 18))
+        lane.add(LogStartMoved(P1, 3))
         await flush(lane)
         hold.go.set()
         await rewriting
@@ -207,7 +207,7 @@ def test_a_topic_that_is_deleted_while_it_is_rewritten_leaves_nothing_behind(
         world.store.before.append(hold)
         rewriting = asyncio.ensure_future(rewrite(lane, settings))
         await hold.reached.wait()
-        lane.appender.add(PartitionRemoved(P0))
+        lane.add(PartitionRemoved(P0))
         hold.go.set()
         await rewriting
         await purge_removed(lane)
@@ -228,7 +228,7 @@ def test_a_segment_whose_removal_is_decided_but_not_durable_is_not_swept():
         before = await all_bytes(second)
         hold = Hold("create", "lanes/0001/")
         world.store.before.append(hold)
-        second.appender.add(LogStartMoved(P0, second.log_of(P0).segments[0].last_offset + 1))
+        second.add(LogStartMoved(P0, second.log_of(P0).segments[0].last_offset + 1))
         await hold.reached.wait()
         await sweep_segments(second)
         third = await world.own(store=world.memory)
@@ -283,7 +283,7 @@ def test_a_purge_by_a_fenced_owner_deletes_nothing():
         await rewrite(stale, NOW)
         newest = await world.own(broker=2)
         before = await all_bytes(newest)
-        stale.appender.add(PartitionRemoved(P0))
+        stale.add(PartitionRemoved(P0))
         with pytest.raises(Fenced):
             await purge_removed(stale)
         assert await all_bytes(newest) == before
@@ -379,7 +379,7 @@ def test_what_an_object_holds_from_before_a_removal_is_in_no_log_and_in_no_segme
         lane = await world.own()
         append(lane, P1, [b"before it"])
         append(lane, P0, [b"gone"])
-        lane.appender.add(PartitionRemoved(P0))
+        lane.add(PartitionRemoved(P0))
         append(lane, P0, [b"new"])
         await flush(lane)
         expected = [await all_bytes(lane, p) for p in (P0, P1)]

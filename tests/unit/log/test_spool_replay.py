@@ -25,7 +25,7 @@ from holdfast.log.spool_replay import replay_spools
 
 
 async def successor(world: World, disk: MemoryDisk | None) -> DataLane:
-    lane = await world.own(broker=2, disk=disk, spool_settings=NEVER_FLUSHED)
+    lane = await world.own(broker=2, disk=disk, journal_settings=NEVER_FLUSHED)
     await asyncio.sleep(0.1)
     return lane
 
@@ -110,7 +110,7 @@ def test_a_spool_that_is_empty_is_told_from_a_disk_that_is_another():
         first, disk = await owner(world)
         add(first, b"one")
         await acked(first)
-        await first.appender.flush_spool()
+        await first.flush_journal()
         await asyncio.sleep(1)
         second = await successor(world, disk)
         assert set(second.awaited) == {P0, P1}
@@ -223,7 +223,7 @@ def test_what_was_acknowledged_survives_any_number_of_crashes(seed: int):
                 if chance.random() < 0.5:
                     await asyncio.sleep(chance.random() * 0.01)
                 if not stuck and chance.random() < 0.1:
-                    await lane.appender.flush_spool()
+                    await lane.flush_journal()
                 if not stuck and chance.random() < 0.1:
                     await lane.snapshot_now()
                 if chance.random() < 0.05:

@@ -33,11 +33,11 @@ class Truth:
 
 async def write(lane: DataLane, truth: Truth, chance: random.Random) -> None:
     """Append until the lane is lost; every acknowledged record is the truth from then on."""
-    while lane.appender.is_open:
+    while lane.is_open:
         partition = chance.choice((P0, P1))
         value = b"%d by %d" % (chance.randrange(1 << 30), lane.leader_epoch)
         offset = append(lane, partition, [value])
-        barrier = lane.appender.barrier()
+        barrier = lane.barrier()
         assert barrier is not None
         await asyncio.wait({barrier})
         if barrier.exception() is None:
@@ -47,7 +47,7 @@ async def write(lane: DataLane, truth: Truth, chance: random.Random) -> None:
 
 async def maintain(lane: DataLane, truth: Truth, chance: random.Random) -> None:
     """All background work, in any order, for as long as the owner believes in its claim."""
-    while lane.appender.is_open:
+    while lane.is_open:
         await asyncio.sleep(chance.random() * 2)
         try:
             match chance.randrange(5):
@@ -56,7 +56,7 @@ async def maintain(lane: DataLane, truth: Truth, chance: random.Random) -> None:
                 case 1:
                     await sweep_segments(lane)
                 case 2:
-                    claim = lane.appender.cursor.claim
+                    claim = lane.cursor.claim
                     await lane.sweep(lane.state.claims, up_to=LaneNumber(claim - 1))
                     await collect(lane)
                 case 3:
@@ -66,22 +66,22 @@ async def maintain(lane: DataLane, truth: Truth, chance: random.Random) -> None:
                     await move_start(lane, truth)
         except HoldfastError:
             # Only an owner that was replaced may miss an object, or fail at all.
-            lane.appender.doubt()
+            lane.doubt()
             with pytest.raises(Fenced):
                 while True:
-                    await asyncio.gather(lane.appender.validate(), return_exceptions=True)
-                    if lane.appender.failure is not None:
-                        raise lane.appender.failure from None
-                    assert not lane.appender.is_valid(), "the newest owner failed"
+                    await asyncio.gather(lane.validate(), return_exceptions=True)
+                    if lane.failure is not None:
+                        raise lane.failure from None
+                    assert not lane.is_valid(), "the newest owner failed"
                     await asyncio.sleep(1)
 
 
 async def move_start(lane: DataLane, truth: Truth) -> None:
     log = lane.log_of(P0)
     offset = log.start_decided + 1
-    if offset <= log.high_watermark and lane.appender.is_open:
-        lane.appender.add(LogStartMoved(P0, offset))
-        await lane.appender.flush()
+    if offset <= log.high_watermark and lane.is_open:
+        lane.add(LogStartMoved(P0, offset))
+        await lane.flush()
         truth.starts[P0] = max(truth.starts[P0], offset)
 
 

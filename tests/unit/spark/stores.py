@@ -61,7 +61,7 @@ class Filler(StoreBuilder):
         decided = decide_append(log, parse_header(batch), rules, self.environment.now_ms())
         assert isinstance(decided, Accepted)
         stamp(batch, base_offset=decided.fact.base_offset, leader_epoch=led.lane.leader_epoch)
-        led.lane.appender.add(decided.fact, batch)
+        led.lane.add(decided.fact, batch)
 
     def led(self, partition: int = 0) -> Led:
         assert self.broker is not None
@@ -82,12 +82,12 @@ class Filler(StoreBuilder):
             now_ms=self.environment.now_ms(),
         )
         assert refused is None
-        await led.lane.appender.flush()
+        await led.lane.flush()
 
     async def flush(self) -> None:
         assert self.broker is not None
         for lane in self.broker.lanes.values():
-            await lane.appender.flush()
+            await lane.flush()
 
     async def fill(self, batches: int, count: int = 20, *, partition: int = 0) -> None:
         """One lane object for each batch."""
@@ -119,8 +119,8 @@ class Filler(StoreBuilder):
         for lane in self.broker.lanes.values():
             for partition in topic.partition_ids():
                 if partition in lane.state.partitions:
-                    lane.appender.add(PartitionRemoved(partition))
-            await lane.appender.flush()
+                    lane.add(PartitionRemoved(partition))
+            await lane.flush()
             await purge_removed(lane)
             await rewrite(lane, RewriteSettings(delete_delay_s=0.0))
 

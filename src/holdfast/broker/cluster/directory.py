@@ -146,7 +146,7 @@ class Directory(ABC):
     def leader_of(self, lane: LaneId) -> Leader | None:
         """Return the leader of a lane's partitions, as far as this broker knows."""
         served = self.view.lane if lane == CONTROL_LANE else self.lanes.get(lane)
-        if served is not None and served.appender.is_open:
+        if served is not None and served.is_open:
             return Leader(self.settings.broker_id, served.leader_epoch)
         return self.membership.leader_of(lane) if self.membership is not None else None
 

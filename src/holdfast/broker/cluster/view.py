@@ -8,7 +8,7 @@ control lane decide anything.
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from holdfast.broker.lanes.claiming import Claimer
 from holdfast.broker.settings import BrokerSettings
@@ -18,8 +18,8 @@ from holdfast.environment import Environment
 from holdfast.errors import Fenced, HoldfastError, StoreUnavailable
 from holdfast.follow.lane import FollowedLane
 from holdfast.identifiers import CONTROL_LANE
-from holdfast.lane.entry import Buffer, EntryHeader
-from holdfast.lane.owned import OwnedLane
+from holdfast.lane.effects import Effect, Stored
+from holdfast.lane.lane import Lane
 from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
 
@@ -31,16 +31,13 @@ LINE_PAUSE_S = 10.0
 log = logging.getLogger("holdfast.broker")
 
 
-class ControlLane(OwnedLane[ControlState, ControlFact]):
+class ControlLane(Lane[ControlState, ControlFact]):
     """The control lane in its owner, the controller. It reports when facts have become durable."""
 
     when_published: Callable[[], None] | None = None
 
-    def published(
-        self, header: EntryHeader, facts: Sequence[ControlFact], payload: list[Buffer]
-    ) -> None:
-        super().published(header, facts, payload)
-        if self.when_published is not None:
+    def consume(self, effect: Effect[ControlFact]) -> None:
+        if isinstance(effect, Stored) and self.when_published is not None:
             self.when_published()
 
 
@@ -81,7 +78,7 @@ class ClusterView:
     def number(self) -> int:
         """Return the number of the control lane up to which this broker knows it."""
         if self._lane is not None:
-            return self._lane.appender.cursor.next_number
+            return self._lane.cursor.next_number
         return self._followed.cursor.next_number
 
     async def claim(self, claimer: Claimer) -> ControlLane:
@@ -103,7 +100,7 @@ class ClusterView:
     async def hand_over(self, lane: ControlLane) -> None:
         """Release the control lane for the next controller. Raises StoreUnavailable."""
         await lane.prepare_to_leave()
-        await lane.appender.validate()
+        await lane.validate()
         if not await self._close(lane, release=True, patience_s=RELEASE_PATIENCE_S):
             raise StoreUnavailable("lane 0: could not release it: the store did not answer")
 
@@ -127,7 +124,7 @@ class ClusterView:
         lane = self._lane
         if lane is not None:
             try:
-                await lane.appender.validate()
+                await lane.validate()
                 return
             except Fenced:
                 pass
@@ -164,9 +161,9 @@ class ClusterView:
         it.
         """
         if self._lane is not None:
-            self._lane.appender.doubt()
+            self._lane.doubt()
         await patiently(self.look, environment=self._environment)
 
     def barrier(self) -> asyncio.Future[None] | None:
         """Return a future that resolves when everything known is durable, or None if it is."""
-        return self._lane.appender.barrier() if self._lane is not None else None
+        return self._lane.barrier() if self._lane is not None else None

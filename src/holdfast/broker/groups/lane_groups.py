@@ -118,12 +118,12 @@ class LaneGroups:
 
     def problem(self) -> ErrorCode | None:
         """Return the error if nothing can be decided here any more, otherwise None."""
-        if self._lane.appender.is_open and not self._has_ended:
+        if self._lane.is_open and not self._has_ended:
             return None
-        return refusal(self._lane.appender.failure)
+        return refusal(self._lane.failure)
 
     def decide(self, fact: GroupFact) -> None:
-        self._lane.appender.add(fact)
+        self._lane.add(fact)
         if isinstance(fact, GenerationFormed):
             self.rebalances[CLASSIC] += 1
         elif isinstance(fact, TargetAssigned):
@@ -244,7 +244,7 @@ class LaneGroups:
     def _barrier(self, group_id: str) -> asyncio.Future[None] | None:
         if self._lane.state.groups.is_settled(group_id):
             return None
-        return self._lane.appender.barrier()
+        return self._lane.barrier()
 
     async def _release(
         self, barrier: asyncio.Future[None], held: list[tuple[_Waiting, Message]]

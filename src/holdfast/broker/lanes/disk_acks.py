@@ -63,13 +63,13 @@ class DiskAcks:
         self.totals["acked_records"] += lane.records_by_disk
 
     async def _watch(self, lane: DataLane) -> None:
-        while lane.appender.is_open:
+        while lane.is_open:
             await asyncio.sleep(self._look_every_s)
             self._say(lane)
             for partition in list(lane.state.partitions):
-                if lane.appender.is_open and not self._is_by_disk(partition):
+                if lane.is_open and not self._is_by_disk(partition):
                     lane.lower_ceiling(partition)
-            if lane.awaited and lane.appender.is_open:
+            if lane.awaited and lane.is_open:
                 try:
                     await self._look(lane)
                 except StopError:
@@ -144,7 +144,7 @@ class DiskAcks:
                 f"no_spool lane={lane.lane}: this broker runs without --spool, so it acknowledges"
                 " records of topics with holdfast.ack=disk only when they are in the store",
             )
-        queue = lane.appender.queue
+        queue = lane.queue
         failures = queue.failures if queue is not None else 0
         if queue is not None and failures > self._failures[lane.lane]:
             log.warning(

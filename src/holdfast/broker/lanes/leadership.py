@@ -30,14 +30,13 @@ async def prove_claim(
     A client that knows a newer leader epoch has heard of a newer claim, so an earlier proof does
     not count.
     """
-    appender = lane.appender
     if current_leader_epoch > lane.leader_epoch:
-        appender.doubt()
-    if appender.is_valid():
+        lane.doubt()
+    if lane.is_valid():
         return None
     try:
         async with asyncio.timeout(PROOF_WAIT_S):
-            await appender.validate()
+            await lane.validate()
     except Fenced:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     except (HoldfastError, TimeoutError):
@@ -60,16 +59,16 @@ class Proofs:
         self, lane: DataLane, current_leader_epoch: int = NO_LEADER_EPOCH
     ) -> ErrorCode | None:
         """Prove a claim as `prove_claim` does, but only once for this request if that fails."""
-        if not lane.appender.is_valid():
+        if not lane.is_valid():
             if self._failed is None:
                 self._failed = await self._prove_all()
             failed = self._failed.get(lane.lane)
-            if failed is not None and not lane.appender.is_valid():
+            if failed is not None and not lane.is_valid():
                 return failed
         return await prove_claim(lane, current_leader_epoch)
 
     async def _prove_all(self) -> dict[LaneId, ErrorCode]:
-        stale = {lane.lane: lane for lane in self._lanes() if not lane.appender.is_valid()}
+        stale = {lane.lane: lane for lane in self._lanes() if not lane.is_valid()}
         errors = await asyncio.gather(*(prove_claim(lane) for lane in stale.values()))
         return {lane: error for lane, error in zip(stale, errors, strict=True) if error is not None}
 
@@ -94,7 +93,7 @@ def needs_proof(lane: DataLane, error: int, *, gives: bool = False) -> bool:
     A newer owner may know the member, or the producer, that the response refuses. Or it may have
     given to another member the partitions that the response gives.
     """
-    return (gives or error not in SAID_BY_ANYBODY) and not lane.appender.is_valid()
+    return (gives or error not in SAID_BY_ANYBODY) and not lane.is_valid()
 
 
 async def coordinator_error(lane: DataLane, error: ErrorCode, *, gives: bool = False) -> ErrorCode:

@@ -16,8 +16,8 @@ from holdfast.broker.lanes.claiming import Claimer
 from holdfast.broker.transactions.lane_transactions import LaneTransactions
 from holdfast.errors import Fenced, HoldfastError, StoreUnavailable
 from holdfast.identifiers import LaneId
-from holdfast.lane.appender import CLOSE_PATIENCE_S
 from holdfast.lane.claim import ClaimedLane
+from holdfast.lane.lane import CLOSE_PATIENCE_S
 from holdfast.log.data_lane import DataLane
 from holdfast.log.state import LogState, LogStateKind
 
@@ -108,8 +108,8 @@ class ServedLanes:
         await asyncio.gather(*(self._claimer.wait_out(lane) for lane in claimed))
         await asyncio.gather(*(self._take_in(lane) for lane in taken))
         for lane in taken:
-            if lane.appender.failure is not None:
-                raise lane.appender.failure
+            if lane.failure is not None:
+                raise lane.failure
         self._serve(taken)
 
     def _own(self, claimed: ClaimedLane[LogState]) -> DataLane:
@@ -142,7 +142,7 @@ class ServedLanes:
         """
         lane = self.lanes[lane_id]
         await lane.prepare_to_leave()
-        await lane.appender.validate()
+        await lane.validate()
         if self.lanes.get(lane_id) is not lane:
             raise Fenced(f"lane {lane_id}: this broker no longer serves it")
         if not await self._release(lane, RELEASE_PATIENCE_S):

@@ -117,8 +117,8 @@ async def _end_at_one(
         ],
         [EndedGroup(group_id=part) for _, part in parts if isinstance(part, str)],
     )
-    await lane.appender.validate()
-    if not lane.appender.is_open:
+    await lane.validate()
+    if not lane.is_open:
         raise Fenced(
             f"lane {lane.lane}: this broker is closing it; its next owner ends its transactions"
         )

@@ -130,12 +130,12 @@ class LaneTransactions:
 
     def problem(self) -> ErrorCode | None:
         """Return the error if nothing can be decided here any more, otherwise None."""
-        if self.lane.appender.is_open:
+        if self.lane.is_open:
             return None
-        return refusal(self.lane.appender.failure)
+        return refusal(self.lane.failure)
 
     def decide(self, fact: TransactionFact, *, is_overdue: bool = False) -> None:
-        self.lane.appender.add(fact)
+        self.lane.add(fact)
         if isinstance(fact, TransactionEnding):
             result = "committed" if fact.committed else "timed_out" if is_overdue else "aborted"
             self.ended[result] += 1
@@ -147,7 +147,7 @@ class LaneTransactions:
         """
         if self.lane.state.transactions.is_settled(transactional_id):
             return None
-        return self.lane.appender.barrier()
+        return self.lane.barrier()
 
     async def settled(self, transactional_id: str) -> ErrorCode | None:
         """Wait until everything decided about an id is durable. Return the error if that failed."""
@@ -195,7 +195,7 @@ class LaneTransactions:
         else:
             problem = self.problem() or verify(self.known(name), producer, append.partition)
         is_here = self._participants.place_of(append.partition) is self.lane
-        if problem is None and not is_here and not self.lane.appender.is_valid():
+        if problem is None and not is_here and not self.lane.is_valid():
             # A newer coordinator may have ended it. The one that this batch opens would then never
             # end.
             problem = ErrorCode.NOT_COORDINATOR
@@ -263,7 +263,7 @@ class LaneTransactions:
     def _write(self, parts: _Parts, marker: PendingMarker) -> None:
         """End a transaction on the parts that this broker leads."""
         for lane in parts.lanes().values():
-            if not lane.appender.is_open:
+            if not lane.is_open:
                 raise Leaving(f"lane {lane.lane}: it is moving to another broker")
         for lane, partition in parts.partitions:
             self._participants.underway.ended(marker.producer_id, partition)
@@ -287,7 +287,7 @@ class LaneTransactions:
         try:
             await self._tell_others(name, marker)
         finally:
-            is_written = self.lane.appender.is_open
+            is_written = self.lane.is_open
             self.unwritten.over(name, self._environment.monotonic(), is_written=is_written)
             ending = self._ending.pop(name, None)
             if ending is not None:
@@ -296,10 +296,10 @@ class LaneTransactions:
     async def _tell_others(self, name: str, marker: PendingMarker) -> None:
         """Write the markers of other lanes, once the outcome can no longer change."""
         try:
-            await self.lane.appender.flush()
+            await self.lane.flush()
         except HoldfastError:
             return  # not ours to end any more: the lane's next owner sees how it ends
-        while self.lane.appender.is_open:
+        while self.lane.is_open:
             transaction = self.known(name)
             if transaction is None or transaction.marker != marker:
                 return
@@ -307,7 +307,7 @@ class LaneTransactions:
                 await self._know_topics(transaction)
                 # The next owner of this lane waits until our last proof is out of date. Until then
                 # no later transaction of this producer can be mistaken for this one.
-                await self.lane.appender.validate()
+                await self.lane.validate()
                 parts = self._parts(transaction)
                 if parts.is_offline:
                     await asyncio.sleep(RETRY_S)
@@ -317,7 +317,7 @@ class LaneTransactions:
                     end_parts(self._participants, self.lane, name, marker, parts.elsewhere),
                     *(_durable(lane) for lane in parts.lanes().values()),
                 )
-                if self.lane.appender.is_open:
+                if self.lane.is_open:
                     self.decide(TransactionEnded(name, self.now_ms()))
                 return
             except HoldfastError as error:
@@ -381,9 +381,9 @@ def admitted(
 
 
 async def _durable(lane: DataLane) -> None:
-    await lane.appender.flush()
+    await lane.flush()
     await (
-        lane.appender.validate()
+        lane.validate()
     )  # only the newest owner of this lane can know that there was nothing to end in it
 
 

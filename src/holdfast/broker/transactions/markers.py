@@ -36,5 +36,5 @@ def add_marker(
     if isinstance(decision, MarkerAccepted):
         fact, record_batch = decision.fact, decision.record_batch
         stamp(record_batch, base_offset=fact.base_offset, leader_epoch=lane.leader_epoch)
-        lane.appender.add(fact, record_batch)
+        lane.add(fact, record_batch)
     return None

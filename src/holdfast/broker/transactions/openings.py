@@ -89,7 +89,7 @@ def coordinator_barrier(
     if not elsewhere:
         return None
     barrier = here.barrier(name)
-    if barrier is not None or here.lane.appender.is_valid():
+    if barrier is not None or here.lane.is_valid():
         return barrier
     proof = asyncio.ensure_future(prove_claim(here.lane))
     return then(proof, lambda _: None)

@@ -33,8 +33,8 @@ from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError, HoldfastError, StoreUnavailable
 from holdfast.http_listener import Answer, HttpListener, json_answer, live_page, metrics_page
 from holdfast.identifiers import BrokerId, LaneId
-from holdfast.lane.appender import GroupSettings
 from holdfast.lane.liveness import ProcFiles
+from holdfast.lane.pending import GroupSettings
 from holdfast.lane.spool.disk import LocalDisk
 from holdfast.server.gate import Gate
 from holdfast.server.limits import ServerLimits

@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from holdfast.errors import ConfigurationError, RetryError
+from holdfast.errors import ConfigurationError
 from holdfast.lane.entry import Buffer
+from holdfast.lane.journal import JournalFailed
 
 T = TypeVar("T")
 FILE_MODE = 0o640
@@ -22,7 +23,7 @@ THREADS = 4
 """How many lanes can wait for the disk at once; each lane has one write under way."""
 
 
-class DiskFailed(RetryError):
+class DiskFailed(JournalFailed):
     """The disk is full or does not work. Earlier writes are still there."""
 
 

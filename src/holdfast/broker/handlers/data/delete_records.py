@@ -56,7 +56,7 @@ async def handle(
             if refused is not None:
                 decided[i] = (name, partition, refused)
             elif moved.offset > moved.led.lane.log_of(moved.led.partition).start_decided:
-                moved.led.lane.appender.add(LogStartMoved(moved.led.partition, moved.offset))
+                moved.led.lane.add(LogStartMoved(moved.led.partition, moved.offset))
     lanes = {
         moved.led.lane.lane: moved.led.lane for *_, moved in decided if isinstance(moved, _Moved)
     }
@@ -91,8 +91,8 @@ async def _prove(
     async def prove(lane: DataLane) -> None:
         wait_s = max(0.0, deadline - broker.environment.monotonic())
         try:
-            async with asyncio.timeout(None if lane.appender.is_valid() else wait_s):
-                await lane.appender.validate()
+            async with asyncio.timeout(None if lane.is_valid() else wait_s):
+                await lane.validate()
         except TimeoutError:
             failed[lane.lane] = TopicRefused(
                 "REQUEST_TIMED_OUT", f"lane {lane.lane}: the store did not answer in time"

@@ -345,7 +345,7 @@ async def _with_records(
             return _refuse(wanted, ErrorCode.OFFSET_OUT_OF_RANGE, budget, log)
         # OFFSET_OUT_OF_RANGE would make a consumer skip records that a newer owner may still have.
         if isinstance(place, DataLane):
-            place.appender.doubt()
+            place.doubt()
         return _refuse(wanted, ErrorCode.KAFKA_STORAGE_ERROR, budget)
     except (RetryError, TimeoutError):
         budget.is_store_away = True

@@ -210,11 +210,11 @@ def _decided(
     if request.acks == 0:
         return None
     for entry in waiting.values():
-        entry.durable = entry.lane.barrier(by_disk=entry.by_disk) if entry.accepted else None
+        entry.durable = entry.lane.barrier(by_journal=entry.by_disk) if entry.accepted else None
     unsettled = [
         entry
         for entry in waiting.values()
-        if entry.durable is not None or (entry.refused and not entry.lane.appender.is_valid())
+        if entry.durable is not None or (entry.refused and not entry.lane.is_valid())
     ]
     if not unsettled:
         return _with_leaders(broker, response, context)
@@ -295,7 +295,7 @@ def _settle(entry: _Waiting, durable: asyncio.Future[None]) -> None:
         _fail(answers, ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error))
     elif error is not None:
         _fail(answers, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-    elif entry.by_disk and not entry.lane.appender.is_valid():
+    elif entry.by_disk and not entry.lane.is_valid():
         # This process was paused: a successor may continue without the records on this disk.
         _fail(
             answers,
@@ -352,9 +352,9 @@ def _produce_partition(
             else None
         )
         return _refuse(data.index, error, message)
-    appender = led.lane.appender
-    if not appender.is_open:
-        return _refuse(data.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, str(appender.failure or ""))
+    lane = led.lane
+    if not lane.is_open:
+        return _refuse(data.index, ErrorCode.NOT_LEADER_OR_FOLLOWER, str(lane.failure or ""))
     if led.lane.is_offline(led.partition):
         message = (
             f"{topic.name}-{data.index} is offline: its newest records are on the disk of another"
@@ -362,7 +362,7 @@ def _produce_partition(
         )
         return _refuse(data.index, ErrorCode.LEADER_NOT_AVAILABLE, message)
     flush = broker.settings_of(topic).flush
-    if appender.is_overloaded or (flush is not None and appender.is_spool_full(flush)):
+    if lane.is_overloaded or (flush is not None and lane.is_journal_full(flush)):
         message = (
             f"{topic.name}-{data.index}: too many bytes wait for the store (lane"
             f" {led.lane.lane}); try again"
@@ -434,7 +434,7 @@ def _append(
             return _refuse(data.index, ErrorCode(error_code(error)), message, late)
         case Duplicate(original):
             base_offset, appended_ms = original.base_offset, original.appended_ms
-            if not led.lane.appender.is_valid():
+            if not led.lane.is_valid():
                 log_start_offset = NO_LOG_START  # a newer owner may have moved it
         case Accepted(fact):
             base_offset, appended_ms = fact.base_offset, now_ms

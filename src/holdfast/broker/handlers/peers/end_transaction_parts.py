@@ -55,8 +55,8 @@ async def handle(
 async def _settled(lane: DataLane) -> ErrorCode | None:
     """Wait until everything decided in a lane is durable, and the claim is proved."""
     try:
-        await lane.appender.flush()
-        await lane.appender.validate()
+        await lane.flush()
+        await lane.validate()
     except Fenced:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     except HoldfastError:
@@ -78,7 +78,7 @@ def _end_partition(
     lane = broker.place_of(partition)
     if lane is None:
         return result, None  # its topic is deleted, and its transactions too
-    is_served = isinstance(lane, DataLane) and lane.appender.is_open
+    is_served = isinstance(lane, DataLane) and lane.is_open
     if not isinstance(lane, DataLane) or not is_served or lane.is_offline(partition):
         result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return result, None

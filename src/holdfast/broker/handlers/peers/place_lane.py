@@ -20,7 +20,7 @@ async def handle(
     del context
     refused = controller_refusal(broker) or _problem(broker, request)
     if refused is None:
-        broker.control.appender.add(LanePlaced(request.lane, request.broker_id))
+        broker.control.add(LanePlaced(request.lane, request.broker_id))
         refused = await control_durable(broker, request.timeout_ms)
     if refused is not None:
         return PlaceLaneResponse(

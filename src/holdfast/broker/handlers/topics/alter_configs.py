@@ -122,7 +122,7 @@ def _alter(broker: Broker, wanted: Alteration, validate_only: bool) -> TopicRefu
     if isinstance(fact, TopicRefused):
         return fact
     if not validate_only and fact.configs != topic.configs:
-        broker.control.appender.add(fact)
+        broker.control.add(fact)
     return None
 
 

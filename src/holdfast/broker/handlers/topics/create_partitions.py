@@ -40,7 +40,7 @@ async def handle(
         if isinstance(fact, PartitionsAdded):
             added += len(fact.lanes)
             if not request.validate_only:
-                broker.control.appender.add(fact)
+                broker.control.add(fact)
     failed = None
     if not request.validate_only:
         failed = await control_durable(broker, request.timeout_ms)

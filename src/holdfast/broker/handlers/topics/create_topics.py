@@ -52,7 +52,7 @@ async def handle(
         fact = too_many or _decide(broker, topic)
         decided[topic.name] = fact
         if isinstance(fact, TopicCreated) and not request.validate_only:
-            broker.control.appender.add(fact)
+            broker.control.add(fact)
     if not request.validate_only:
         failed = await control_durable(broker, request.timeout_ms)
         if failed is not None:

@@ -42,7 +42,7 @@ async def handle(
             )
     for topic in decided.values():
         if isinstance(topic, Topic):
-            broker.control.appender.add(TopicDeleted(topic.topic_id))
+            broker.control.add(TopicDeleted(topic.topic_id))
     failed = await control_durable(broker, request.timeout_ms)
     return DeleteTopicsResponse(
         responses=[

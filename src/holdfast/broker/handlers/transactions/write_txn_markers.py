@@ -78,7 +78,7 @@ async def _abort(broker: Broker, marker: WritableTxnMarker, topic: str, number: 
 async def _end_alone(
     broker: Broker, led: Led, marker: WritableTxnMarker, hanging: OpenTransaction | None
 ) -> int:
-    if not led.lane.appender.is_open:
+    if not led.lane.is_open:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     found = led.lane.log_of(led.partition).transactions.open.get(marker.producer_id)
     if found != hanging:

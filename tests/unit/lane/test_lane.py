@@ -16,8 +16,9 @@ from tests.unit.lane.world import (
 )
 
 from holdfast.errors import Fenced, InvariantViolation, StoreUnavailable
-from holdfast.lane.appender import GroupSettings, is_fatal
 from holdfast.lane.keys import entry_key
+from holdfast.lane.lane import is_fatal
+from holdfast.lane.pending import GroupSettings
 from holdfast.lane.recovery import read_head
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import Appended, decode_facts
@@ -68,7 +69,7 @@ def test_a_group_lingers_for_company_and_no_longer():
     async def test(world: World) -> None:
         lane = await world.own(settings=GroupSettings(linger_ms=10_000))
         append(lane)
-        durable = lane.appender.barrier()
+        durable = lane.barrier()
         assert durable is not None
         await asyncio.sleep(9)
         append(lane)
@@ -96,15 +97,15 @@ def test_a_full_group_does_not_linger():
 def test_a_barrier_is_for_all_that_was_added_and_none_where_nothing_waits():
     async def test(world: World) -> None:
         lane = await world.own(settings=GroupSettings(group_bytes_max=500))
-        assert lane.appender.barrier() is None
+        assert lane.barrier() is None
         for _ in range(4):
             append(lane, values=[b"x" * 400])
-        barrier = lane.appender.barrier()
+        barrier = lane.barrier()
         assert barrier is not None
         await barrier
         assert lane.log_of(P0).high_watermark == 4
-        assert lane.appender.barrier() is None
-        assert lane.appender.pending_bytes == 0
+        assert lane.barrier() is None
+        assert lane.pending_bytes == 0
 
     simulate(test)
 
@@ -146,7 +147,7 @@ def test_a_lane_fenced_in_mid_flight_fails_everything_that_waits_and_publishes_n
         barriers = []
         for _ in range(3):
             append(old)
-            barriers.append(old.appender.barrier())
+            barriers.append(old.barrier())
         await hold.reached.wait()
         await world.own(broker=2)
         hold.go.set()
@@ -163,15 +164,15 @@ def test_a_lane_fenced_in_mid_flight_fails_everything_that_waits_and_publishes_n
 def test_the_claim_is_proved_by_each_put_and_for_no_longer_than_its_validity():
     async def test(world: World) -> None:
         lane = await world.own(settings=GroupSettings(claim_valid_ms=1_000))
-        assert lane.appender.is_valid()
+        assert lane.is_valid()
         await asyncio.sleep(0.9)
         await append_all(lane, 1)
         await asyncio.sleep(0.9)
-        assert lane.appender.is_valid()
+        assert lane.is_valid()
         await asyncio.sleep(0.2)
-        assert not lane.appender.is_valid()
-        await lane.appender.validate()
-        assert lane.appender.is_valid()
+        assert not lane.is_valid()
+        await lane.validate()
+        assert lane.is_valid()
 
     simulate(test)
 
@@ -186,7 +187,7 @@ def test_the_proof_counts_from_before_the_put_and_not_from_its_answer():
         await asyncio.sleep(2)
         hold.go.set()
         await flush(lane)
-        assert not lane.appender.is_valid()
+        assert not lane.is_valid()
 
     simulate(test)
 
@@ -194,17 +195,17 @@ def test_the_proof_counts_from_before_the_put_and_not_from_its_answer():
 def test_the_proof_of_a_slow_probe_counts_from_its_beginning():
     async def test(world: World) -> None:
         lane = await world.own(settings=GroupSettings(claim_valid_ms=5_000))
-        lane.appender.doubt()
+        lane.doubt()
         hold = Hold("read", "lanes/0001/")
         world.store.after.append(hold)
-        probing = asyncio.ensure_future(lane.appender.validate())
+        probing = asyncio.ensure_future(lane.validate())
         await asyncio.sleep(4)
         world.store.after.clear()
         hold.go.set()
         await probing
-        assert lane.appender.is_valid()
+        assert lane.is_valid()
         await asyncio.sleep(1.5)
-        assert not lane.appender.is_valid()
+        assert not lane.is_valid()
 
     simulate(test)
 
@@ -217,15 +218,15 @@ def test_a_probe_that_finds_our_own_put_under_way_looks_behind_it():
         mine.after.append(hold)
         append(lane)
         await hold.reached.wait()
-        lane.appender.doubt()
-        await lane.appender.validate()
-        assert lane.appender.failure is None
+        lane.doubt()
+        await lane.validate()
+        assert lane.failure is None
         await world.own(broker=2)
-        lane.appender.doubt()
+        lane.doubt()
         with pytest.raises(Fenced):
-            await lane.appender.validate()
+            await lane.validate()
         hold.go.set()
-        barrier = lane.appender.barrier()
+        barrier = lane.barrier()
         assert barrier is not None
         await asyncio.wait({barrier})
         assert isinstance(barrier.exception(), Fenced)
@@ -237,9 +238,9 @@ def test_a_probe_that_finds_our_own_put_under_way_looks_behind_it():
 def test_those_who_ask_for_a_proof_at_the_same_time_share_one_probe():
     async def test(world: World) -> None:
         lane = await world.own()
-        lane.appender.doubt()
+        lane.doubt()
         before = len(world.store.calls)
-        await asyncio.gather(*(lane.appender.validate() for _ in range(20)))
+        await asyncio.gather(*(lane.validate() for _ in range(20)))
         assert len(world.store.calls) - before == 1
 
     simulate(test)
@@ -248,17 +249,17 @@ def test_those_who_ask_for_a_proof_at_the_same_time_share_one_probe():
 def test_one_who_gives_up_on_a_proof_does_not_end_it_for_the_others():
     async def test(world: World) -> None:
         lane = await world.own()
-        lane.appender.doubt()
+        lane.doubt()
         hold = Hold("read", "lanes/0001/")
         world.store.before.append(hold)
-        impatient = asyncio.ensure_future(lane.appender.validate())
-        patient = asyncio.ensure_future(lane.appender.validate())
+        impatient = asyncio.ensure_future(lane.validate())
+        patient = asyncio.ensure_future(lane.validate())
         await hold.reached.wait()
         impatient.cancel()
         await asyncio.wait({impatient})
         hold.go.set()
         await patient
-        assert lane.appender.is_valid()
+        assert lane.is_valid()
 
     simulate(test)
 
@@ -271,13 +272,13 @@ def test_a_probe_gives_up_on_a_store_that_is_away_and_the_lane_lives_on():
             raise StoreUnavailable(key)
 
         world.store.before.append(away)
-        lane.appender.doubt()
+        lane.doubt()
         with pytest.raises(StoreUnavailable):
-            await lane.appender.validate()
+            await lane.validate()
         assert world.loop.time() < 10
         world.store.before.clear()
         await append_all(lane, 1)
-        assert lane.appender.is_valid()
+        assert lane.is_valid()
 
     simulate(test)
 
@@ -296,9 +297,9 @@ def test_a_probe_gives_up_also_where_the_store_goes_away_in_the_middle_of_it():
                 raise StoreUnavailable(key)
 
         mine.before.append(lists_fail)
-        lane.appender.doubt()
+        lane.doubt()
         with pytest.raises(StoreUnavailable):
-            await lane.appender.validate()
+            await lane.validate()
         assert world.loop.time() < 10
 
     simulate(test)
@@ -317,9 +318,9 @@ def test_a_number_that_landed_unheard_of_and_was_deleted_is_no_proof():
         await append_all(new, 2)
         await rewrite(new, RewriteSettings(delete_delay_s=0))
         assert await world.memory.size(entry_key(LANE, 2)) is None
-        old.appender.doubt()
+        old.doubt()
         with pytest.raises(Fenced):
-            await old.appender.validate()
+            await old.validate()
         hold.go.set()
 
     simulate(test)
@@ -331,7 +332,7 @@ def test_an_index_that_does_not_fit_stops_the_lane_before_anything_is_published(
         await append_all(lane, 1)
         lane.log_of(P0).runs.last[-1] = 99
         append(lane)
-        barrier = lane.appender.barrier()
+        barrier = lane.barrier()
         assert barrier is not None
         await asyncio.wait({barrier})
         error = barrier.exception()
@@ -349,9 +350,9 @@ def test_a_paused_owner_that_wakes_up_never_acknowledges_after_a_newer_claim(see
         acked: list[DataLane] = []
 
         async def write(lane: DataLane) -> None:
-            while lane.appender.is_open:
+            while lane.is_open:
                 append(lane)
-                barrier = lane.appender.barrier()
+                barrier = lane.barrier()
                 assert barrier is not None
                 await asyncio.wait({barrier})
                 if barrier.exception() is None:
