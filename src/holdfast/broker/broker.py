@@ -45,10 +45,10 @@ from holdfast.lane.claim import ClaimedLane
 from holdfast.lane.lane import CLOSE_PATIENCE_S
 from holdfast.lane.liveness import Liveness, NoProof
 from holdfast.lane.spool.disk import Disk
-from holdfast.log.append import AppendRefused
 from holdfast.log.data_lane import DataLane
 from holdfast.log.memory import ReadCache, Tail
 from holdfast.log.state import LogState
+from holdfast.protocol.api import Refused
 from holdfast.protocol.message import Message
 from holdfast.protocol.messages.api_versions import ApiVersion
 from holdfast.store.interface import Store
@@ -428,7 +428,7 @@ class Broker(Directory):
     def _make_transactions(self, lane: DataLane) -> LaneTransactions:
         return LaneTransactions(lane, self, self.environment, self.settings.transactions)
 
-    def _verify_transaction(self, append: TransactionalAppend) -> AppendRefused | None:
+    def _verify_transaction(self, append: TransactionalAppend) -> Refused | None:
         here = self.transactions_of(append.transactional_id or "")
         return self.underway.held_back.judged(append, admitted(here, append))
 

@@ -3,7 +3,6 @@
 import dataclasses
 
 from holdfast.broker.reply_memory import ReplyAccount
-from holdfast.protocol.api import ErrorCode
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,8 +14,3 @@ class RequestContext:
     client_host: str = ""
     replies: ReplyAccount = dataclasses.field(default_factory=ReplyAccount)
     """The account of the connection's reply bytes."""
-
-
-def error_code(name: str) -> int:
-    """Return the code of an error that a pure core has named."""
-    return int(ErrorCode[name])

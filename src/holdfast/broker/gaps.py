@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from holdfast.environment import Environment
 from holdfast.identifiers import PartitionId
-from holdfast.log.append import Accepted, AppendRefused, Early
-from holdfast.protocol.api import ErrorCode
+from holdfast.log.append import Accepted, Early
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.records.batch import BatchHeader
 
 CLOSES_S = 10.0
@@ -39,12 +39,12 @@ class Gaps:
 
     def judge(
         self, partition: PartitionId, header: BatchHeader, early: Early
-    ) -> Accepted | AppendRefused:
+    ) -> Accepted | Refused:
         """Return a retriable refusal, or the final decision if the gap is permanent."""
         if not self._may_close(partition, header, early.expected_sequence):
             return early.otherwise
-        return AppendRefused(
-            ErrorCode.NOT_ENOUGH_REPLICAS.name,
+        return Refused(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
             f"{partition}: producer {header.producer_id} epoch {header.producer_epoch}: sequence"
             f" {header.base_sequence} arrived before an earlier sequence; try again",
         )

@@ -11,11 +11,11 @@ from typing import Any
 
 from holdfast.broker.broker import Broker
 from holdfast.cluster.facts import TopicCreated
-from holdfast.cluster.topics import TopicRefused, decide_create
+from holdfast.cluster.topics import decide_create
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import CONTROL_LANE
 from holdfast.lane.lane import Lane
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -86,12 +86,12 @@ async def _create_elsewhere(broker: Broker, names: list[str]) -> None:
         log.warning("topics_not_created error=%s", error)
 
 
-def controller_refusal(broker: Broker) -> TopicRefused | None:
+def controller_refusal(broker: Broker) -> Refused | None:
     """Return the refusal if nothing may be decided about the cluster here, otherwise None."""
     lane = broker.view.lane
     if lane is None:
-        return TopicRefused("NOT_CONTROLLER", "this broker is not the controller")
-    return lane_refusal(lane, fenced="NOT_CONTROLLER")
+        return Refused(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
+    return lane_refusal(lane, fenced=ErrorCode.NOT_CONTROLLER)
 
 
 async def hear_of_changes(broker: Broker) -> None:
@@ -116,15 +116,15 @@ async def hear_of_partitions(broker: Broker, named: Iterable[tuple[str, int]]) -
         await hear_of_changes(broker)
 
 
-async def control_durable(broker: Broker, timeout_ms: int) -> TopicRefused | None:
+async def control_durable(broker: Broker, timeout_ms: int) -> Refused | None:
     """Wait until everything decided about the cluster is durable, or return the refusal."""
     lane = broker.view.lane
     if lane is None:
         return controller_refusal(broker)
-    return await durable(lane, timeout_ms, fenced="NOT_CONTROLLER")
+    return await durable(lane, timeout_ms, fenced=ErrorCode.NOT_CONTROLLER)
 
 
-async def durable(lane: Lane[Any, Any], timeout_ms: float, *, fenced: str) -> TopicRefused | None:
+async def durable(lane: Lane[Any, Any], timeout_ms: float, *, fenced: ErrorCode) -> Refused | None:
     """Wait until everything decided on a lane is durable. Return the refusal if that failed.
 
     After REQUEST_TIMED_OUT it may still become durable, as with Kafka.
@@ -134,15 +134,15 @@ async def durable(lane: Lane[Any, Any], timeout_ms: float, *, fenced: str) -> To
         return None
     await asyncio.wait({barrier}, timeout=max(0.0, timeout_ms / 1000))
     if not barrier.done():
-        return TopicRefused(
-            "REQUEST_TIMED_OUT",
+        return Refused(
+            ErrorCode.REQUEST_TIMED_OUT,
             f"lane {lane.lane}: the store did not confirm within {timeout_ms:.0f} ms",
         )
     error = barrier.exception()
     return None if error is None else refusal_of(error, fenced=fenced)
 
 
-def lane_refusal(lane: Lane[Any, Any], *, fenced: str) -> TopicRefused | None:
+def lane_refusal(lane: Lane[Any, Any], *, fenced: ErrorCode) -> Refused | None:
     """Return the refusal if nothing may be decided on a lane any more, or None if it is open."""
     if lane.is_open:
         return None
@@ -150,10 +150,10 @@ def lane_refusal(lane: Lane[Any, Any], *, fenced: str) -> TopicRefused | None:
     return refusal_of(ended, fenced=fenced)
 
 
-def refusal_of(error: BaseException, *, fenced: str) -> TopicRefused:
+def refusal_of(error: BaseException, *, fenced: ErrorCode) -> Refused:
     """Return the refusal for an error of a lane, named `fenced` if another broker has the lane."""
     if isinstance(error, Fenced):
-        return TopicRefused(fenced, str(error))
+        return Refused(fenced, str(error))
     if isinstance(error, HoldfastError):
-        return TopicRefused("KAFKA_STORAGE_ERROR", str(error))
+        return Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
     raise error

@@ -3,7 +3,6 @@
 Pure. Refusals are values with Kafka's own error names.
 """
 
-import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -20,19 +19,11 @@ from holdfast.cluster.configs import (
 from holdfast.cluster.facts import PartitionsAdded, TopicConfigured, TopicCreated
 from holdfast.cluster.state import ControlState, Topic
 from holdfast.identifiers import topic_name_problem
+from holdfast.protocol.api import ErrorCode, Refused
 
 PARTITIONS_MAX = 10_000
 """The most partitions of one topic, and of all in one request, as in Kafka. It bounds what a
 request makes the broker hold."""
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TopicRefused:
-    """The reason why nothing was done."""
-
-    error: str
-    """The name of a Kafka error code."""
-    message: str
 
 
 class ConfigOperation(enum.IntEnum):
@@ -60,31 +51,32 @@ def decide_create(
     partitions: int,
     replication_factor: int,
     configs: Mapping[str, str | None],
-) -> TopicCreated | TopicRefused:
+) -> TopicCreated | Refused:
     """Create a topic. The store replicates, so any replication factor is met; -1 is the default."""
     problem = topic_name_problem(name)
     if problem is not None:
-        return TopicRefused("INVALID_TOPIC_EXCEPTION", problem)
+        return Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
     if name in state.names:
-        return TopicRefused("TOPIC_ALREADY_EXISTS", f"Topic '{name}' already exists.")
+        return Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     colliding = _colliding_name(state, name)
     if colliding is not None:
-        return TopicRefused(
-            "INVALID_TOPIC_EXCEPTION", f"Topic '{name}' collides with existing topic: {colliding}"
+        return Refused(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{name}' collides with existing topic: {colliding}",
         )
     if not 0 < partitions <= PARTITIONS_MAX:
-        return TopicRefused(
-            "INVALID_PARTITIONS" if partitions <= 0 else "POLICY_VIOLATION",
+        return Refused(
+            ErrorCode.INVALID_PARTITIONS if partitions <= 0 else ErrorCode.POLICY_VIOLATION,
             f"topic {name}: it cannot have {partitions} partitions; use 1 to {PARTITIONS_MAX}",
         )
     if replication_factor == 0 or replication_factor < -1:
-        return TopicRefused(
-            "INVALID_REPLICATION_FACTOR",
+        return Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
             f"topic {name}: replication factor {replication_factor} is not possible; use -1, or 1"
             " or more",
         )
     checked = check_configs(name, configs)
-    if isinstance(checked, TopicRefused):
+    if isinstance(checked, Refused):
         return checked
     return TopicCreated(topic_id, name, state.spread(partitions), checked)
 
@@ -100,39 +92,35 @@ def _colliding_name(state: ControlState, name: str) -> str | None:
     return None
 
 
-def decide_partitions(
-    state: ControlState, topic: Topic, count: int
-) -> PartitionsAdded | TopicRefused:
+def decide_partitions(state: ControlState, topic: Topic, count: int) -> PartitionsAdded | Refused:
     """Grow a topic to `count` partitions."""
     now = len(topic.lanes)
     if count <= now:
-        return TopicRefused(
-            "INVALID_PARTITIONS",
+        return Refused(
+            ErrorCode.INVALID_PARTITIONS,
             f"topic {topic.name} has {now} partitions already: the new number must be larger than"
             f" that, not {count}",
         )
     if count > PARTITIONS_MAX:
-        return TopicRefused(
-            "INVALID_PARTITIONS",
+        return Refused(
+            ErrorCode.INVALID_PARTITIONS,
             f"topic {topic.name}: {count} partitions are too many; at most {PARTITIONS_MAX} are"
             " possible",
         )
     return PartitionsAdded(topic.topic_id, state.spread(count - now))
 
 
-def decide_configs(
-    topic: Topic, configs: Mapping[str, str | None]
-) -> TopicConfigured | TopicRefused:
+def decide_configs(topic: Topic, configs: Mapping[str, str | None]) -> TopicConfigured | Refused:
     """Replace a topic's configurations."""
     checked = check_configs(topic.name, configs)
-    if isinstance(checked, TopicRefused):
+    if isinstance(checked, Refused):
         return checked
     return TopicConfigured(topic.topic_id, checked)
 
 
 def decide_config_changes(
     topic: Topic, changes: Sequence[ConfigChange]
-) -> TopicConfigured | TopicRefused:
+) -> TopicConfigured | Refused:
     """Change some of a topic's configurations, and leave the others."""
     configs: dict[str, str | None] = dict(topic.configs)
     for name, operation, value in changes:
@@ -144,8 +132,8 @@ def decide_config_changes(
             case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
                 definition = TOPIC_CONFIGS.get(name)
                 if definition is None or definition.type is not ConfigType.LIST:
-                    return TopicRefused(
-                        "INVALID_CONFIG",
+                    return Refused(
+                        ErrorCode.INVALID_CONFIG,
                         f"topic {topic.name}: Can't {operation.name} to key {name[:200]} because"
                         " its type is not LIST.",
                     )
@@ -159,15 +147,15 @@ def decide_config_changes(
     return decide_configs(topic, configs)
 
 
-def check_configs(name: str, configs: Mapping[str, str | None]) -> dict[str, str] | TopicRefused:
+def check_configs(name: str, configs: Mapping[str, str | None]) -> dict[str, str] | Refused:
     """Return the configurations as they will be stored, or what is wrong with one."""
     checked: dict[str, str] = {}
     for key, value in configs.items():
         problem = config_problem(key, value)
         if problem is not None or value is None:
-            return TopicRefused("INVALID_CONFIG", f"topic {name}: {problem}")
+            return Refused(ErrorCode.INVALID_CONFIG, f"topic {name}: {problem}")
         checked[key] = value
     problem = configs_problem(checked)
     if problem is not None:
-        return TopicRefused("INVALID_CONFIG", f"topic {name}: {problem}")
+        return Refused(ErrorCode.INVALID_CONFIG, f"topic {name}: {problem}")
     return checked

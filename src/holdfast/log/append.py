@@ -13,10 +13,10 @@ from holdfast.log.producers import (
     OutOfSequence,
     RememberedBatch,
     RepeatedBatch,
-    SequenceProblem,
     check_sequence,
 )
 from holdfast.log.transactions import NO_TRANSACTION
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.records.batch import BatchHeader, parse_header
 from holdfast.records.control import TransactionMarker, encode_marker
 
@@ -60,19 +60,10 @@ class Duplicate:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class AppendRefused:
-    """The batch does not join the log; none of its records will ever appear."""
-
-    error: str
-    """The name of a Kafka error code."""
-    message: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Early:
     """Earlier batches of the producer are missing here, but may still arrive."""
 
-    otherwise: Accepted | AppendRefused
+    otherwise: Accepted | Refused
     """The decision if they do not arrive."""
     expected_sequence: int
     """NOTHING_YET if the producer is unknown here: then it may continue with any sequence."""
@@ -80,7 +71,7 @@ class Early:
 
 def decide_append(
     log: PartitionLog, header: BatchHeader, rules: AppendRules, now_ms: int
-) -> Accepted | Duplicate | Early | AppendRefused:
+) -> Accepted | Duplicate | Early | Refused:
     """Decide on one checked batch for one partition."""
     is_unknown = False
     if header.producer_id >= 0:
@@ -89,15 +80,15 @@ def decide_append(
             case RepeatedBatch(original):
                 return Duplicate(original)
             case Gap(expected, message):
-                problem = SequenceProblem.OUT_OF_ORDER_SEQUENCE_NUMBER
-                return Early(AppendRefused(problem.name, f"{log.partition}: {message}"), expected)
+                code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+                return Early(Refused(code, f"{log.partition}: {message}"), expected)
             case OutOfSequence(problem, message):
-                return AppendRefused(problem.name, f"{log.partition}: {message}")
+                return Refused(problem, f"{log.partition}: {message}")
             case None:
                 is_unknown = known is None
         if not header.is_transactional and header.producer_id in log.transactions.open:
-            return AppendRefused(
-                "INVALID_TXN_STATE",
+            return Refused(
+                ErrorCode.INVALID_TXN_STATE,
                 f"{log.partition}: producer {header.producer_id} has an open transaction here, but"
                 " this record batch is not transactional",
             )
@@ -105,16 +96,16 @@ def decide_append(
     if not rules.log_append_time and header.max_timestamp >= 0:
         ahead = header.max_timestamp - now_ms
         if ahead > rules.timestamp_after_max_ms:
-            return AppendRefused(
-                "INVALID_TIMESTAMP",
+            return Refused(
+                ErrorCode.INVALID_TIMESTAMP,
                 f"{log.partition}: a record's timestamp is {ahead} ms in the future;"
                 " message.timestamp.after.max.ms is"
                 f" {rules.timestamp_after_max_ms}",
             )
         behind = now_ms - header.base_timestamp
         if behind > rules.timestamp_before_max_ms:
-            return AppendRefused(
-                "INVALID_TIMESTAMP",
+            return Refused(
+                ErrorCode.INVALID_TIMESTAMP,
                 f"{log.partition}: a record's timestamp is {behind} ms in the past;"
                 " message.timestamp.before.max.ms is"
                 f" {rules.timestamp_before_max_ms}",
@@ -155,7 +146,7 @@ def decide_marker(
     committed: bool,
     coordinator_epoch: int,
     now_ms: int,
-) -> MarkerAccepted | NothingToEnd | AppendRefused:
+) -> MarkerAccepted | NothingToEnd | Refused:
     """Decide on the end of a producer's transaction on one partition.
 
     The first marker is appended even if the transaction wrote nothing here, because its epoch makes
@@ -164,14 +155,14 @@ def decide_marker(
     known = log.producers.get(producer_id)
     found = log.transactions.open.get(producer_id)
     if known is not None and producer_epoch < known.epoch:
-        return AppendRefused(
-            "INVALID_PRODUCER_EPOCH",
+        return Refused(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
             f"{log.partition}: the marker has epoch {producer_epoch} of producer {producer_id},"
             f" but the partition knows the newer epoch {known.epoch}",
         )
     if known is not None and coordinator_epoch < known.coordinator_epoch:
-        return AppendRefused(
-            "TRANSACTION_COORDINATOR_FENCED",
+        return Refused(
+            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
             f"{log.partition}: the marker for producer {producer_id} has coordinator epoch"
             f" {coordinator_epoch}, but an earlier marker had {known.coordinator_epoch}",
         )

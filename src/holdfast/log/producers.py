@@ -5,9 +5,9 @@ from the same facts as the log itself, so it can be neither ahead of the records
 """
 
 import dataclasses
-import enum
 from typing import NamedTuple
 
+from holdfast.protocol.api import ErrorCode
 from holdfast.records.batch import BatchHeader
 
 REMEMBERED_BATCHES = 5
@@ -65,13 +65,6 @@ class ProducerState:
             self.batches = []
 
 
-class SequenceProblem(enum.Enum):
-    """The reasons to refuse a batch of an idempotent producer, under Kafka's names."""
-
-    OUT_OF_ORDER_SEQUENCE_NUMBER = "out of order"
-    INVALID_PRODUCER_EPOCH = "invalid epoch"
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class RepeatedBatch:
     """The batch is in the log already, at this offset."""
@@ -91,7 +84,7 @@ class Gap:
 class OutOfSequence:
     """The batch can never be next."""
 
-    problem: SequenceProblem
+    problem: ErrorCode
     message: str
 
 
@@ -108,7 +101,7 @@ def check_sequence(
     epoch, first = header.producer_epoch, header.base_sequence
     if epoch < state.epoch:
         return OutOfSequence(
-            SequenceProblem.INVALID_PRODUCER_EPOCH,
+            ErrorCode.INVALID_PRODUCER_EPOCH,
             f"producer {header.producer_id}: the record batch has producer epoch {epoch}, but the"
             f" partition knows the newer epoch {state.epoch}",
         )
@@ -131,7 +124,7 @@ def _gap(header: BatchHeader, expected: int) -> Gap:
 
 
 def _out_of_order(header: BatchHeader, what: str) -> OutOfSequence:
-    return OutOfSequence(SequenceProblem.OUT_OF_ORDER_SEQUENCE_NUMBER, _told_of(header, what))
+    return OutOfSequence(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, _told_of(header, what))
 
 
 def _told_of(header: BatchHeader, what: str) -> str:

@@ -4,6 +4,7 @@ Pure. Owns the numbers only: what a code means to a client is defined by the han
 it. The keys of APIs between brokers begin at 10,000, far from Kafka's.
 """
 
+import dataclasses
 from enum import IntEnum
 
 
@@ -265,3 +266,11 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Refused:
+    """The decision not to do what was asked. Nothing has changed."""
+
+    error: ErrorCode
+    message: str

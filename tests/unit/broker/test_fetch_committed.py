@@ -24,9 +24,8 @@ from holdfast.broker.dispatch import answer
 from holdfast.broker.transactions.markers import add_marker
 from holdfast.broker.transactions.verification import TransactionalAppend
 from holdfast.errors import Fenced
-from holdfast.log.append import AppendRefused
 from holdfast.log.facts import LogStartMoved
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersTopic,
@@ -56,7 +55,7 @@ async def write(broker: Broker, producer_id: int, value: bytes = b"v", **more: A
 
 async def end(
     broker: Broker, producer_id: int, *, committed: bool, epoch: int | None = None
-) -> AppendRefused | None:
+) -> Refused | None:
     led = broker.led(broker.state.topic_named("t"), 0)
     assert led is not None
     known = log_of(broker).producers.get(producer_id)
@@ -257,9 +256,9 @@ def test_the_coordinator_is_asked_before_the_first_batch_and_not_again():
         broker = await served(world)
         asked: list[TransactionalAppend] = []
 
-        def verify(append: TransactionalAppend) -> AppendRefused | None:
+        def verify(append: TransactionalAppend) -> Refused | None:
             asked.append(append)
-            return AppendRefused("INVALID_TXN_STATE", "not known") if len(asked) == 1 else None
+            return Refused(ErrorCode.INVALID_TXN_STATE, "not known") if len(asked) == 1 else None
 
         broker.verify_transaction = verify
         refused = await produce(broker, producer=(1, 0, 0), transactional=True)
@@ -301,7 +300,7 @@ def test_a_marker_is_stamped_and_answered_once_it_is_durable_and_may_be_repeated
         assert log.high_watermark == 2
         older = await end(broker, 1, committed=True, epoch=0)
         assert older is not None
-        assert older.error == "INVALID_PRODUCER_EPOCH"
+        assert older.error is ErrorCode.INVALID_PRODUCER_EPOCH
         fresh = await world.broker(2)
         assert log_of(fresh).last_stable_offset == 2
         assert (await committed(fresh)).error_code == 0

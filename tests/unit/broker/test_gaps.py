@@ -16,8 +16,8 @@ from holdfast.broker.cluster.waiting_room import WAIT_S_MAX
 from holdfast.broker.gaps import CLOSES_S, GAPS_MAX, Gaps
 from holdfast.environment import SystemEnvironment
 from holdfast.identifiers import PartitionId
-from holdfast.log.append import AppendRefused, Early
-from holdfast.protocol.api import ErrorCode
+from holdfast.log.append import Early
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.protocol.messages.produce import PartitionProduceResponse
 from holdfast.records.batch import parse_header
 
@@ -157,10 +157,10 @@ class Watched:
         partition: PartitionId = P0,
     ) -> bool:
         header = parse_header(batch([b"x"], producer=(producer_id, epoch, expected + 3)))
-        early = Early(AppendRefused(OUT_OF_ORDER.name, "a gap"), expected)
+        early = Early(Refused(OUT_OF_ORDER, "a gap"), expected)
         told = self.gaps.judge(partition, header, early)
-        assert isinstance(told, AppendRefused)
-        assert told is early.otherwise or told.error == TRY_AGAIN.name
+        assert isinstance(told, Refused)
+        assert told is early.otherwise or told.error == TRY_AGAIN
         return told is early.otherwise
 
     def tried_for(self, seconds: float) -> bool:

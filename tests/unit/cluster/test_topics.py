@@ -22,12 +22,12 @@ from holdfast.cluster.topics import (
     PARTITIONS_MAX,
     ConfigChange,
     ConfigOperation,
-    TopicRefused,
     decide_config_changes,
     decide_configs,
     decide_create,
     decide_partitions,
 )
+from holdfast.protocol.api import Refused
 
 ID = UUID(int=5)
 
@@ -54,8 +54,8 @@ def create(state: ControlState, name: str = "t", partitions: int = 1, factor: in
 
 
 def error(decided: object) -> str:
-    assert isinstance(decided, TopicRefused), decided
-    return decided.error
+    assert isinstance(decided, Refused), decided
+    return decided.error.name
 
 
 def test_a_topic_is_spread_over_the_lanes():

@@ -7,7 +7,6 @@ from tests.unit.log.stretches import PARTITION
 from holdfast.log.append import (
     NOTHING_YET,
     Accepted,
-    AppendRefused,
     AppendRules,
     Duplicate,
     Early,
@@ -15,6 +14,7 @@ from holdfast.log.append import (
 )
 from holdfast.log.partition import PartitionLog
 from holdfast.log.producers import REMEMBERED_BATCHES, SEQUENCES
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.records.batch import BatchHeader, parse_header
 from holdfast.records.record import Record, encode_batch
 
@@ -33,7 +33,7 @@ def header(sequence: int, count: int = 1, *, epoch: int = 0, value: bytes = b"v"
     )
 
 
-def decide(log: PartitionLog, batch: BatchHeader) -> Accepted | Duplicate | Early | AppendRefused:
+def decide(log: PartitionLog, batch: BatchHeader) -> Accepted | Duplicate | Early | Refused:
     decision = decide_append(log, batch, RULES, NOW)
     if isinstance(decision, Accepted):
         log.append(decision.fact, 0)
@@ -49,8 +49,8 @@ def begin_at(log: PartitionLog, sequence: int) -> None:
 
 def refusal(log: PartitionLog, batch: BatchHeader) -> str:
     decision = decide(log, batch)
-    assert isinstance(decision, AppendRefused), decision
-    return decision.error
+    assert isinstance(decision, Refused), decision
+    return decision.error.name
 
 
 def test_five_batches_are_remembered_and_the_sixth_is_out_of_order():
@@ -101,8 +101,8 @@ def test_an_epoch_forgets_the_sequences_of_the_one_before_and_the_old_one_is_fen
 def expected_before(log: PartitionLog, batch: BatchHeader) -> int:
     decision = decide(log, batch)
     assert isinstance(decision, Early), decision
-    assert isinstance(decision.otherwise, AppendRefused)
-    assert decision.otherwise.error == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert isinstance(decision.otherwise, Refused)
+    assert decision.otherwise.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     return decision.expected_sequence
 
 
@@ -157,5 +157,5 @@ def test_any_mixture_of_sends_and_retries_lands_each_batch_once(
                 if len(sent) - retry <= REMEMBERED_BATCHES:
                     assert isinstance(again, Duplicate) and again.original.base_offset == offset
                 else:
-                    assert isinstance(again, AppendRefused)
+                    assert isinstance(again, Refused)
     assert log.log_end_offset == 1 + sum(counts)

@@ -8,7 +8,6 @@ from holdfast.inspect.lane_audit import payload_problems, transaction_problems
 from holdfast.lane.recovery import recover
 from holdfast.log.append import (
     Accepted,
-    AppendRefused,
     AppendRules,
     Duplicate,
     Early,
@@ -32,6 +31,7 @@ from holdfast.log.retention import RetentionRules, decide_retention
 from holdfast.log.rewriter import RewriteSettings, rewrite
 from holdfast.log.state import LogStateKind
 from holdfast.log.transactions import AbortedTxn, OpenTransaction, Transactions
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.records.batch import parse_header
 from holdfast.records.control import decode_marker
 from holdfast.records.stamp import stamp
@@ -42,7 +42,7 @@ NOW = RewriteSettings(delete_delay_s=0)
 
 def decided(
     log: PartitionLog, producer: tuple[int, int, int], *, transactional: bool = True
-) -> Accepted | Duplicate | Early | AppendRefused:
+) -> Accepted | Duplicate | Early | Refused:
     header = parse_header(batch(producer=producer, transactional=transactional))
     return decide_append(log, header, RULES, 5_000)
 
@@ -57,7 +57,7 @@ def wrote(log: PartitionLog, producer: tuple[int, int, int], *, transactional: b
 
 def marker(
     log: PartitionLog, producer_id: int, producer_epoch: int, *, committed: bool = True, at: int = 0
-) -> MarkerAccepted | NothingToEnd | AppendRefused:
+) -> MarkerAccepted | NothingToEnd | Refused:
     return decide_marker(
         log,
         producer_id=producer_id,
@@ -91,8 +91,8 @@ def test_a_plain_batch_of_a_producer_with_an_open_transaction_is_refused():
     log = PartitionLog(P0)
     wrote(log, (1, 0, 0))
     refused = decided(log, (1, 0, 1), transactional=False)
-    assert isinstance(refused, AppendRefused)
-    assert refused.error == "INVALID_TXN_STATE"
+    assert isinstance(refused, Refused)
+    assert refused.error is ErrorCode.INVALID_TXN_STATE
     ended(log, 1, 0)
     assert isinstance(decided(log, (1, 0, 1), transactional=False), Accepted)
 
@@ -101,8 +101,8 @@ def test_an_older_epoch_than_the_known_one_may_neither_write_nor_end():
     log = PartitionLog(P0)
     wrote(log, (1, 3, 0))
     for answer in (decided(log, (1, 2, 0)), marker(log, 1, 2)):
-        assert isinstance(answer, AppendRefused)
-        assert answer.error == "INVALID_PRODUCER_EPOCH"
+        assert isinstance(answer, Refused)
+        assert answer.error is ErrorCode.INVALID_PRODUCER_EPOCH
     assert 1 in log.transactions.open
 
 
@@ -112,8 +112,8 @@ def test_a_marker_of_the_next_epoch_lets_sequences_start_at_zero_and_nowhere_els
     wrote(log, (1, 0, 1))
     ended(log, 1, 1)
     late, gap = decided(log, (1, 0, 2)), decided(log, (1, 1, 2))
-    assert isinstance(late, AppendRefused)
-    assert late.error == "INVALID_PRODUCER_EPOCH"
+    assert isinstance(late, Refused)
+    assert late.error is ErrorCode.INVALID_PRODUCER_EPOCH
     assert isinstance(gap, Early)
     assert gap.expected_sequence == 0
     assert isinstance(decided(log, (1, 1, 0)), Accepted)
@@ -156,8 +156,8 @@ def test_a_transaction_that_wrote_nothing_here_is_ended_once_and_fences_its_epoc
     assert log.transactions.aborted == []
     assert marker(log, 1, 5) == NothingToEnd()
     refused = decided(log, (1, 4, 0))
-    assert isinstance(refused, AppendRefused)
-    assert refused.error == "INVALID_PRODUCER_EPOCH"
+    assert isinstance(refused, Refused)
+    assert refused.error is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_a_marker_of_an_older_coordinator_is_refused():
@@ -166,8 +166,8 @@ def test_a_marker_of_an_older_coordinator_is_refused():
     ended(log, 1, 0, at=4)
     wrote(log, (1, 0, 1))
     refused = marker(log, 1, 0, at=3)
-    assert isinstance(refused, AppendRefused)
-    assert refused.error == "TRANSACTION_COORDINATOR_FENCED"
+    assert isinstance(refused, Refused)
+    assert refused.error is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
 def test_the_last_stable_offset_is_the_start_of_the_oldest_open_transaction():

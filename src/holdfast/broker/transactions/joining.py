@@ -22,9 +22,8 @@ from holdfast.broker.transactions.verification import (
 )
 from holdfast.client.refusals import BrokerUnavailable
 from holdfast.identifiers import PartitionId
-from holdfast.log.append import AppendRefused
 from holdfast.log.data_lane import DataLane
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.protocol.messages.join_transaction import (
     JoinedGroup,
     JoinedPartition,
@@ -137,14 +136,14 @@ class Verdicts:
     def __init__(self, underway: Underway, question: Question) -> None:
         self._underway = underway
         self._question = question
-        self._said: dict[tuple[PartitionId, int, int], ErrorCode | AppendRefused | None] = {}
+        self._said: dict[tuple[PartitionId, int, int], ErrorCode | Refused | None] = {}
         self._lanes: dict[PartitionId, DataLane] = {}
 
-    def say(self, opening: Opening, said: ErrorCode | AppendRefused | None) -> None:
+    def say(self, opening: Opening, said: ErrorCode | Refused | None) -> None:
         self._said[opening.key] = said
         self._lanes[opening.append.partition] = opening.lane
 
-    def of(self, opening: Opening) -> AppendRefused | None:
+    def of(self, opening: Opening) -> Refused | None:
         """Return the refusal if a batch may not open its transaction now, otherwise None."""
         append = opening.append
         said = self._said.get(opening.key, ErrorCode.COORDINATOR_NOT_AVAILABLE)

@@ -26,9 +26,8 @@ from holdfast.environment import Environment
 from holdfast.errors import HoldfastError, RetryError
 from holdfast.groups.facts import TransactionalOffsetsEnded
 from holdfast.identifiers import LaneId, PartitionId
-from holdfast.log.append import AppendRefused
 from holdfast.log.data_lane import DataLane
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.transactions.decide import (
     FreshIdNeeded,
     ProducerIdAndEpoch,
@@ -183,7 +182,7 @@ class LaneTransactions:
             self.decide(decided)
         return None
 
-    def admit(self, append: TransactionalAppend) -> AppendRefused | None:
+    def admit(self, append: TransactionalAppend) -> Refused | None:
         """Return the refusal if a batch may not open its transaction (KIP-890), otherwise None."""
         name = append.transactional_id or ""
         producer = ProducerIdAndEpoch(append.producer_id, append.producer_epoch)
@@ -367,13 +366,11 @@ class LaneTransactions:
         return False
 
 
-def admitted(
-    here: LaneTransactions | ErrorCode, append: TransactionalAppend
-) -> AppendRefused | None:
+def admitted(here: LaneTransactions | ErrorCode, append: TransactionalAppend) -> Refused | None:
     """Return the refusal if this broker's coordinator does not let a batch open its transaction."""
     if not append.transactional_id:
-        return AppendRefused(
-            "INVALID_RECORD",
+        return Refused(
+            ErrorCode.INVALID_RECORD,
             f"{append.partition}: a transactional record batch needs a transactional id in the"
             " request",
         )

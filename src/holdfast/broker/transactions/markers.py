@@ -7,8 +7,9 @@ durable.
 """
 
 from holdfast.identifiers import PartitionId
-from holdfast.log.append import AppendRefused, MarkerAccepted, decide_marker
+from holdfast.log.append import MarkerAccepted, decide_marker
 from holdfast.log.data_lane import DataLane
+from holdfast.protocol.api import Refused
 from holdfast.records.stamp import stamp
 
 
@@ -21,7 +22,7 @@ def add_marker(
     committed: bool,
     coordinator_epoch: int,
     now_ms: int,
-) -> AppendRefused | None:
+) -> Refused | None:
     """End a transaction on one partition, in the lane's next object. This is safe to repeat."""
     decision = decide_marker(
         lane.log_of(partition),
@@ -31,7 +32,7 @@ def add_marker(
         coordinator_epoch=coordinator_epoch,
         now_ms=now_ms,
     )
-    if isinstance(decision, AppendRefused):
+    if isinstance(decision, Refused):
         return decision
     if isinstance(decision, MarkerAccepted):
         fact, record_batch = decision.fact, decision.record_batch

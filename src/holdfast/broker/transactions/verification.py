@@ -12,8 +12,7 @@ import dataclasses
 from collections.abc import Callable, Generator, Iterable
 
 from holdfast.identifiers import PartitionId
-from holdfast.log.append import AppendRefused
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ErrorCode, Refused
 
 ADDS_PARTITIONS_SINCE = 12
 """The first version of Produce whose clients do not send AddPartitionsToTxn (KIP-890)."""
@@ -42,18 +41,18 @@ class TransactionalAppend:
     """The version of Produce. Since 12 the batch itself adds the partition to the transaction."""
 
 
-def wrong_start(append: TransactionalAppend) -> AppendRefused | None:
+def wrong_start(append: TransactionalAppend) -> Refused | None:
     """Return the refusal of a batch that no coordinator can admit as a transaction's first."""
     if append.api_version < ADDS_PARTITIONS_SINCE or append.base_sequence == 0:
         return None
     # Each transaction has its own epoch, so an earlier batch was refused or is late.
-    return AppendRefused(
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name,
+    return Refused(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"{append.partition}: a transaction must begin with sequence 0, not {append.base_sequence}",
     )
 
 
-def not_verified(append: TransactionalAppend, problem: ErrorCode) -> AppendRefused:
+def not_verified(append: TransactionalAppend, problem: ErrorCode) -> Refused:
     """Return the refusal of a batch that a coordinator did not admit, or could not be asked about.
 
     The errors are those of Kafka's partition leaders. One that may be gone in a moment becomes
@@ -68,13 +67,13 @@ def not_verified(append: TransactionalAppend, problem: ErrorCode) -> AppendRefus
         told = ErrorCode.INVALID_TXN_STATE
     elif problem in ASKED_AGAIN and (is_old or problem is not ErrorCode.CONCURRENT_TRANSACTIONS):
         told = ErrorCode.NOT_ENOUGH_REPLICAS
-    return AppendRefused(
-        told.name,
+    return Refused(
+        told,
         f"{append.partition}: transactional id {append.transactional_id}: {problem.name}",
     )
 
 
-VerifyTransaction = Callable[[TransactionalAppend], AppendRefused | None]
+VerifyTransaction = Callable[[TransactionalAppend], Refused | None]
 """A check of a batch. It returns None if the coordinator knows that the partition is part of the
 transaction, and if this knowledge is durable before the batch is."""
 
@@ -137,16 +136,14 @@ class HeldBack:
         epoch, sequence = self._first.get((append.partition, append.producer_id), (-1, -1))
         return epoch == append.producer_epoch and append.base_sequence > sequence
 
-    def judged(
-        self, append: TransactionalAppend, refused: AppendRefused | None
-    ) -> AppendRefused | None:
+    def judged(self, append: TransactionalAppend, refused: Refused | None) -> Refused | None:
         """Return the refusal of a batch, given its coordinator's verdict. None means accepted."""
         if self.is_behind(append):
             return refused or not_verified(append, ErrorCode.CONCURRENT_TRANSACTIONS)
         key = append.partition, append.producer_id
         if refused is None:
             self._first.pop(key, None)
-        elif refused.error == ErrorCode.NOT_ENOUGH_REPLICAS.name:
+        elif refused.error is ErrorCode.NOT_ENOUGH_REPLICAS:
             if key not in self._first and len(self._first) >= HELD_MAX:
                 del self._first[next(iter(self._first))]
             self._first[key] = (append.producer_epoch, append.base_sequence)

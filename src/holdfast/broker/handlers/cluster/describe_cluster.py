@@ -5,8 +5,9 @@ fenced, if the request asks for fenced brokers.
 """
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.context import RequestContext
 from holdfast.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -24,8 +25,8 @@ def handle(
     if asked != BROKERS:
         known = asked == CONTROLLERS
         return DescribeClusterResponse(
-            error_code=error_code(
-                "MISMATCHED_ENDPOINT_TYPE" if known else "UNSUPPORTED_ENDPOINT_TYPE"
+            error_code=(
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
             ),
             error_message=(
                 "this is an endpoint for brokers (1), not for controllers (2)"

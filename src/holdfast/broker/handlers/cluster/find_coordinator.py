@@ -7,9 +7,8 @@ Deviation: share groups are not served. They are refused with an error that is n
 import enum
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.context import RequestContext, error_code
-from holdfast.cluster.topics import TopicRefused
-from holdfast.protocol.api import ErrorCode
+from holdfast.broker.context import RequestContext
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -47,24 +46,24 @@ def handle(
     )
 
 
-def _refusal(key_type: int) -> TopicRefused | None:
+def _refusal(key_type: int) -> Refused | None:
     match key_type:
         case KeyType.GROUP | KeyType.TRANSACTION:
             return None
         case KeyType.SHARE:
-            return TopicRefused("INVALID_REQUEST", "share groups are not supported")
+            return Refused(ErrorCode.INVALID_REQUEST, "share groups are not supported")
         case _:
-            return TopicRefused("INVALID_REQUEST", f"there is no key type {key_type}")
+            return Refused(ErrorCode.INVALID_REQUEST, f"there is no key type {key_type}")
 
 
-def _coordinator(broker: Broker, key: str, refused: TopicRefused | None) -> Coordinator:
+def _coordinator(broker: Broker, key: str, refused: Refused | None) -> Coordinator:
     if refused is not None:
         return Coordinator(
             key=key,
             node_id=NO_NODE,
             host="",
             port=NO_NODE,
-            error_code=error_code(refused.error),
+            error_code=refused.error,
             error_message=refused.message,
         )
     leader = broker.leader_of(broker.lane_of_name(key)) if broker.state.lanes else None

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.directory import Led
-from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.context import RequestContext
 from holdfast.broker.topic_creation import durable, lane_refusal, refusal_of
 from holdfast.cluster.configs import effective, list_items
-from holdfast.cluster.topics import TopicRefused
 from holdfast.errors import HoldfastError
 from holdfast.identifiers import LaneId
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import LogStartMoved
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -25,7 +25,7 @@ from holdfast.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
-FENCED = "NOT_LEADER_OR_FOLLOWER"
+FENCED = ErrorCode.NOT_LEADER_OR_FOLLOWER
 HIGH_WATERMARK = -1
 OWN_WRITE_MS = 5_000
 """The shortest wait for our own write. In Kafka the timeout is for other replicas, and the leader's
@@ -81,12 +81,12 @@ def _lanes(broker: Broker, request: DeleteRecordsRequest) -> Iterable[DataLane]:
 
 async def _prove(
     broker: Broker, lanes: Iterable[DataLane], deadline: float
-) -> dict[LaneId, TopicRefused]:
+) -> dict[LaneId, Refused]:
     """Prove the claims of these lanes. Return the refusals of those that failed.
 
     A watermark may be reported, or compared with, only under a proved claim.
     """
-    failed: dict[LaneId, TopicRefused] = {}
+    failed: dict[LaneId, Refused] = {}
 
     async def prove(lane: DataLane) -> None:
         wait_s = max(0.0, deadline - broker.environment.monotonic())
@@ -94,8 +94,8 @@ async def _prove(
             async with asyncio.timeout(None if lane.is_valid() else wait_s):
                 await lane.validate()
         except TimeoutError:
-            failed[lane.lane] = TopicRefused(
-                "REQUEST_TIMED_OUT", f"lane {lane.lane}: the store did not answer in time"
+            failed[lane.lane] = Refused(
+                ErrorCode.REQUEST_TIMED_OUT, f"lane {lane.lane}: the store did not answer in time"
             )
         except HoldfastError as error:
             failed[lane.lane] = refusal_of(error, fenced=FENCED)
@@ -104,36 +104,36 @@ async def _prove(
     return failed
 
 
-def _decide(broker: Broker, name: str, partition: int, offset: int) -> _Moved | TopicRefused:
+def _decide(broker: Broker, name: str, partition: int, offset: int) -> _Moved | Refused:
     topic = broker.state.topic_named(name)
     if topic is None or topic.lane_of(partition) is None:
-        return TopicRefused(
-            "UNKNOWN_TOPIC_OR_PARTITION", f"there is no partition {name[:249]}-{partition}"
+        return Refused(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name[:249]}-{partition}"
         )
     led = broker.led(topic, partition)
     if led is None:
-        return TopicRefused(FENCED, f"{name}-{partition}: this broker does not lead it")
+        return Refused(FENCED, f"{name}-{partition}: this broker does not lead it")
     refused = lane_refusal(led.lane, fenced=FENCED)
     if refused is not None:
         return refused
     if led.lane.is_offline(led.partition):
-        return TopicRefused(
+        return Refused(
             FENCED,
             f"{name}-{partition}: it is offline: its newest records are on the disk of another"
             " broker; start that broker",
         )
     policy = list_items(effective(topic.configs, "cleanup.policy"))
     if "compact" in policy and "delete" not in policy:
-        return TopicRefused(
-            "POLICY_VIOLATION",
+        return Refused(
+            ErrorCode.POLICY_VIOLATION,
             f"{name}-{partition}: records cannot be deleted with cleanup.policy={','.join(policy)}",
         )
     high_watermark = led.lane.log_of(led.partition).high_watermark
     if offset == HIGH_WATERMARK:
         offset = high_watermark
     if not 0 <= offset <= high_watermark:
-        return TopicRefused(
-            "OFFSET_OUT_OF_RANGE",
+        return Refused(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{name}-{partition}: offset {offset} is not between 0 and {high_watermark}",
         )
     return _Moved(led, offset)
@@ -141,7 +141,7 @@ def _decide(broker: Broker, name: str, partition: int, offset: int) -> _Moved | 
 
 async def _settle(
     broker: Broker, lanes: Iterable[DataLane], deadline: float
-) -> dict[LaneId, TopicRefused]:
+) -> dict[LaneId, Refused]:
     wait_ms = (deadline - broker.environment.monotonic()) * 1000
     waited = [(lane.lane, durable(lane, wait_ms, fenced=FENCED)) for lane in lanes]
     outcomes = await asyncio.gather(*(wait for _, wait in waited))
@@ -153,14 +153,14 @@ async def _settle(
 
 
 def _result(
-    partition: int, moved: _Moved | TopicRefused, failed: dict[LaneId, TopicRefused]
+    partition: int, moved: _Moved | Refused, failed: dict[LaneId, Refused]
 ) -> DeleteRecordsPartitionResult:
-    refused = moved if isinstance(moved, TopicRefused) else failed.get(moved.led.lane.lane)
-    if refused is not None or isinstance(moved, TopicRefused):
+    refused = moved if isinstance(moved, Refused) else failed.get(moved.led.lane.lane)
+    if refused is not None or isinstance(moved, Refused):
         return DeleteRecordsPartitionResult(
             partition_index=partition,
             low_watermark=NO_LOW_WATERMARK,
-            error_code=error_code(refused.error if refused is not None else "NONE"),
+            error_code=refused.error if refused is not None else ErrorCode.NONE,
         )
     log = moved.led.lane.log_of(moved.led.partition)
     return DeleteRecordsPartitionResult(

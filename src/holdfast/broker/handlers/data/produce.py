@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Sequence
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.directory import Led
 from holdfast.broker.cluster.leader_hints import Hint, brokers_of, hint_for
-from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.context import RequestContext
 from holdfast.broker.lanes.leadership import prove_claim
 from holdfast.broker.settling import then
 from holdfast.broker.transactions.joining import Verdicts, ask_for_all
@@ -33,7 +33,6 @@ from holdfast.errors import Fenced
 from holdfast.identifiers import LaneId
 from holdfast.log.append import (
     Accepted,
-    AppendRefused,
     AppendRules,
     Duplicate,
     Early,
@@ -41,7 +40,7 @@ from holdfast.log.append import (
     opens_transaction,
 )
 from holdfast.log.data_lane import DataLane
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -65,7 +64,6 @@ requests."""
 LEADERS_SINCE = 10
 ZSTD_SINCE = 7
 NO_LOG_START = -1
-UNTIMELY = (ErrorCode.INVALID_TIMESTAMP.name,)
 JUDGED_BY_PRODUCER_STATE = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -398,8 +396,8 @@ def _append(
     )
     if isinstance(checked, BatchRefusal) or records is None:
         refusal = checked if isinstance(checked, BatchRefusal) else None
-        name = refusal.error.name if refusal else "INVALID_RECORD"
-        return _refuse(data.index, ErrorCode[name], refusal.message if refusal else None)
+        code = ErrorCode(refusal.error.value) if refusal else ErrorCode.INVALID_RECORD
+        return _refuse(data.index, code, refusal.message if refusal else None)
     if settings.keys_required or settings.validate_records:
         wrong = check_inside(
             records,
@@ -407,7 +405,7 @@ def _append(
             uncompressed_bytes_max=OPENED_BYTES_MAX,
         )
         if wrong is not None:
-            error = ErrorCode[wrong.error.name]
+            error = ErrorCode(wrong.error.value)
             return _refuse(data.index, error, wrong.message, wrong.record_errors)
     header = checked[0]
     partition_log = led.lane.log_of(led.partition)
@@ -425,13 +423,17 @@ def _append(
         decision = unverified if unverified is not None else decision
     log_start_offset = partition_log.log_start_offset
     match decision:
-        case AppendRefused(error, message):
-            if error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.name:
+        case Refused(error, message):
+            if error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 # Clients then begin a new producer epoch, some of them silently: leave a trace.
                 epoch, name = led.lane.leader_epoch, led.topic.name
                 log.info("out_of_order topic=%s leader_epoch=%d: %s", name, epoch, message)
-            late = _untimely(records, settings.append, now_ms) if error in UNTIMELY else ()
-            return _refuse(data.index, ErrorCode(error_code(error)), message, late)
+            late = (
+                _untimely(records, settings.append, now_ms)
+                if error is ErrorCode.INVALID_TIMESTAMP
+                else ()
+            )
+            return _refuse(data.index, error, message, late)
         case Duplicate(original):
             base_offset, appended_ms = original.base_offset, original.appended_ms
             if not led.lane.is_valid():

@@ -5,10 +5,10 @@ While the named broker is away, the lane is placed as if there were no wish.
 """
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.context import RequestContext
 from holdfast.broker.topic_creation import control_durable, controller_refusal
 from holdfast.cluster.facts import LanePlaced
-from holdfast.cluster.topics import TopicRefused
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.protocol.messages.place_lane import PlaceLaneRequest, PlaceLaneResponse
 
 NO_WISH = -1
@@ -23,24 +23,22 @@ async def handle(
         broker.control.add(LanePlaced(request.lane, request.broker_id))
         refused = await control_durable(broker, request.timeout_ms)
     if refused is not None:
-        return PlaceLaneResponse(
-            error_code=error_code(refused.error), error_message=refused.message
-        )
+        return PlaceLaneResponse(error_code=refused.error, error_message=refused.message)
     if broker.membership is not None:
         broker.membership.news()
     return PlaceLaneResponse()
 
 
-def _problem(broker: Broker, request: PlaceLaneRequest) -> TopicRefused | None:
+def _problem(broker: Broker, request: PlaceLaneRequest) -> Refused | None:
     if not 0 <= request.lane <= broker.state.lanes:
-        return TopicRefused(
-            "INVALID_REQUEST",
+        return Refused(
+            ErrorCode.INVALID_REQUEST,
             f"there is no lane {request.lane}: the lanes are 0 (control) to {broker.state.lanes}",
         )
     if request.broker_id != NO_WISH and request.broker_id not in broker.state.brokers:
         known = ", ".join(map(str, sorted(broker.state.brokers)))
-        return TopicRefused(
-            "BROKER_ID_NOT_REGISTERED",
+        return Refused(
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
             f"there is no broker {request.broker_id}; the brokers are {known}",
         )
     return None

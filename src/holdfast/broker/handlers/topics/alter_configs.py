@@ -10,12 +10,13 @@ from functools import partial
 from typing import NamedTuple
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.context import RequestContext
 from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, control_durable, controller_refusal
 from holdfast.cluster.facts import TopicConfigured
 from holdfast.cluster.state import Topic
-from holdfast.cluster.topics import TopicRefused, decide_configs
+from holdfast.cluster.topics import decide_configs
 from holdfast.identifiers import topic_name_problem
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -38,7 +39,7 @@ async def handle(
     return AlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(
-                error_code=error_code(refused.error if refused else "NONE"),
+                error_code=refused.error if refused else ErrorCode.NONE,
                 error_message=refused.message if refused else None,
                 resource_type=resource_type,
                 resource_name=name,
@@ -48,7 +49,7 @@ async def handle(
     )
 
 
-def _replace(resource: AlterConfigsResource, topic: Topic) -> TopicConfigured | TopicRefused:
+def _replace(resource: AlterConfigsResource, topic: Topic) -> TopicConfigured | Refused:
     problem = change_problem(
         topic,
         [config.name for config in resource.configs],
@@ -64,18 +65,18 @@ class Alteration(NamedTuple):
 
     resource_type: int
     name: str
-    change: Callable[[Topic], TopicConfigured | TopicRefused]
+    change: Callable[[Topic], TopicConfigured | Refused]
 
 
 async def alter_all(
     broker: Broker, alterations: Sequence[Alteration], *, validate_only: bool
-) -> dict[tuple[int, str], TopicRefused | None]:
+) -> dict[tuple[int, str], Refused | None]:
     """Decide each resource, and wait until the changes are durable.
 
     AlterConfigs and IncrementalAlterConfigs share this.
     """
     times = Counter((wanted.resource_type, wanted.name) for wanted in alterations)
-    decided: dict[tuple[int, str], TopicRefused | None] = {}
+    decided: dict[tuple[int, str], Refused | None] = {}
     for wanted in alterations:
         key = (wanted.resource_type, wanted.name)
         decided[key] = _duplicate(*key, times[key]) or _alter(broker, wanted, validate_only)
@@ -83,43 +84,43 @@ async def alter_all(
     return {key: refused or failed for key, refused in decided.items()}
 
 
-def _duplicate(resource_type: int, name: str, times: int) -> TopicRefused | None:
+def _duplicate(resource_type: int, name: str, times: int) -> Refused | None:
     """Return a refusal if a resource is in the request more than once."""
     if times == 1:
         return None
-    return TopicRefused(
-        "INVALID_REQUEST",
+    return Refused(
+        ErrorCode.INVALID_REQUEST,
         "Each resource must appear at most once:"
         f" {name[:249]!r} of type {resource_type} is {times} times in the request",
     )
 
 
-def _alter(broker: Broker, wanted: Alteration, validate_only: bool) -> TopicRefused | None:
+def _alter(broker: Broker, wanted: Alteration, validate_only: bool) -> Refused | None:
     """Decide the change of one resource; add it to the control lane unless `validate_only`."""
     name = wanted.name
     if wanted.resource_type == BROKER:
-        return TopicRefused(
-            "INVALID_REQUEST",
+        return Refused(
+            ErrorCode.INVALID_REQUEST,
             f"broker {name[:80]!r}: its settings are chosen when it starts and cannot be altered",
         )
     if wanted.resource_type != TOPIC:
-        return TopicRefused(
-            "INVALID_REQUEST",
+        return Refused(
+            ErrorCode.INVALID_REQUEST,
             f"resource type {wanted.resource_type}: only topics (2) have configurations to alter",
         )
     refused = controller_refusal(broker)
     if refused is not None:
         return refused
     if not name:
-        return TopicRefused("INVALID_REQUEST", "Default topic resources are not allowed.")
+        return Refused(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
     topic = broker.state.topic_named(name)
     if topic is None:
         problem = topic_name_problem(name)
         if problem is not None:
-            return TopicRefused("INVALID_TOPIC_EXCEPTION", problem)
-        return TopicRefused("UNKNOWN_TOPIC_OR_PARTITION", f"The topic '{name}' does not exist.")
+            return Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
     fact = wanted.change(topic)
-    if isinstance(fact, TopicRefused):
+    if isinstance(fact, Refused):
         return fact
     if not validate_only and fact.configs != topic.configs:
         broker.control.add(fact)
@@ -128,17 +129,17 @@ def _alter(broker: Broker, wanted: Alteration, validate_only: bool) -> TopicRefu
 
 def change_problem(
     topic: Topic, names: Sequence[str], without_value: Sequence[str]
-) -> TopicRefused | None:
+) -> Refused | None:
     """Return the refusal of duplicate names and missing values, for both kinds of altering."""
     twice = [name[:200] for name, times in Counter(names).items() if times > 1]
     if twice:
-        return TopicRefused(
-            "INVALID_REQUEST",
+        return Refused(
+            ErrorCode.INVALID_REQUEST,
             f"topic {topic.name}: duplicate config keys: {', '.join(twice[:10])}",
         )
     if without_value:
-        return TopicRefused(
-            "INVALID_REQUEST",
+        return Refused(
+            ErrorCode.INVALID_REQUEST,
             f"topic {topic.name}: Null value not supported for:"
             f" {', '.join(name[:200] for name in without_value[:10])}",
         )

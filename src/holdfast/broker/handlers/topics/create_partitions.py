@@ -8,11 +8,12 @@ themselves. An empty list of assignments counts as none.
 from collections import Counter
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.context import RequestContext
 from holdfast.broker.handlers.topics.create_topics import assignment_problem
 from holdfast.broker.topic_creation import control_durable, controller_refusal
 from holdfast.cluster.facts import PartitionsAdded
-from holdfast.cluster.topics import PARTITIONS_MAX, TopicRefused, decide_partitions
+from holdfast.cluster.topics import PARTITIONS_MAX, decide_partitions
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -26,17 +27,17 @@ async def handle(
 ) -> CreatePartitionsResponse:
     del context
     times = Counter(topic.name for topic in request.topics)
-    decided: dict[str, TopicRefused | None] = {}
+    decided: dict[str, Refused | None] = {}
     added = 0
     for topic in request.topics:
         if times[topic.name] > 1:
-            decided[topic.name] = TopicRefused(
-                "INVALID_REQUEST",
+            decided[topic.name] = Refused(
+                ErrorCode.INVALID_REQUEST,
                 f"Duplicate topic name: {topic.name} is {times[topic.name]} times in the request",
             )
             continue
         fact = _decide(broker, topic, added)
-        decided[topic.name] = fact if isinstance(fact, TopicRefused) else None
+        decided[topic.name] = fact if isinstance(fact, Refused) else None
         if isinstance(fact, PartitionsAdded):
             added += len(fact.lanes)
             if not request.validate_only:
@@ -51,39 +52,41 @@ async def handle(
 
 def _decide(
     broker: Broker, topic: CreatePartitionsTopic, added_before: int
-) -> PartitionsAdded | TopicRefused:
+) -> PartitionsAdded | Refused:
     refused = controller_refusal(broker)
     if refused is not None:
         return refused
     known = broker.state.topic_named(topic.name)
     if known is None:
-        return TopicRefused("UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {topic.name[:249]!r}")
+        return Refused(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic.name[:249]!r}"
+        )
     fact = decide_partitions(broker.state, known, topic.count)
-    if isinstance(fact, TopicRefused):
+    if isinstance(fact, Refused):
         return fact
     new = len(fact.lanes)
     if added_before > 0 and added_before + new > PARTITIONS_MAX:
-        return TopicRefused(
-            "POLICY_VIOLATION",
+        return Refused(
+            ErrorCode.POLICY_VIOLATION,
             f"topic {topic.name}: the request adds {added_before + new} partitions so far; at most"
             f" {PARTITIONS_MAX} are possible in one request",
         )
     if topic.assignments and len(topic.assignments) != new:
-        return TopicRefused(
-            "INVALID_REPLICA_ASSIGNMENT",
+        return Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"topic {topic.name}: the request adds {new} partitions, but assigns"
             f" {len(topic.assignments)}",
         )
     replicas = [assignment.broker_ids for assignment in topic.assignments or ()]
     problem = assignment_problem(broker, replicas)
     if problem is not None:
-        return TopicRefused("INVALID_REPLICA_ASSIGNMENT", f"topic {topic.name}: {problem}")
+        return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"topic {topic.name}: {problem}")
     return fact
 
 
-def _result(name: str, refused: TopicRefused | None) -> CreatePartitionsTopicResult:
+def _result(name: str, refused: Refused | None) -> CreatePartitionsTopicResult:
     if refused is None:
         return CreatePartitionsTopicResult(name=name)
     return CreatePartitionsTopicResult(
-        name=name, error_code=error_code(refused.error), error_message=refused.message
+        name=name, error_code=refused.error, error_message=refused.message
     )

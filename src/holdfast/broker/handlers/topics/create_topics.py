@@ -10,11 +10,12 @@ import dataclasses
 from collections import Counter
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.context import RequestContext
 from holdfast.broker.topic_creation import control_durable, controller_refusal
 from holdfast.cluster.configs import shown_configs
 from holdfast.cluster.facts import TopicCreated
-from holdfast.cluster.topics import PARTITIONS_MAX, TopicRefused, decide_create
+from holdfast.cluster.topics import PARTITIONS_MAX, decide_create
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -40,12 +41,12 @@ async def handle(
 ) -> CreateTopicsResponse:
     del context
     times = Counter(topic.name for topic in request.topics)
-    decided: dict[str, TopicCreated | TopicRefused] = {}
+    decided: dict[str, TopicCreated | Refused] = {}
     too_many = _too_many_partitions(broker, request)
     for topic in request.topics:
         if times[topic.name] > 1:
-            decided[topic.name] = TopicRefused(
-                "INVALID_REQUEST",
+            decided[topic.name] = Refused(
+                ErrorCode.INVALID_REQUEST,
                 f"Duplicate topic name: {topic.name} is {times[topic.name]} times in the request",
             )
             continue
@@ -63,22 +64,22 @@ async def handle(
     return CreateTopicsResponse(
         topics=[
             _refused(name, fact)
-            if isinstance(fact, TopicRefused)
+            if isinstance(fact, Refused)
             else _created(fact, is_real=not request.validate_only)
             for name, fact in decided.items()
         ]
     )
 
 
-def _hangs_on_the_store(fact: TopicCreated | TopicRefused) -> bool:
+def _hangs_on_the_store(fact: TopicCreated | Refused) -> bool:
     """True if the response holds only once everything decided is durable.
 
     A topic that already exists may have been decided a moment ago, without being durable yet.
     """
-    return isinstance(fact, TopicCreated) or fact.error == "TOPIC_ALREADY_EXISTS"
+    return isinstance(fact, TopicCreated) or fact.error is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def _too_many_partitions(broker: Broker, request: CreateTopicsRequest) -> TopicRefused | None:
+def _too_many_partitions(broker: Broker, request: CreateTopicsRequest) -> Refused | None:
     total = sum(
         len(topic.assignments)
         or (broker.settings.num_partitions if topic.num_partitions == -1 else topic.num_partitions)
@@ -86,18 +87,18 @@ def _too_many_partitions(broker: Broker, request: CreateTopicsRequest) -> TopicR
     )
     if total <= PARTITIONS_MAX:
         return None
-    return TopicRefused(
-        "POLICY_VIOLATION",
+    return Refused(
+        ErrorCode.POLICY_VIOLATION,
         f"Excessively large number of partitions per request: {total}; at most {PARTITIONS_MAX}",
     )
 
 
-def _decide(broker: Broker, topic: CreatableTopic) -> TopicCreated | TopicRefused:
+def _decide(broker: Broker, topic: CreatableTopic) -> TopicCreated | Refused:
     refused = controller_refusal(broker)
     if refused is not None:
         return refused
     shape = _shape(broker, topic)
-    if isinstance(shape, TopicRefused):
+    if isinstance(shape, Refused):
         return shape
     return decide_create(
         broker.state,
@@ -109,30 +110,30 @@ def _decide(broker: Broker, topic: CreatableTopic) -> TopicCreated | TopicRefuse
     )
 
 
-def _shape(broker: Broker, topic: CreatableTopic) -> _Shape | TopicRefused:
+def _shape(broker: Broker, topic: CreatableTopic) -> _Shape | Refused:
     """Return the shape from the counts, or from a manual assignment, never from both."""
     if not topic.assignments:
         wanted = topic.num_partitions
         default = broker.settings.num_partitions
         return _Shape(default if wanted == -1 else wanted, topic.replication_factor)
     if topic.replication_factor != -1 or topic.num_partitions != -1:
-        return TopicRefused(
-            "INVALID_REQUEST",
+        return Refused(
+            ErrorCode.INVALID_REQUEST,
             f"topic {topic.name}: a manual assignment was given, so the number of partitions"
             f" ({topic.num_partitions}) and the replication factor ({topic.replication_factor})"
             " must both be -1",
         )
     count = len(topic.assignments)
     if {a.partition_index for a in topic.assignments} != set(range(count)):
-        return TopicRefused(
-            "INVALID_REPLICA_ASSIGNMENT",
+        return Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"topic {topic.name}: {count} partitions were assigned; their numbers must be 0 to"
             f" {count - 1}, each once",
         )
     replicas = [assignment.broker_ids for assignment in topic.assignments]
     problem = assignment_problem(broker, replicas)
     if problem is not None:
-        return TopicRefused("INVALID_REPLICA_ASSIGNMENT", f"topic {topic.name}: {problem}")
+        return Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"topic {topic.name}: {problem}")
     return _Shape(count, REPLICATION_FACTOR)
 
 
@@ -155,11 +156,11 @@ def assignment_problem(broker: Broker, replicas: list[list[int]]) -> str | None:
     return None
 
 
-def _refused(name: str, refused: TopicRefused) -> CreatableTopicResult:
+def _refused(name: str, refused: Refused) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=name,
         topic_id=ZERO_UUID,
-        error_code=error_code(refused.error),
+        error_code=refused.error,
         error_message=refused.message,
     )
 

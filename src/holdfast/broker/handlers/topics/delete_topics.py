@@ -8,11 +8,11 @@ from collections import Counter
 from uuid import UUID
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.context import RequestContext
 from holdfast.broker.topic_creation import control_durable, controller_refusal
 from holdfast.cluster.facts import TopicDeleted
 from holdfast.cluster.state import Topic
-from holdfast.cluster.topics import TopicRefused
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -36,8 +36,8 @@ async def handle(
     found = Counter(topic.topic_id for topic in decided.values() if isinstance(topic, Topic))
     for key, topic in decided.items():
         if isinstance(topic, Topic) and found[topic.topic_id] > 1:
-            decided[key] = TopicRefused(
-                "INVALID_REQUEST",
+            decided[key] = Refused(
+                ErrorCode.INVALID_REQUEST,
                 f"topic {topic.name} and topic id {topic.topic_id} are the same; name it once",
             )
     for topic in decided.values():
@@ -52,39 +52,37 @@ async def handle(
     )
 
 
-def _find(broker: Broker, name: str | None, topic_id: UUID, times: int) -> Topic | TopicRefused:
+def _find(broker: Broker, name: str | None, topic_id: UUID, times: int) -> Topic | Refused:
     refused = controller_refusal(broker)
     if refused is not None:
         return refused
     if name is None and topic_id == ZERO_UUID:
-        return TopicRefused("INVALID_REQUEST", "Neither topic name nor id were specified.")
+        return Refused(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     if name is not None and topic_id != ZERO_UUID:
-        return TopicRefused(
-            "INVALID_REQUEST",
+        return Refused(
+            ErrorCode.INVALID_REQUEST,
             f"You may not specify both topic name ({name[:249]}) and topic id ({topic_id}).",
         )
     if times > 1:
         what = f"name: {name[:249]}" if name is not None else f"id: {topic_id}"
-        return TopicRefused(
-            "INVALID_REQUEST", f"Duplicate topic {what} is {times} times in the request"
+        return Refused(
+            ErrorCode.INVALID_REQUEST, f"Duplicate topic {what} is {times} times in the request"
         )
     if name is not None:
-        return broker.state.topic_named(name) or TopicRefused(
-            "UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {name[:249]!r}"
+        return broker.state.topic_named(name) or Refused(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name[:249]!r}"
         )
-    return broker.state.usable(topic_id) or TopicRefused(
-        "UNKNOWN_TOPIC_ID", f"there is no topic with id {topic_id}"
+    return broker.state.usable(topic_id) or Refused(
+        ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with id {topic_id}"
     )
 
 
-def _result(
-    name: str | None, topic_id: UUID, decided: Topic | TopicRefused
-) -> DeletableTopicResult:
+def _result(name: str | None, topic_id: UUID, decided: Topic | Refused) -> DeletableTopicResult:
     if isinstance(decided, Topic):
         return DeletableTopicResult(name=decided.name, topic_id=decided.topic_id)
     return DeletableTopicResult(
         name=name,
         topic_id=topic_id,
-        error_code=error_code(decided.error),
+        error_code=decided.error,
         error_message=decided.message,
     )

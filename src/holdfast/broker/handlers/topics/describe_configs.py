@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.context import RequestContext
 from holdfast.broker.handlers.topics.alter_configs import BROKER, TOPIC
 from holdfast.broker.properties import PROPERTIES
 from holdfast.broker.settings import LANES_DEFAULT, BrokerSettings
 from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, control_durable, hear_of_changes
 from holdfast.cluster.configs import BROKER_NAMES, ConfigSource, ConfigType, shown_configs
-from holdfast.cluster.topics import TopicRefused
 from holdfast.identifiers import topic_name_problem
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -63,30 +63,30 @@ async def handle(
     )
 
 
-def _rows(broker: Broker, resource: DescribeConfigsResource) -> Iterable[_Row] | TopicRefused:
+def _rows(broker: Broker, resource: DescribeConfigsResource) -> Iterable[_Row] | Refused:
     if resource.resource_type == TOPIC:
         rows = _topic_rows(broker, resource.resource_name)
     elif resource.resource_type == BROKER:
         rows = _broker_rows(broker, resource.resource_name)
     else:
-        rows = TopicRefused(
-            "INVALID_REQUEST",
+        rows = Refused(
+            ErrorCode.INVALID_REQUEST,
             f"resource type {resource.resource_type}: only topics ({TOPIC}) and brokers ({BROKER})"
             " have configurations",
         )
-    if isinstance(rows, TopicRefused) or not resource.configuration_keys:
+    if isinstance(rows, Refused) or not resource.configuration_keys:
         return rows
     keys = set(resource.configuration_keys)
     return [row for row in rows if row.name in keys]
 
 
-def _topic_rows(broker: Broker, name: str) -> list[_Row] | TopicRefused:
+def _topic_rows(broker: Broker, name: str) -> list[_Row] | Refused:
     topic = broker.state.topic_named(name)
     if topic is None:
         problem = topic_name_problem(name)
         if problem is not None:
-            return TopicRefused("INVALID_TOPIC_EXCEPTION", problem)
-        return TopicRefused("UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {name!r}")
+            return Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return [
         _Row(
             definition.name,
@@ -102,13 +102,13 @@ def _topic_rows(broker: Broker, name: str) -> list[_Row] | TopicRefused:
     ]
 
 
-def _broker_rows(broker: Broker, name: str) -> list[_Row] | TopicRefused:
+def _broker_rows(broker: Broker, name: str) -> list[_Row] | Refused:
     this = broker.settings.broker_id
     if name == "":
         return []  # defaults for all brokers: there are none
     if name != str(this):
-        return TopicRefused(
-            "INVALID_REQUEST",
+        return Refused(
+            ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {this} or empty string, but received {name[:80]}",
         )
     mine = _shown_settings(broker.settings, broker.state.lanes)
@@ -208,11 +208,11 @@ def _shown_settings(settings: BrokerSettings, lanes: int) -> list[_ShownSetting]
 def _result(
     request: DescribeConfigsRequest,
     resource: DescribeConfigsResource,
-    rows: Iterable[_Row] | TopicRefused,
+    rows: Iterable[_Row] | Refused,
 ) -> DescribeConfigsResult:
-    if isinstance(rows, TopicRefused):
+    if isinstance(rows, Refused):
         return DescribeConfigsResult(
-            error_code=error_code(rows.error),
+            error_code=rows.error,
             error_message=rows.message,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,

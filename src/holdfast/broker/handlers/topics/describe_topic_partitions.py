@@ -6,10 +6,11 @@ its cursor says where the next one begins. The replicas of a partition are those
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.directory import PartitionPlace
-from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.context import RequestContext
 from holdfast.broker.operations import TOPIC_OPERATIONS
 from holdfast.cluster.state import Topic
 from holdfast.identifiers import topic_name_problem
+from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -33,7 +34,7 @@ def handle(
         return DescribeTopicPartitionsResponse(
             topics=[
                 DescribeTopicPartitionsResponseTopic(
-                    error_code=error_code("INVALID_REQUEST"), name=name
+                    error_code=ErrorCode.INVALID_REQUEST, name=name
                 )
                 for name in asked
             ]
@@ -51,7 +52,11 @@ def handle(
         topic = broker.state.topic_named(name)
         if topic is None:
             is_legal = topic_name_problem(name) is None
-            error = "UNKNOWN_TOPIC_OR_PARTITION" if is_legal else "INVALID_TOPIC_EXCEPTION"
+            error = (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if is_legal
+                else ErrorCode.INVALID_TOPIC_EXCEPTION
+            )
             response.topics.append(_refused(name, error))
             continue
         end = min(topic.partitions, first + left)
@@ -67,9 +72,9 @@ def _cursor(name: str, partition: int) -> DescribeTopicPartitionsResponseCursor:
     return DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=partition)
 
 
-def _refused(name: str, error: str) -> DescribeTopicPartitionsResponseTopic:
+def _refused(name: str, error: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
-        error_code=error_code(error), name=name, topic_authorized_operations=TOPIC_OPERATIONS
+        error_code=error, name=name, topic_authorized_operations=TOPIC_OPERATIONS
     )
 
 
@@ -88,7 +93,7 @@ def _partition(placed: PartitionPlace) -> DescribeTopicPartitionsResponsePartiti
     leader = placed.leader
     if leader is None:
         return DescribeTopicPartitionsResponsePartition(
-            error_code=error_code("LEADER_NOT_AVAILABLE"),
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE,
             partition_index=placed.partition,
             leader_id=-1,
             eligible_leader_replicas=[],

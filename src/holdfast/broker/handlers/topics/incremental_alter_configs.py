@@ -8,16 +8,16 @@ Deviations: a broker's settings are chosen at its start, so altering a broker is
 from functools import partial
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.context import RequestContext
 from holdfast.broker.handlers.topics.alter_configs import Alteration, alter_all, change_problem
 from holdfast.cluster.facts import TopicConfigured
 from holdfast.cluster.state import Topic
 from holdfast.cluster.topics import (
     ConfigChange,
     ConfigOperation,
-    TopicRefused,
     decide_config_changes,
 )
+from holdfast.protocol.api import ErrorCode, Refused
 from holdfast.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
@@ -37,7 +37,7 @@ async def handle(
     return IncrementalAlterConfigsResponse(
         responses=[
             IncrementalAlterConfigsResourceResponse(
-                error_code=error_code(refused.error if refused else "NONE"),
+                error_code=refused.error if refused else ErrorCode.NONE,
                 error_message=refused.message if refused else None,
                 resource_type=resource_type,
                 resource_name=name,
@@ -47,13 +47,11 @@ async def handle(
     )
 
 
-def _change(
-    resource: IncrementalAlterConfigsResource, topic: Topic
-) -> TopicConfigured | TopicRefused:
+def _change(resource: IncrementalAlterConfigsResource, topic: Topic) -> TopicConfigured | Refused:
     for config in resource.configs:
         if config.config_operation not in ConfigOperation.__members__.values():
-            return TopicRefused(
-                "INVALID_REQUEST",
+            return Refused(
+                ErrorCode.INVALID_REQUEST,
                 f"topic {topic.name}, {config.name[:200]}: Unknown operation type"
                 f" {config.config_operation}",
             )

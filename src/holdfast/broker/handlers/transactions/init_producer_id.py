@@ -9,7 +9,7 @@ open transaction is aborted first, and the client asks again.
 import asyncio
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.context import RequestContext
 from holdfast.broker.lanes.leadership import coordinator_error, coordinator_problem
 from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, refusal_of
 from holdfast.errors import HoldfastError
@@ -28,7 +28,7 @@ from holdfast.transactions.decide import (
 
 NO_PRODUCER = -1
 FENCED_SINCE = 4
-RETRY = "COORDINATOR_LOAD_IN_PROGRESS"
+RETRY = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 """Kafka's error while it has no block of ids. Producers try again, also idempotent ones."""
 
 
@@ -36,9 +36,9 @@ async def handle(
     broker: Broker, request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse:
     if request.transactional_id == "":
-        return _refused("INVALID_REQUEST")
+        return _refused(ErrorCode.INVALID_REQUEST)
     if (request.producer_id == NO_PRODUCER) != (request.producer_epoch == NO_PRODUCER):
-        return _refused("INVALID_REQUEST")
+        return _refused(ErrorCode.INVALID_REQUEST)
     try:
         async with asyncio.timeout(WAIT_MS_DEFAULT / 1000):
             if request.transactional_id is None:
@@ -53,7 +53,7 @@ async def handle(
         is_old = context.api_version < FENCED_SINCE
         if producer is ErrorCode.PRODUCER_FENCED and is_old:
             producer = ErrorCode.INVALID_PRODUCER_EPOCH
-        return _refused(producer.name)
+        return _refused(producer)
     return InitProducerIdResponse(
         producer_id=producer.producer_id, producer_epoch=producer.producer_epoch
     )
@@ -83,12 +83,12 @@ async def _transactional(
     if isinstance(decided, ErrorCode):
         return await coordinator_error(here.lane, decided)
     if isinstance(decided, FreshIdNeeded):
-        return ErrorCode[RETRY]
+        return RETRY
     if not isinstance(decided, GoOn):
         here.decide(decided.fact)
     transaction = here.known(name)
     if transaction is None:
-        return ErrorCode[RETRY]
+        return RETRY
     after = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     if isinstance(decided, AbortFirst):
         here.finish(transaction)
@@ -100,7 +100,5 @@ async def _transactional(
     return ErrorCode.CONCURRENT_TRANSACTIONS if isinstance(decided, AbortFirst) else after
 
 
-def _refused(error: str) -> InitProducerIdResponse:
-    return InitProducerIdResponse(
-        error_code=error_code(error), producer_id=NO_PRODUCER, producer_epoch=-1
-    )
+def _refused(error: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=error, producer_id=NO_PRODUCER, producer_epoch=-1)

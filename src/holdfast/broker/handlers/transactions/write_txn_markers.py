@@ -9,7 +9,7 @@ broker, so all are asked. While one does not answer, the error is COORDINATOR_NO
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.directory import Led
-from holdfast.broker.context import RequestContext, error_code
+from holdfast.broker.context import RequestContext
 from holdfast.broker.lanes.leadership import offline_problem, prove_claim
 from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, durable
 from holdfast.broker.transactions.aborting import abort_anywhere
@@ -95,6 +95,6 @@ async def _end_alone(
             now_ms=broker.environment.now_ms(),
         )
         if refused is not None:
-            return error_code(refused.error)
-    failed = await durable(led.lane, WAIT_MS_DEFAULT, fenced="NOT_LEADER_OR_FOLLOWER")
-    return error_code(failed.error) if failed is not None else ErrorCode.NONE
+            return refused.error
+    failed = await durable(led.lane, WAIT_MS_DEFAULT, fenced=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    return failed.error if failed is not None else ErrorCode.NONE
