@@ -1,12 +1,7 @@
-"""Produce (0), versions 3 to 13.
+"""Produce: append record batches to partitions.
 
-Deviations: acks=1 and acks=all are the same: the response leaves when the records are in the store
-or, with holdfast.ack=disk, on the disk. The response to a retry names no log start offset (-1)
-unless the claim is proved. A batch that arrives before an earlier batch of its producer gets a
-retriable error for a while (gaps.py). Kafka calls it out of order at once, or accepts it if it does
-not know the producer.
-
-The decision is made at once, in the order of arrival. Only the response waits.
+The decision is made at once, in the order of arrival. Only the response waits. Batches that
+arrive before an earlier batch of their producer are remembered in gaps.py.
 """
 
 import asyncio
@@ -14,6 +9,7 @@ import dataclasses
 import logging
 from collections.abc import Awaitable, Sequence
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.directory import Led
 from holdfast.broker.cluster.leader_hints import Hint, brokers_of, hint_for
@@ -41,7 +37,7 @@ from holdfast.log.append import (
     opens_transaction,
 )
 from holdfast.log.data_lane import DataLane
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -56,6 +52,23 @@ from holdfast.protocol.messages.produce import (
 from holdfast.records.check import BatchRefusal, RecordError, check_produced
 from holdfast.records.inside import check_inside, name_records_out_of_time
 from holdfast.records.stamp import stamp, stamp_log_append_time
+
+API = Api(
+    key=ApiKey.PRODUCE,
+    versions=range(3, 14),
+    deviations=(
+        "acks=1 and acks=all are the same: the response leaves when the records are in the"
+        " store, or with `holdfast.ack=disk` on the disk.",
+        "A batch that arrives before an earlier batch of its idempotent producer gets"
+        " NOT_ENOUGH_REPLICAS, which clients retry, for ten seconds. After that it is reported"
+        " as out of order, or accepted if the partition does not know the producer. Kafka"
+        " decides at once (ADR 14).",
+        "The response to a retry has a log start offset of -1 unless the broker is the proved"
+        " owner.",
+        "If another broker coordinates the transaction, the first batch on a partition waits"
+        " for that broker, for some seconds at most.",
+    ),
+)
 
 log = logging.getLogger("holdfast.broker")
 
