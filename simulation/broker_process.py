@@ -10,7 +10,8 @@ from typing import Any
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.peer_network import PEER_CLIENT_ID, PeerNetwork
 from holdfast.broker.context import RequestContext
-from holdfast.broker.dispatch import BETWEEN_BROKERS, answer
+from holdfast.broker.dispatch import answer
+from holdfast.broker.endpoints import BETWEEN_BROKERS
 from holdfast.broker.maintenance import Maintenance
 from holdfast.broker.settings import BrokerSettings
 from holdfast.environment import Environment

@@ -15,7 +15,8 @@ import sys
 from pathlib import Path
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.dispatch import SERVED, Dispatch
+from holdfast.broker.dispatch import Dispatch
+from holdfast.broker.endpoints import SERVED
 from holdfast.broker.gaps import Gaps
 from holdfast.broker.maintenance import Maintenance
 from holdfast.broker.settings import BrokerSettings

@@ -113,21 +113,6 @@ class ApiKey(IntEnum):
     ABORT_TRANSACTION = 10_006
 
 
-BETWEEN_BROKERS = frozenset(
-    {
-        ApiKey.PEER_PING,
-        ApiKey.LANE_HAND_OVER,
-        ApiKey.END_TRANSACTION_PARTS,
-        ApiKey.JOIN_TRANSACTION,
-        ApiKey.ABORT_TRANSACTION,
-        ApiKey.PLACE_LANE,
-        ApiKey.DRAIN_BROKER,
-        ApiKey.ALLOCATE_PRODUCER_IDS,
-    }
-)
-"""APIs that brokers serve to each other; ApiVersions does not list them."""
-
-
 class ErrorCode(IntEnum):
     """The result for one topic, partition or group, or for a whole request."""
 

@@ -6,11 +6,11 @@ never decode a body (the handler does), nor wait for anything.
 
 import enum
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from holdfast.errors import ConfigurationError
-from holdfast.protocol.api import BETWEEN_BROKERS, ApiKey, ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.headers import (
     CORRELATION,
     SIZE_AND_CORRELATION,
@@ -97,7 +97,10 @@ class _Served(NamedTuple):
 class ServedApis:
     """The versions that a broker serves, checked once against those that the codec knows."""
 
-    def __init__(self, versions: Mapping[ApiKey, range]) -> None:
+    def __init__(
+        self, versions: Mapping[ApiKey, range], *, unlisted: Set[ApiKey] = frozenset()
+    ) -> None:
+        self._unlisted = unlisted
         self._served: dict[int, _Served] = {}
         for api_key, served in versions.items():
             schema = SCHEMAS.get(api_key)
@@ -121,11 +124,11 @@ class ServedApis:
         all clients can read."""
 
     def entries(self) -> list[ApiVersion]:
-        """Return the list for an ApiVersions response, without the APIs between brokers."""
+        """Return the list for an ApiVersions response, without the unlisted APIs."""
         return [
             ApiVersion(api_key=row.api_key, min_version=row.first, max_version=row.last)
             for _, row in sorted(self._served.items())
-            if row.api_key not in BETWEEN_BROKERS
+            if row.api_key not in self._unlisted
         ]
 
     def find(self, api_key: int) -> _Served | None:

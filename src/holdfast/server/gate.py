@@ -9,7 +9,8 @@ from collections.abc import Awaitable
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.dispatch import Dispatch
-from holdfast.protocol.api import BETWEEN_BROKERS, ApiKey
+from holdfast.broker.endpoints import BETWEEN_BROKERS
+from holdfast.protocol.api import ApiKey
 from holdfast.protocol.connection import Reply, Request
 from holdfast.server.peer import Peer
 

@@ -18,7 +18,8 @@ from typing import IO
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.peer_network import TcpPeers
-from holdfast.broker.dispatch import SERVED, Dispatch
+from holdfast.broker.dispatch import Dispatch
+from holdfast.broker.endpoints import SERVED
 from holdfast.broker.maintenance import Maintenance
 from holdfast.broker.properties import overridden
 from holdfast.broker.settings import BrokerSettings

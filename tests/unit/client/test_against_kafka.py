@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.peers.kafka import KafkaBroker
 
+from holdfast.broker.endpoints import BETWEEN_BROKERS
 from holdfast.client import admin
 from holdfast.client.cluster import Cluster
 from holdfast.client.connection import BrokerConnection
@@ -14,7 +15,7 @@ from holdfast.client.fetch import fetch, records_of
 from holdfast.client.produce import IdempotentProducer
 from holdfast.client.refusals import RefusedForNow, RequestRefused
 from holdfast.environment import SystemEnvironment
-from holdfast.protocol.api import BETWEEN_BROKERS, ErrorCode
+from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.schemas import SCHEMAS
 from holdfast.records.compression import Codec
 from holdfast.records.record import Record

@@ -8,6 +8,7 @@ from aiokafka import AIOKafkaProducer
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
+from holdfast.broker.endpoints import BETWEEN_BROKERS
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.connection import ServedApis
 from holdfast.protocol.messages.api_versions import ApiVersionsResponse
@@ -27,7 +28,9 @@ from holdfast.protocol.messages.produce import (
 from holdfast.protocol.schemas import SCHEMAS
 from holdfast.server.tcp import TcpServer
 
-SERVED = ServedApis({key: pair[0].VERSIONS for key, pair in SCHEMAS.items()})
+SERVED = ServedApis(
+    {key: pair[0].VERSIONS for key, pair in SCHEMAS.items()}, unlisted=BETWEEN_BROKERS
+)
 TOPIC_ID = UUID(int=77)
 
 

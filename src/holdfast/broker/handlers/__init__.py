@@ -1,1 +1,1 @@
-"""The handlers: one file for each Kafka API. Its docstring names the deviations from Kafka."""
+"""The handlers: one file for each API. Its declaration `API` names the deviations from Kafka."""

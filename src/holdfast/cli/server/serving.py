@@ -19,7 +19,8 @@ import click
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.peer_network import TcpPeers
-from holdfast.broker.dispatch import SERVED, Dispatch
+from holdfast.broker.dispatch import Dispatch
+from holdfast.broker.endpoints import SERVED
 from holdfast.broker.lanes.claiming import refuse_output
 from holdfast.broker.lanes.needed import is_needed_to_serve
 from holdfast.broker.maintenance import Maintenance

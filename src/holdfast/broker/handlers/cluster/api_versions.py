@@ -1,18 +1,22 @@
-"""ApiVersions (18), versions 0 to 4: the APIs and features of this broker.
+"""ApiVersions: the APIs and features of this broker.
 
 Features tell clients which protocols they may use: `group.version` 1 is the new consumer protocol
 (KIP-848). `transaction.version` 2 is KIP-890, where a batch adds its partition to the transaction,
 and each end of a transaction increases the producer epoch.
 """
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
+from holdfast.protocol.api import ApiKey
 from holdfast.protocol.messages.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+
+API = Api(key=ApiKey.API_VERSIONS, versions=range(5))
 
 FEATURES = {"group.version": 1, "transaction.version": 2}
 FEATURES_EPOCH = 0

@@ -1,18 +1,21 @@
-"""DescribeCluster (60), versions 0 to 2.
+"""DescribeCluster: the brokers of the cluster, and the controller.
 
 The controller is the owner of the control lane. Registered brokers that do not answer are shown as
 fenced, if the request asks for fenced brokers.
 """
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+
+API = Api(key=ApiKey.DESCRIBE_CLUSTER, versions=range(3))
 
 BROKERS, CONTROLLERS = 1, 2
 

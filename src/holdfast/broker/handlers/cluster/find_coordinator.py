@@ -1,18 +1,26 @@
-"""FindCoordinator (10), versions 0 to 6.
+"""FindCoordinator: the coordinator of a group or of a transactional id.
 
-The coordinator of a group, or of a transactional id, is the owner of the lane of its name.
-Deviation: share groups are not served. They are refused with an error that is not retriable.
+It is the owner of the lane of its name.
 """
 
 import enum
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
-from holdfast.protocol.api import ErrorCode, Refused
+from holdfast.protocol.api import ApiKey, ErrorCode, Refused
 from holdfast.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
+)
+
+API = Api(
+    key=ApiKey.FIND_COORDINATOR,
+    versions=range(7),
+    deviations=(
+        "Share groups are not supported. They are refused with an error that is not retriable.",
+    ),
 )
 
 BATCHED_SINCE = 4

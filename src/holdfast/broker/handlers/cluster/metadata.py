@@ -1,11 +1,8 @@
-"""Metadata (3), versions 0 to 13.
-
-Deviation: the replicas of a partition are its leader and the brokers that have a rack. The latter
-serve readers in their rack (KIP-392).
-"""
+"""Metadata: the brokers, topics and partition leaders that a client needs to know."""
 
 from uuid import UUID
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.directory import PartitionPlace
 from holdfast.broker.context import RequestContext
@@ -13,7 +10,7 @@ from holdfast.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPER
 from holdfast.broker.topic_creation import auto_create
 from holdfast.cluster.state import Topic
 from holdfast.identifiers import topic_name_problem
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -21,6 +18,15 @@ from holdfast.protocol.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
+)
+
+API = Api(
+    key=ApiKey.METADATA,
+    versions=range(14),
+    deviations=(
+        "The replicas of a partition are its leader and all brokers with a rack, which serve"
+        " readers of their rack (KIP-392).",
+    ),
 )
 
 NO_TOPIC_ID = UUID(int=0)

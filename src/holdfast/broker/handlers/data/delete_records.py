@@ -1,13 +1,14 @@
-"""DeleteRecords (21), versions 0 to 2.
+"""DeleteRecords: move the log start offset of partitions forward.
 
-Moves the log start offset of partitions forward. The response names the new low watermark once it
-is in the store, so that no later response can name a lower one.
+The response names the new low watermark once it is in the store, so that no later response can name
+a lower one.
 """
 
 import asyncio
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.directory import Led
 from holdfast.broker.context import RequestContext
@@ -17,13 +18,15 @@ from holdfast.errors import HoldfastError
 from holdfast.identifiers import LaneId
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import LogStartMoved
-from holdfast.protocol.api import ErrorCode, Refused
+from holdfast.protocol.api import ApiKey, ErrorCode, Refused
 from holdfast.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+
+API = Api(key=ApiKey.DELETE_RECORDS, versions=range(3))
 
 FENCED = ErrorCode.NOT_LEADER_OR_FOLLOWER
 HIGH_WATERMARK = -1

@@ -1,15 +1,12 @@
-"""Fetch (1), versions 4 to 18.
+"""Fetch: read record batches from partitions.
 
-Deviations: only whole record batches are sent, never a part of one. While the store is unreachable,
-records that are known to be durable are still served. The high watermark and the log start offset
-are then -1 (unknown), because a newer owner may have passed the known ones. Every reader gets the
-last stable offset, also a reader of uncommitted records. While memory for replies is scarce, a
-response is smaller than requested, down to one record batch (broker/reply_memory.py).
+Memory for replies is shared out in broker/reply_memory.py.
 """
 
 import asyncio
 import dataclasses
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.directory import Led
 from holdfast.broker.cluster.leader_hints import Hint, brokers_of, hint_for
@@ -32,7 +29,7 @@ from holdfast.identifiers import LaneId, PartitionId
 from holdfast.log.data_lane import DataLane
 from holdfast.log.partition import PartitionLog
 from holdfast.log.transactions import intersecting
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -41,6 +38,20 @@ from holdfast.protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
     PartitionData,
+)
+
+API = Api(
+    key=ApiKey.FETCH,
+    versions=range(4, 19),
+    deviations=(
+        "Only whole record batches are sent, never a part of one.",
+        "While the store cannot be reached, records that are known to be durable are still"
+        " served. The high watermark and the log start offset are then -1 (unknown), because a"
+        " newer owner may have passed the known ones.",
+        "Every reader gets the last stable offset, also a reader of uncommitted records.",
+        "While memory for replies is scarce, a response is smaller than requested, down to one"
+        " record batch.",
+    ),
 )
 
 TOPIC_IDS_SINCE = 13

@@ -1,11 +1,10 @@
-"""ListOffsets (2), versions 1 to 11.
+"""ListOffsets: the earliest and latest offsets of partitions, and offsets by timestamp.
 
 Answers only under a proved claim, so that no latest offset is ever below one that another broker
-has reported. Deviations: there is one tier, so earliest local is earliest, and both latest tiered
-and earliest pending upload are unknown (-1). The newest timestamp for a reader of committed records
-is that of the records below the last stable offset.
+has reported.
 """
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.directory import Led
 from holdfast.broker.context import RequestContext
@@ -14,13 +13,25 @@ from holdfast.broker.topic_creation import hear_of_partitions
 from holdfast.errors import HoldfastError
 from holdfast.log.data_lane import DataLane
 from holdfast.log.times import offset_for_time, offset_of_max_timestamp
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
+)
+
+API = Api(
+    key=ApiKey.LIST_OFFSETS,
+    versions=range(1, 12),
+    deviations=(
+        "Only the proved owner answers.",
+        "There is one storage tier, so earliest local is earliest. Latest tiered and earliest"
+        " pending upload are unknown (-1).",
+        "For `read_committed`, the newest timestamp is that of the records below the last"
+        " stable offset.",
+    ),
 )
 
 LATEST = -1

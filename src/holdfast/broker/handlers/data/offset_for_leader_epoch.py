@@ -1,12 +1,11 @@
-"""OffsetForLeaderEpoch (23), versions 2 to 4.
+"""OffsetForLeaderEpoch: where the log of a leader epoch ended.
 
-Returns where the log of a leader epoch ended, for consumers that check whether the records that
-they read are still there (KIP-320). Answers only under a proved claim.
-Deviation: the end of the current epoch is the high watermark, because no follower ever asks.
+Consumers ask to check whether the records that they read are still there (KIP-320).
 """
 
 import asyncio
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.directory import Led
 from holdfast.broker.context import RequestContext
@@ -20,13 +19,22 @@ from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, hear_of_partitions
 from holdfast.identifiers import LaneId
 from holdfast.log.data_lane import DataLane
 from holdfast.log.partition import EpochStart
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
+)
+
+API = Api(
+    key=ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    versions=range(2, 5),
+    deviations=(
+        "Only the proved owner answers.",
+        "The end of the current epoch is the high watermark, because no follower ever asks.",
+    ),
 )
 
 UNDEFINED = EpochStart(-1, -1)

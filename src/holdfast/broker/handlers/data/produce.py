@@ -1,12 +1,7 @@
-"""Produce (0), versions 3 to 13.
+"""Produce: append record batches to partitions.
 
-Deviations: acks=1 and acks=all are the same: the response leaves when the records are in the store
-or, with holdfast.ack=disk, on the disk. The response to a retry names no log start offset (-1)
-unless the claim is proved. A batch that arrives before an earlier batch of its producer gets a
-retriable error for a while (gaps.py). Kafka calls it out of order at once, or accepts it if it does
-not know the producer.
-
-The decision is made at once, in the order of arrival. Only the response waits.
+The decision is made at once, in the order of arrival. Only the response waits. Batches that
+arrive before an earlier batch of their producer are remembered in gaps.py.
 """
 
 import asyncio
@@ -14,6 +9,7 @@ import dataclasses
 import logging
 from collections.abc import Awaitable, Sequence
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.directory import Led
 from holdfast.broker.cluster.leader_hints import Hint, brokers_of, hint_for
@@ -40,7 +36,7 @@ from holdfast.log.append import (
     opens_transaction,
 )
 from holdfast.log.data_lane import DataLane
-from holdfast.protocol.api import ErrorCode, Refused
+from holdfast.protocol.api import ApiKey, ErrorCode, Refused
 from holdfast.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -55,6 +51,23 @@ from holdfast.protocol.messages.produce import (
 from holdfast.records.check import BatchRefusal, RecordError, check_produced
 from holdfast.records.inside import check_inside, name_records_out_of_time
 from holdfast.records.stamp import stamp, stamp_log_append_time
+
+API = Api(
+    key=ApiKey.PRODUCE,
+    versions=range(3, 14),
+    deviations=(
+        "acks=1 and acks=all are the same: the response leaves when the records are in the"
+        " store, or with `holdfast.ack=disk` on the disk.",
+        "A batch that arrives before an earlier batch of its idempotent producer gets"
+        " NOT_ENOUGH_REPLICAS, which clients retry, for ten seconds. After that it is reported"
+        " as out of order, or accepted if the partition does not know the producer. Kafka"
+        " decides at once (ADR 14).",
+        "The response to a retry has a log start offset of -1 unless the broker is the proved"
+        " owner.",
+        "If another broker coordinates the transaction, the first batch on a partition waits"
+        " for that broker, for some seconds at most.",
+    ),
+)
 
 log = logging.getLogger("holdfast.broker")
 
@@ -428,12 +441,8 @@ def _append(
                 # Clients then begin a new producer epoch, some of them silently: leave a trace.
                 epoch, name = led.lane.leader_epoch, led.topic.name
                 log.info("out_of_order topic=%s leader_epoch=%d: %s", name, epoch, message)
-            late = (
-                _untimely(records, settings.append, now_ms)
-                if error is ErrorCode.INVALID_TIMESTAMP
-                else ()
-            )
-            return _refuse(data.index, error, message, late)
+            named = _records_at_fault(error, records, settings.append, now_ms)
+            return _refuse(data.index, error, message, named)
         case Duplicate(original):
             base_offset, appended_ms = original.base_offset, original.appended_ms
             if not led.lane.is_valid():
@@ -453,7 +462,12 @@ def _append(
     )
 
 
-def _untimely(records: memoryview, rules: AppendRules, now_ms: int) -> Sequence[RecordError]:
+def _records_at_fault(
+    error: ErrorCode, records: memoryview, rules: AppendRules, now_ms: int
+) -> Sequence[RecordError]:
+    """Return the records for which a batch is refused, if it is for their timestamps (KIP-467)."""
+    if error is not ErrorCode.INVALID_TIMESTAMP:
+        return ()
     return name_records_out_of_time(
         records,
         oldest=now_ms - rules.timestamp_before_max_ms,

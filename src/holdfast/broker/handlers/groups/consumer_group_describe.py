@@ -1,12 +1,13 @@
-"""ConsumerGroupDescribe (69), versions 0 to 1: groups of the new consumer protocol (KIP-848)."""
+"""ConsumerGroupDescribe: groups of the new consumer protocol (KIP-848)."""
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.operations import GROUP_OPERATIONS
 from holdfast.groups.consumer.consumer_group import ConsumerGroup
 from holdfast.groups.consumer.reconciliation import Partitions, by_topic
 from holdfast.groups.facts import ConsumerMember
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -14,6 +15,12 @@ from holdfast.protocol.messages.consumer_group_describe import (
     DescribedConsumerGroup,
     DescribedMember,
     DescribedTopicPartitions,
+)
+
+API = Api(
+    key=ApiKey.CONSUMER_GROUP_DESCRIBE,
+    versions=range(2),
+    deviations=("The response has the extra tagged field of DescribeGroups.",),
 )
 
 CLASSIC_MEMBER = 0

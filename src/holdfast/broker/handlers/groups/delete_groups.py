@@ -1,13 +1,16 @@
-"""DeleteGroups (42), versions 0 to 2: delete groups that have no members."""
+"""DeleteGroups: delete groups that have no members."""
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
+
+API = Api(key=ApiKey.DELETE_GROUPS, versions=range(3))
 
 
 async def handle(

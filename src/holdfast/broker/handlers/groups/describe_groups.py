@@ -1,20 +1,26 @@
-"""DescribeGroups (15), versions 0 to 6: classic groups.
+"""DescribeGroups: the state and the members of classic groups."""
 
-Deviation: a tagged field has the number of commits that this coordinator has refused since it took
-over, because another member owned the partition.
-"""
-
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.operations import GROUP_OPERATIONS
 from holdfast.groups.classic.classic_group import ClassicGroup, GroupPhase
 from holdfast.groups.classic.generation import metadata_of
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
+)
+
+API = Api(
+    key=ApiKey.DESCRIBE_GROUPS,
+    versions=range(7),
+    deviations=(
+        "An extra tagged field counts the commits that this coordinator has refused since it"
+        " took over, because another member owned the partition.",
+    ),
 )
 
 DEAD = "Dead"

@@ -1,4 +1,4 @@
-"""Heartbeat (12), versions 0 to 4.
+"""Heartbeat: stay in a classic group.
 
 A success leaves at once, because it gives the member nothing. A refusal waits for a proved claim if
 a newer coordinator might not refuse.
@@ -7,12 +7,15 @@ a newer coordinator might not refuse.
 from collections.abc import Coroutine
 from typing import Any
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.groups.lane_groups import LaneGroups
 from holdfast.broker.lanes.leadership import coordinator_error, needs_proof
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+API = Api(key=ApiKey.HEARTBEAT, versions=range(5))
 
 
 def handle(

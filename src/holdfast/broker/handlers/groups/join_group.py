@@ -1,14 +1,23 @@
-"""JoinGroup (11), versions 0 to 9.
+"""JoinGroup: join a classic group.
 
-The response leaves when the generation is formed and durable: a coordinator that takes over goes on
-with the same generation. Kafka keeps it in memory until the leader has synced.
+The response leaves when the generation is formed and durable.
 """
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.groups.caller import Caller
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+API = Api(
+    key=ApiKey.JOIN_GROUP,
+    versions=range(10),
+    deviations=(
+        "A generation is durable before its members hear of it, so a new coordinator continues"
+        " with it. Kafka keeps it in memory until the leader has synced.",
+    ),
+)
 
 
 async def handle(

@@ -1,13 +1,16 @@
-"""LeaveGroup (13), versions 0 to 5: by member id, or by group.instance.id for static members."""
+"""LeaveGroup: leave by member id, or by group.instance.id for static members."""
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberResponse,
 )
+
+API = Api(key=ApiKey.LEAVE_GROUP, versions=range(6))
 
 BATCHED_SINCE = 3
 

@@ -1,19 +1,22 @@
-"""ListGroups (16), versions 0 to 5."""
+"""ListGroups: the groups that this broker coordinates."""
 
 import asyncio
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.groups.lane_groups import CLASSIC, CONSUMER
 from holdfast.groups.classic.classic_group import ClassicGroup
 from holdfast.groups.consumer.consumer_group import ConsumerGroup
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.consumer_protocol import PROTOCOL_TYPE
 from holdfast.protocol.messages.list_groups import (
     ListedGroup,
     ListGroupsRequest,
     ListGroupsResponse,
 )
+
+API = Api(key=ApiKey.LIST_GROUPS, versions=range(6))
 
 SLICE_GROUPS = 1_000
 """How many groups are looked at before other requests have their turn."""

@@ -1,16 +1,13 @@
-"""OffsetCommit (8), versions 2 to 10.
+"""OffsetCommit: commit offsets of a group.
 
 A member of the new protocol (KIP-848) must use version 9 or later, as in Kafka.
-
-Deviation: a partition that is now assigned to another member of the group is refused with
-STALE_MEMBER_EPOCH, alone, whatever the generation of the member that commits. Kafka accepts it. So
-a late ack cannot move the offset of a partition that its consumer has lost.
 """
 
 from collections.abc import Awaitable, Sequence
 from typing import Protocol
 from uuid import UUID
 
+from holdfast.broker.api import Api, ToCoordinator
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.groups.lane_groups import LaneGroups
@@ -19,7 +16,7 @@ from holdfast.cluster.state import Topic
 from holdfast.groups.commits import NOT_OWNED, CommitDecision, RequestedCommit
 from holdfast.groups.committers import Committer
 from holdfast.identifiers import PartitionId
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -27,6 +24,27 @@ from holdfast.protocol.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
+)
+
+
+def _group(request: OffsetCommitRequest) -> str:
+    return request.group_id
+
+
+def _error_codes(response: OffsetCommitResponse) -> list[int]:
+    return [part.error_code for topic in response.topics for part in topic.partitions]
+
+
+API = Api(
+    key=ApiKey.OFFSET_COMMIT,
+    versions=range(2, 11),
+    deviations=(
+        "A commit for a partition that is now assigned to another member of the group is"
+        " refused with STALE_MEMBER_EPOCH, for that partition only, whatever the generation of"
+        " the member. Kafka accepts it. So a late commit cannot move the offset of a partition"
+        " that its consumer has lost.",
+    ),
+    forward_to=ToCoordinator(group_id=_group, error_codes=_error_codes),
 )
 
 TOPIC_IDS_SINCE = 10

@@ -1,9 +1,13 @@
-"""OffsetDelete (47), version 0. Offsets of topics that a member is subscribed to are kept."""
+"""OffsetDelete: delete offsets of a group.
 
+Offsets of topics that a member is subscribed to are kept.
+"""
+
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.identifiers import PartitionId
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
@@ -11,6 +15,8 @@ from holdfast.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+
+API = Api(key=ApiKey.OFFSET_DELETE, versions=range(1))
 
 
 async def handle(

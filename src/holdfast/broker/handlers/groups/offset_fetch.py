@@ -1,24 +1,23 @@
-"""OffsetFetch (9), versions 1 to 10.
+"""OffsetFetch: the committed offsets of groups.
 
 Offsets are reported only when they are durable, and only under a proved claim. Otherwise a consumer
-could be sent back behind an offset that another coordinator has already reported.
-Deviation: a client before version 7 cannot ask for stable offsets (KIP-447), so its request waits,
-some seconds at most, for open transactions that are about to move them. Kafka reports the old
-offsets. The client would then read again the records that, for example, its own transaction is just
-committing.
+could be sent back behind an offset that another coordinator has already reported. Without the wait
+before version 7, a client would read again the records that, for example, its own transaction is
+just committing.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from holdfast.broker.api import Api, ToCoordinator
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.groups.lane_groups import LaneGroups
 from holdfast.broker.lanes.leadership import coordinator_error, coordinator_problem
 from holdfast.groups.state import Group
 from holdfast.identifiers import PartitionId
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -29,6 +28,28 @@ from holdfast.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
+)
+
+
+def _only_group(request: OffsetFetchRequest) -> str | None:
+    groups = [each.group_id for each in request.groups] or [request.group_id]
+    return groups[0] if len(groups) == 1 else None
+
+
+def _error_codes(response: OffsetFetchResponse) -> list[int]:
+    return [response.error_code, *(group.error_code for group in response.groups)]
+
+
+API = Api(
+    key=ApiKey.OFFSET_FETCH,
+    versions=range(1, 11),
+    deviations=(
+        "Only the proved owner answers, and only with durable offsets.",
+        "Before version 7 clients cannot ask for stable offsets (KIP-447), so the request waits"
+        " some seconds for open transactions that would change them. Kafka reports the old"
+        " offsets.",
+    ),
+    forward_to=ToCoordinator(group_id=_only_group, error_codes=_error_codes),
 )
 
 GROUPS_SINCE = 8

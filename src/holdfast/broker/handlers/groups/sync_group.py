@@ -1,12 +1,15 @@
-"""SyncGroup (14), versions 0 to 5.
+"""SyncGroup: hand in or get the assignment of a classic group.
 
 The response leaves when the assignment is durable and the claim is proved.
 """
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+API = Api(key=ApiKey.SYNC_GROUP, versions=range(6))
 
 
 async def handle(

@@ -1,1 +1,2 @@
-"""Handlers of requests that brokers send to each other. They are not part of Kafka."""
+"""Handlers of requests between brokers. ApiVersions does not list them, nor do Kafka's clients know
+them."""

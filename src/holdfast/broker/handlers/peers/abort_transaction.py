@@ -1,15 +1,18 @@
-"""AbortTransaction (10006), version 0: abort a transaction that this broker coordinates."""
+"""AbortTransaction: abort a transaction that this broker coordinates."""
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.transactions.aborting import abort_here
 from holdfast.identifiers import PartitionId
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.abort_transaction import (
     AbortTransactionRequest,
     AbortTransactionResponse,
 )
 from holdfast.transactions.decide import ProducerIdAndEpoch
+
+API = Api(key=ApiKey.ABORT_TRANSACTION, versions=range(1))
 
 
 async def handle(

@@ -1,13 +1,16 @@
-"""AllocateProducerIds (67), version 0: a block of producer ids for another broker."""
+"""AllocateProducerIds: reserve a block of producer ids for another broker."""
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.errors import HoldfastError
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+
+API = Api(key=ApiKey.ALLOCATE_PRODUCER_IDS, versions=range(1))
 
 
 async def handle(

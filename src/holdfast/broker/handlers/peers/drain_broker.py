@@ -1,13 +1,16 @@
-"""DrainBroker (10004), version 0: let others take this broker's lanes, and take none.
+"""DrainBroker: let others take this broker's lanes, and take none.
 
 The response leaves at once. The lanes that are left show the progress. Draining ends when a request
 takes it back, or with the process.
 """
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.drain_broker import DrainBrokerRequest, DrainBrokerResponse
+
+API = Api(key=ApiKey.DRAIN_BROKER, versions=range(1))
 
 
 def handle(

@@ -1,4 +1,4 @@
-"""EndTransactionParts (10002), version 0: a coordinator on another broker ends a transaction here.
+"""EndTransactionParts: a coordinator on another broker ends a transaction here.
 
 The response leaves when the end is durable and the claim is proved: only the newest owner knows
 that there was nothing to end. If the open transaction is not the one that the coordinator names,
@@ -8,6 +8,7 @@ the part is refused with INVALID_TXN_STATE, and the coordinator looks again.
 import asyncio
 import logging
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.transactions.markers import add_marker
@@ -15,7 +16,7 @@ from holdfast.errors import Fenced, HoldfastError
 from holdfast.groups.facts import TransactionalOffsetsEnded
 from holdfast.identifiers import PartitionId
 from holdfast.log.data_lane import DataLane
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.end_transaction_parts import (
     LOOK,
     NOTHING_OPEN,
@@ -26,6 +27,8 @@ from holdfast.protocol.messages.end_transaction_parts import (
     EndTransactionPartsRequest,
     EndTransactionPartsResponse,
 )
+
+API = Api(key=ApiKey.END_TRANSACTION_PARTS, versions=range(1))
 
 log = logging.getLogger("holdfast.broker")
 

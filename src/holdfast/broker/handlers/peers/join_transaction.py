@@ -1,13 +1,16 @@
-"""JoinTransaction (10005), version 0: add parts on another broker to a transaction."""
+"""JoinTransaction: add parts on another broker to a transaction."""
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.transactions.joining import joined
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.join_transaction import (
     JoinTransactionRequest,
     JoinTransactionResponse,
 )
+
+API = Api(key=ApiKey.JOIN_TRANSACTION, versions=range(1))
 
 
 async def handle(

@@ -1,13 +1,16 @@
-"""LaneHandOver (10001), version 0: release a lane to the broker that asks.
+"""LaneHandOver: release a lane to the broker that asks.
 
 The response leaves when the release is durable, so the next owner need not wait for this one.
 """
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.identifiers import BrokerId, LaneId
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.lane_hand_over import LaneHandOverRequest, LaneHandOverResponse
+
+API = Api(key=ApiKey.LANE_HAND_OVER, versions=range(1))
 
 
 async def handle(

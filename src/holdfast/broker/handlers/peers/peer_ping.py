@@ -1,10 +1,13 @@
-"""PeerPing (10000), version 0: take in another broker's report, and answer with this broker's."""
+"""PeerPing: take in another broker's report, and answer with this broker's."""
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.reports import decoded, encode_heard, encoded
 from holdfast.broker.context import RequestContext
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.peer_ping import PeerPingRequest, PeerPingResponse
+
+API = Api(key=ApiKey.PEER_PING, versions=range(1))
 
 
 def handle(broker: Broker, request: PeerPingRequest, context: RequestContext) -> PeerPingResponse:

@@ -1,15 +1,18 @@
-"""PlaceLane (10003), version 0: store the broker that an administrator wants for a lane.
+"""PlaceLane: store the broker that an administrator wants for a lane.
 
 The response leaves when the wish is durable. The named broker then asks the owner for the lane.
 While the named broker is away, the lane is placed as if there were no wish.
 """
 
+from holdfast.broker.api import Api, ToController
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.topic_creation import control_durable, controller_refusal
 from holdfast.cluster.facts import LanePlaced
-from holdfast.protocol.api import ErrorCode, Refused
+from holdfast.protocol.api import ApiKey, ErrorCode, Refused
 from holdfast.protocol.messages.place_lane import PlaceLaneRequest, PlaceLaneResponse
+
+API = Api(key=ApiKey.PLACE_LANE, versions=range(1), forward_to=ToController())
 
 NO_WISH = -1
 

@@ -1,7 +1,6 @@
-"""AlterConfigs (33), versions 0 to 2.
+"""AlterConfigs: replace all configurations of topics.
 
-Replaces all configurations of a topic: those that are not named go back to their defaults.
-Deviations: a broker's settings are chosen at its start, so altering a broker is refused.
+Those that are not named go back to their defaults.
 """
 
 from collections import Counter
@@ -9,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from holdfast.broker.api import Api, ToController
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, control_durable, controller_refusal
@@ -16,12 +16,21 @@ from holdfast.cluster.facts import TopicConfigured
 from holdfast.cluster.state import Topic
 from holdfast.cluster.topics import decide_configs
 from holdfast.identifiers import topic_name_problem
-from holdfast.protocol.api import ErrorCode, Refused
+from holdfast.protocol.api import ApiKey, ErrorCode, Refused
 from holdfast.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
+)
+
+API = Api(
+    key=ApiKey.ALTER_CONFIGS,
+    versions=range(3),
+    deviations=(
+        "A request to change a broker's settings is refused: they are set when it starts.",
+    ),
+    forward_to=ToController(),
 )
 
 TOPIC, BROKER = 2, 4

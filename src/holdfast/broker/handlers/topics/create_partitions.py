@@ -1,24 +1,34 @@
-"""CreatePartitions (37), versions 0 to 3.
+"""CreatePartitions: add partitions to topics.
 
-New partitions can be used once the object that adds them is in the store.
-Deviations: a manual assignment is checked and then ignored, because brokers share out the lanes
-themselves. An empty list of assignments counts as none.
+New partitions can be used once the object that adds them is in the store. Assignments are ignored
+because brokers share out the lanes themselves.
 """
 
 from collections import Counter
 
+from holdfast.broker.api import Api, ToController
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.handlers.topics.create_topics import assignment_problem
 from holdfast.broker.topic_creation import control_durable, controller_refusal
 from holdfast.cluster.facts import PartitionsAdded
 from holdfast.cluster.topics import PARTITIONS_MAX, decide_partitions
-from holdfast.protocol.api import ErrorCode, Refused
+from holdfast.protocol.api import ApiKey, ErrorCode, Refused
 from holdfast.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
+)
+
+API = Api(
+    key=ApiKey.CREATE_PARTITIONS,
+    versions=range(4),
+    deviations=(
+        "A manual assignment is checked and then ignored. An empty list of assignments counts"
+        " as none.",
+    ),
+    forward_to=ToController(),
 )
 
 

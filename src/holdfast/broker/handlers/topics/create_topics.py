@@ -1,21 +1,20 @@
-"""CreateTopics (19), versions 2 to 7.
+"""CreateTopics: create topics.
 
-The response leaves once the object that creates the topics is in the store.
-Deviations: the store replicates, so any replication factor is accepted, even on one broker, and the
-response says 1. A manual assignment is checked and then ignored, because brokers share out the
-lanes themselves. A topic id is not returned for validate_only.
+The response leaves once the object that creates the topics is in the store. Assignments are ignored
+because brokers share out the lanes themselves.
 """
 
 import dataclasses
 from collections import Counter
 
+from holdfast.broker.api import Api, ToController
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.topic_creation import control_durable, controller_refusal
 from holdfast.cluster.configs import shown_configs
 from holdfast.cluster.facts import TopicCreated
 from holdfast.cluster.topics import PARTITIONS_MAX, decide_create
-from holdfast.protocol.api import ErrorCode, Refused
+from holdfast.protocol.api import ApiKey, ErrorCode, Refused
 from holdfast.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -24,6 +23,18 @@ from holdfast.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from holdfast.protocol.primitives import ZERO_UUID
+
+API = Api(
+    key=ApiKey.CREATE_TOPICS,
+    versions=range(2, 8),
+    deviations=(
+        "Any replication factor is accepted, even by one broker, and the response says 1,"
+        " because the store replicates (ADR 15).",
+        "A manual assignment is checked and then ignored.",
+        "With validate_only the response has no topic id.",
+    ),
+    forward_to=ToController(),
+)
 
 REPLICATION_FACTOR = 1
 

@@ -1,4 +1,4 @@
-"""DeleteTopics (20), versions 1 to 6.
+"""DeleteTopics: delete topics.
 
 A topic is gone for every client as soon as its deletion is decided. The response leaves once the
 deletion is in the store. The topic's partitions leave their lanes later, in the background.
@@ -7,18 +7,21 @@ deletion is in the store. The topic's partitions leave their lanes later, in the
 from collections import Counter
 from uuid import UUID
 
+from holdfast.broker.api import Api, ToController
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.topic_creation import control_durable, controller_refusal
 from holdfast.cluster.facts import TopicDeleted
 from holdfast.cluster.state import Topic
-from holdfast.protocol.api import ErrorCode, Refused
+from holdfast.protocol.api import ApiKey, ErrorCode, Refused
 from holdfast.protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
 from holdfast.protocol.primitives import ZERO_UUID
+
+API = Api(key=ApiKey.DELETE_TOPICS, versions=range(1, 7), forward_to=ToController())
 
 
 async def handle(

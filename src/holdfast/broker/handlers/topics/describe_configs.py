@@ -1,15 +1,14 @@
-"""DescribeConfigs (32), versions 1 to 4.
+"""DescribeConfigs: the configurations of topics, and the settings of a broker.
 
 Topics show all of Kafka's topic configurations, once these are durable. A broker shows the settings
 that it was started with, read-only.
-Deviations: a broker has no defaults for all its topics. The synonyms name Kafka's settings for
-them, with Kafka's values. An empty list of keys asks for all.
 """
 
 import dataclasses
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.handlers.topics.alter_configs import BROKER, TOPIC
@@ -18,7 +17,7 @@ from holdfast.broker.settings import LANES_DEFAULT, BrokerSettings
 from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, control_durable, hear_of_changes
 from holdfast.cluster.configs import BROKER_NAMES, ConfigSource, ConfigType, shown_configs
 from holdfast.identifiers import topic_name_problem
-from holdfast.protocol.api import ErrorCode, Refused
+from holdfast.protocol.api import ApiKey, ErrorCode, Refused
 from holdfast.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -26,6 +25,16 @@ from holdfast.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribeConfigsSynonym,
+)
+
+API = Api(
+    key=ApiKey.DESCRIBE_CONFIGS,
+    versions=range(1, 5),
+    deviations=(
+        "Brokers have no defaults for topics. The synonyms name Kafka's broker settings, with"
+        " Kafka's values.",
+        "An empty list of keys asks for all.",
+    ),
 )
 
 

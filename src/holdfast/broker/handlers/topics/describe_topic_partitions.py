@@ -1,22 +1,28 @@
-"""DescribeTopicPartitions (75), version 0.
+"""DescribeTopicPartitions: topics in the order of their names, in pages.
 
-Lists topics in the order of their names, in pages: a page ends after a number of partitions, and
-its cursor says where the next one begins. The replicas of a partition are those of Metadata.
+A page ends after a number of partitions, and its cursor says where the next one begins.
 """
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.directory import PartitionPlace
 from holdfast.broker.context import RequestContext
 from holdfast.broker.operations import TOPIC_OPERATIONS
 from holdfast.cluster.state import Topic
 from holdfast.identifiers import topic_name_problem
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponseCursor,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+)
+
+API = Api(
+    key=ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    versions=range(1),
+    deviations=("The replicas of a partition are those of Metadata.",),
 )
 
 PARTITIONS_PER_PAGE_MAX = 2_000

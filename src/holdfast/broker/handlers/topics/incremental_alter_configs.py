@@ -1,12 +1,11 @@
-"""IncrementalAlterConfigs (44), versions 0 to 1.
+"""IncrementalAlterConfigs: change the configurations that are named, and leave the others.
 
-Changes the configurations that are named, and leaves the others. APPEND and SUBTRACT start from the
-value in effect, even if that is a default.
-Deviations: a broker's settings are chosen at its start, so altering a broker is refused.
+APPEND and SUBTRACT start from the value in effect, even if that is a default.
 """
 
 from functools import partial
 
+from holdfast.broker.api import Api, ToController
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.handlers.topics.alter_configs import Alteration, alter_all, change_problem
@@ -17,12 +16,21 @@ from holdfast.cluster.topics import (
     ConfigOperation,
     decide_config_changes,
 )
-from holdfast.protocol.api import ErrorCode, Refused
+from holdfast.protocol.api import ApiKey, ErrorCode, Refused
 from holdfast.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
+)
+
+API = Api(
+    key=ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    versions=range(2),
+    deviations=(
+        "A request to change a broker's settings is refused: they are set when it starts.",
+    ),
+    forward_to=ToController(),
 )
 
 

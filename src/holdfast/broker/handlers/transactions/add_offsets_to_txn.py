@@ -1,15 +1,24 @@
-"""AddOffsetsToTxn (25), versions 0 to 4: add a group whose offsets the transaction will commit."""
+"""AddOffsetsToTxn: add a group whose offsets the transaction will commit."""
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.lanes.leadership import coordinator_error
 from holdfast.broker.transactions.lane_transactions import LaneTransactions
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
 )
 from holdfast.transactions.decide import ProducerIdAndEpoch
+
+API = Api(
+    key=ApiKey.ADD_OFFSETS_TO_TXN,
+    versions=range(5),
+    deviations=(
+        "Waits some seconds while the previous transaction is ending. Kafka refuses at once.",
+    ),
+)
 
 FENCED_SINCE = 2
 

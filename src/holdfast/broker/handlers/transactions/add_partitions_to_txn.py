@@ -1,15 +1,16 @@
-"""AddPartitionsToTxn (24), versions 0 to 5.
+"""AddPartitionsToTxn: add partitions to a transaction.
 
 Clients send it up to version 3. With KIP-890 the first batch of a transaction to a partition adds
 the partition instead. If one partition does not exist, none is added, as in Kafka.
 """
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.lanes.leadership import coordinator_error
 from holdfast.broker.transactions.lane_transactions import LaneTransactions
 from holdfast.identifiers import PartitionId
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -20,6 +21,14 @@ from holdfast.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from holdfast.transactions.decide import ProducerIdAndEpoch, verify
+
+API = Api(
+    key=ApiKey.ADD_PARTITIONS_TO_TXN,
+    versions=range(6),
+    deviations=(
+        "Waits some seconds while the previous transaction is ending. Kafka refuses at once.",
+    ),
+)
 
 BATCHED_SINCE = 4
 FENCED_SINCE = 2

@@ -1,19 +1,26 @@
-"""DescribeProducers (61), version 0.
+"""DescribeProducers: the producers that a partition remembers.
 
-Lists the producers that a partition remembers, with the start of their open transaction. Deviation:
-the leader answers only under a proved claim.
+Each is shown with the start of its open transaction.
 """
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.lanes.leadership import offline_problem, prove_claim
 from holdfast.log.partition import PartitionLog
+from holdfast.protocol.api import ApiKey
 from holdfast.protocol.messages.describe_producers import (
     ActiveProducer,
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     TopicResponse,
+)
+
+API = Api(
+    key=ApiKey.DESCRIBE_PRODUCERS,
+    versions=range(1),
+    deviations=("Only the proved owner answers.",),
 )
 
 NONE = -1

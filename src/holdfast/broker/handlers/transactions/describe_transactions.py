@@ -1,14 +1,17 @@
-"""DescribeTransactions (65), version 0."""
+"""DescribeTransactions: the state of transactions."""
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.describe_transactions import (
     DescribedTransaction,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,
 )
+
+API = Api(key=ApiKey.DESCRIBE_TRANSACTIONS, versions=range(1))
 
 
 def handle(

@@ -1,17 +1,26 @@
-"""EndTxn (26), versions 0 to 5.
+"""EndTxn: commit or abort a transaction.
 
 The response leaves when the decision is durable. Since version 5 (KIP-890) the producer continues
 under the epoch in the response, so a request of the previous transaction can never reach the next
 one.
 """
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.lanes.leadership import coordinator_error, coordinator_problem
 from holdfast.broker.transactions.lane_transactions import LaneTransactions
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from holdfast.transactions.decide import Ending, FreshIdNeeded, GoOn, ProducerIdAndEpoch, end
+
+API = Api(
+    key=ApiKey.END_TXN,
+    versions=range(6),
+    deviations=(
+        "Waits some seconds while the previous transaction is ending. Kafka refuses at once.",
+    ),
+)
 
 EPOCH_BUMP_SINCE = 5
 FENCED_SINCE = 2

@@ -1,4 +1,4 @@
-"""InitProducerId (22), versions 0 to 5.
+"""InitProducerId: give a producer its id and epoch.
 
 Without a transactional id: a new producer id with epoch 0, whatever id the producer had before, as
 in Kafka. Ids come from blocks that are reserved in the control lane, so none is ever given twice.
@@ -8,12 +8,13 @@ open transaction is aborted first, and the client asks again.
 
 import asyncio
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.lanes.leadership import coordinator_error, coordinator_problem
 from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, refusal_of
 from holdfast.errors import HoldfastError
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -24,6 +25,14 @@ from holdfast.transactions.decide import (
     GoOn,
     ProducerIdAndEpoch,
     init_producer,
+)
+
+API = Api(
+    key=ApiKey.INIT_PRODUCER_ID,
+    versions=range(6),
+    deviations=(
+        "Waits some seconds while the previous transaction is ending. Kafka refuses at once.",
+    ),
 )
 
 NO_PRODUCER = -1

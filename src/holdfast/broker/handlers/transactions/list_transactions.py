@@ -1,22 +1,32 @@
-"""ListTransactions (66), versions 0 to 2.
+"""ListTransactions: the transactions that this broker coordinates.
 
-Patterns are RE2's, as in Kafka, with bounds on length and compiled size. A pattern must match the
-whole id. Deviation: an id of more than 1,000 characters matches no pattern.
+A pattern must match the whole transactional id, as in Kafka.
 """
 
 import asyncio
 from collections.abc import Iterable
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.expressions import BadExpression, Expression
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.list_transactions import (
     ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
 from holdfast.transactions.state import Transaction, TransactionPhase
+
+API = Api(
+    key=ApiKey.LIST_TRANSACTIONS,
+    versions=range(3),
+    deviations=(
+        "Patterns are RE2's, as in Kafka, but have at most 1,000 characters and 2,500"
+        " instructions when compiled.",
+        "A transactional id of more than 1,000 characters matches no pattern.",
+    ),
+)
 
 NO_DURATION = -1
 SLICE_TRANSACTIONS = 1_000

@@ -1,12 +1,12 @@
-"""TxnOffsetCommit (28), versions 0 to 5: offsets that count when the transaction commits.
+"""TxnOffsetCommit: commit offsets that count when the transaction commits.
 
 Since version 5 (KIP-890) this adds the group to the transaction. Before, AddOffsetsToTxn must have
-done so, and that is verified. OffsetCommit's rule holds here too, if the committer names its
-member: a partition that is now assigned to another member is refused, alone. The error here is
+done so. OffsetCommit's rule about partitions of other members holds here too. The error here is
 ILLEGAL_GENERATION instead of STALE_MEMBER_EPOCH: the client can abort its transaction and continue,
 while STALE_MEMBER_EPOCH would make its producer fail for good.
 """
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.groups.lane_groups import LaneGroups
@@ -15,7 +15,7 @@ from holdfast.broker.lanes.leadership import coordinator_error, coordinator_prob
 from holdfast.broker.transactions.joining import group_problem
 from holdfast.groups.commits import NOT_OWNED
 from holdfast.groups.coordinator import Committer
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -23,6 +23,20 @@ from holdfast.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from holdfast.transactions.decide import ProducerIdAndEpoch, verify_group
+
+API = Api(
+    key=ApiKey.TXN_OFFSET_COMMIT,
+    versions=range(6),
+    deviations=(
+        "Waits some seconds while the previous transaction is ending. Kafka refuses at once.",
+        "If the request names its member, a partition that is now assigned to another member is"
+        " refused with ILLEGAL_GENERATION, for that partition only. The producer can abort and"
+        " continue.",
+        "Before version 5 the group must already be in the transaction, and the broker verifies"
+        " that. While the transaction's coordinator does not answer, the error is"
+        " COORDINATOR_LOAD_IN_PROGRESS.",
+    ),
+)
 
 ADDS_GROUP_SINCE = 5
 IN_TRANSACTION = {ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION}

@@ -1,12 +1,10 @@
-"""WriteTxnMarkers (27), versions 1 to 2: an administrator aborts a hanging transaction.
+"""WriteTxnMarkers: an administrator aborts a hanging transaction.
 
 Admin.abortTransaction and kafka-transactions.sh send this. Markers of coordinators never come this
-way: they are facts in the lanes. Deviations: a transaction that its coordinator still has open is
-aborted everywhere, not on one partition, and its producer is fenced. A transaction that is ending
-gets CONCURRENT_TRANSACTIONS. Commits are refused with INVALID_REQUEST. The coordinator may be any
-broker, so all are asked. While one does not answer, the error is COORDINATOR_NOT_AVAILABLE.
+way: they are facts in the lanes. All brokers are asked because any of them may be the coordinator.
 """
 
+from holdfast.broker.api import Api
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.directory import Led
 from holdfast.broker.context import RequestContext
@@ -15,7 +13,7 @@ from holdfast.broker.topic_creation import WAIT_MS_DEFAULT, durable
 from holdfast.broker.transactions.aborting import abort_anywhere
 from holdfast.broker.transactions.markers import add_marker
 from holdfast.log.transactions import OpenTransaction
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import ApiKey, ErrorCode
 from holdfast.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -25,6 +23,18 @@ from holdfast.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from holdfast.transactions.decide import ProducerIdAndEpoch
+
+API = Api(
+    key=ApiKey.WRITE_TXN_MARKERS,
+    versions=range(1, 3),
+    deviations=(
+        "It serves only Admin.abortTransaction. Commit markers are refused with INVALID_REQUEST.",
+        "A transaction that its coordinator still has open is aborted on all its partitions,"
+        " not on one, and its producer is fenced.",
+        "A transaction that is ending gets CONCURRENT_TRANSACTIONS.",
+        "All brokers are asked. While one does not answer, the error is COORDINATOR_NOT_AVAILABLE.",
+    ),
+)
 
 
 async def handle(
