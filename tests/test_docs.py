@@ -1,31 +1,53 @@
 """The reference pages are held to the code: what is served, configured, measured and asked for."""
 
+import ast
+import asyncio
+import functools
 import importlib
 import re
+import struct
+import sys
 import textwrap
+import threading
 from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
 
 import click
 import msgspec
 import pytest
 from tests.docs import kafka_apis
+from tests.unit.broker.cluster import produce_request, topic
 
+from holdfast.broker.broker import Broker
+from holdfast.broker.dispatch import Dispatch
+from holdfast.broker.endpoints import SERVED
 from holdfast.broker.properties import BY_NAME, PROPERTIES
+from holdfast.broker.reply_memory import ReplyMemory
 from holdfast.broker.settings import BrokerSettings
 from holdfast.cli.main import COMMANDS
 from holdfast.cli.server.serve import command
 from holdfast.cli.server.serve_file import read_serve_file
 from holdfast.cluster.configs import TOPIC_CONFIGS
+from holdfast.environment import SystemEnvironment
 from holdfast.identifiers import BrokerId
 from holdfast.landing.facts import Facts
 from holdfast.landing.formats.known import NAMES as FORMATS
 from holdfast.landing.ledger_entry import Entry, OutputFile
 from holdfast.landing.ledger_rules import _REMEDIES, CommitRefusal
 from holdfast.landing.origin import ChainOrigin
+from holdfast.protocol.api import ApiKey
+from holdfast.protocol.messages.produce import ProduceResponse
+from holdfast.records.record import Record, encode_batch
+from holdfast.server.connection import ConnectionHost, TcpConnection
+from holdfast.server.gate import Gate
+from holdfast.server.limits import ServerLimits
+from holdfast.server.memory import RequestMemory
 from holdfast.sink.config_file import read_sink
 from holdfast.spark.pipelines.file import read_pipeline
 from holdfast.spark.source import kafka_options, options
 from holdfast.spark.topic import options as topic_options
+from holdfast.store.address import open_store
 
 ROOT = Path(__file__).parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -270,43 +292,198 @@ def test_every_target_of_make_that_people_call_is_in_the_table_of_commands():
     assert not [name for name in targets if f"`make {name}" not in table]
 
 
-def test_every_file_that_the_architecture_names_is_there():
-    page = (ROOT / "ARCHITECTURE.md").read_text()
-    named = set(re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", page))
-    assert len(named) > 20
+def test_every_source_file_that_an_explanation_names_is_there():
+    pages = [ROOT / "ARCHITECTURE.md", *(ROOT / "docs" / "explanation").glob("*.md")]
+    named = {
+        name for page in pages for name in re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", page.read_text())
+    }
+    assert len(named) > 100
     assert not [name for name in named if not (ROOT / "src" / "holdfast" / name).exists()]
 
 
-def imported_by(name: str) -> set[str]:
-    """The modules that a file of the package imports, as files."""
-    text = (ROOT / "src" / "holdfast" / name).read_text()
-    found: set[str] = set()
-    for module, names in re.findall(r"from holdfast\.([\w.]+) import (\([^)]*\)|.*)", text):
-        folder = module.replace(".", "/")
-        found.add(f"{folder}.py")
-        found.update(f"{folder}/{each}.py" for each in re.findall(r"\w+", names))
+ARCHITECTURE_WORDS_MAX = 2_000
+PRODUCE_FILES_MAX = 20
+PATHS = ("Produce", "Fetch", "Offset commit", "Micro-batch", "Sink record")
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def test_the_architecture_is_short():
+    words = (ROOT / "ARCHITECTURE.md").read_text().split()
+    assert len(words) <= ARCHITECTURE_WORDS_MAX
+
+
+def section_of(page: str, heading: str) -> str:
+    """The text below a heading of the third level."""
+    (found,) = re.findall(rf"^### {heading}\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
     return found
 
 
-def test_the_files_of_each_path_in_the_architecture_import_each_other():
-    page = (ROOT / "ARCHITECTURE.md").read_text()
-    paths = [part for part in re.split(r"^## ", page, flags=re.MULTILINE) if "path of" in part[:20]]
-    assert len(paths) > 5
-    for path in paths:
-        named = list(dict.fromkeys(re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", path)))
-        imports = {name: imported_by(name) for name in named}
-        reached = {named[0]}
-        while True:
-            more = {
-                name
-                for name in named
-                if name not in reached
-                and any(name in imports[each] or each in imports[name] for each in reached)
-            }
-            if not more:
-                break
-            reached |= more
-        assert not set(named) - reached, path.splitlines()[0]
+class Step(NamedTuple):
+    """One line of a path."""
+
+    file: str
+    function: str
+    """As its `__qualname__` is: the class comes before a method."""
+
+
+def steps_of(section: str) -> list[tuple[Step | None, Step]]:
+    """Each line of a path, after the line that it is indented under."""
+    above: list[Step] = []
+    found: list[tuple[Step | None, Step]] = []
+    for indent, file, name in re.findall(r"^( *)- `(\S+\.py)` `(\S+)`:", section, re.MULTILINE):
+        depth = len(indent) // 2
+        assert depth <= len(above), f"{file} {name} is indented too far"
+        above[depth:] = [Step(file, name)]
+        found.append((above[depth - 1] if depth else None, above[depth]))
+    return found
+
+
+@functools.cache
+def functions_of(file: str) -> dict[str, FunctionNode]:
+    """The functions and methods of a file."""
+    tree = ast.parse((ROOT / "src" / "holdfast" / file).read_text())
+    found: dict[str, FunctionNode] = {}
+    for node in tree.body:
+        if isinstance(node, FunctionNode):
+            found[node.name] = node
+        elif isinstance(node, ast.ClassDef):
+            methods = [each for each in node.body if isinstance(each, FunctionNode)]
+            found |= {f"{node.name}.{method.name}": method for method in methods}
+    return found
+
+
+def called_in(function: FunctionNode) -> set[tuple[str, str]]:
+    """Each name that a function calls, or passes on to be called, with what stands before it."""
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+    named = [call.func for call in calls]
+    for call in calls:
+        named += [*call.args, *(keyword.value for keyword in call.keywords)]
+    found: set[tuple[str, str]] = set()
+    for node in named:
+        if isinstance(node, ast.Name):
+            found.add(("", node.id))
+        elif isinstance(node, ast.Attribute):
+            found.add((ast.unparse(node.value), node.attr))
+    return found
+
+
+def reached_from(step: Step) -> set[str]:
+    """The names that a function calls: itself, or through functions of its file that it calls."""
+    functions = functions_of(step.file)
+    names: set[str] = set()
+    seen = {step.function}
+    waiting = [step.function]
+    while waiting:
+        function = waiting.pop()
+        class_name = function.rpartition(".")[0]
+        for before, name in called_in(functions[function]):
+            names.add(name)
+            local = f"{class_name}.{name}" if before == "self" else name if not before else ""
+            if local in functions and local not in seen:
+                seen.add(local)
+                waiting.append(local)
+    return names
+
+
+@pytest.mark.parametrize("heading", PATHS)
+def test_each_line_of_a_path_in_the_architecture_is_called_by_the_line_above_it(heading: str):
+    section = section_of((ROOT / "ARCHITECTURE.md").read_text(), heading)
+    steps = steps_of(section)
+    bullets = re.findall(r"^ *- .*", section, re.MULTILINE)
+    lists_of_files = [line for line in bullets if re.match(r"- [a-z, ]+: `", line)]
+    assert len(steps) + len(lists_of_files) == len(bullets), "a line of another form"
+    assert 10 <= len(steps) <= 24
+    missing = [step for _, step in steps if step.function not in functions_of(step.file)]
+    assert not missing
+    for parent, step in steps:
+        if parent is not None:
+            name = step.function.rpartition(".")[2]
+            assert name in reached_from(parent), f"{parent} does not call {step}"
+
+
+def test_a_produce_crosses_few_files():
+    section = section_of((ROOT / "ARCHITECTURE.md").read_text(), "Produce")
+    assert len({step.file for _, step in steps_of(section)}) <= PRODUCE_FILES_MAX
+
+
+PRODUCE_VERSION = 10
+MIB = 1024 * 1024
+
+
+def produce_frame(partition: int) -> bytes:
+    records = encode_batch(
+        [Record(0, SystemEnvironment().now_ms(), None, b"v")],
+        producer_id=1,
+        producer_epoch=0,
+        base_sequence=0,
+    )
+    request = produce_request({("t", partition): bytearray(records)})
+    header = struct.pack(">hhihB", ApiKey.PRODUCE, PRODUCE_VERSION, partition, -1, 0)
+    body = header + b"".join(bytes(part) for part in request.encode(PRODUCE_VERSION))
+    return struct.pack(">i", len(body)) + body
+
+
+async def files_of_a_produce(store_url: str) -> set[str]:
+    """The files of the package that the second produce over a connection enters."""
+    entered: set[str] = set()
+    is_on = False
+    package = f"{ROOT / 'src' / 'holdfast'}/"
+
+    def enter(frame: FrameType, event: str, _: object) -> None:
+        name = frame.f_code.co_filename
+        if is_on and event == "call" and name.startswith(package):
+            entered.add(name.removeprefix(package))
+
+    environment = SystemEnvironment()
+    threading.setprofile(enter)
+    try:
+        store = open_store(store_url, environment=environment)
+        settings = BrokerSettings(broker_id=BrokerId(0), host="127.0.0.1", port=0)
+        broker = Broker(store=store, environment=environment, settings=settings)
+        await broker.start()
+        await topic(broker, partitions=2)
+        gate = Gate()
+        gate.let_brokers_in(Dispatch(broker))
+        gate.open()
+        loop = asyncio.get_running_loop()
+        host = ConnectionHost(
+            dispatcher=gate,
+            served=SERVED,
+            limits=ServerLimits(),
+            memory=RequestMemory(MIB),
+            replies=ReplyMemory(MIB),
+            scratch=memoryview(bytearray(MIB)),
+            loop=loop,
+        )
+        listening = await loop.create_server(
+            lambda: TcpConnection(host, "clients", lambda: None), "127.0.0.1", 0
+        )
+        port = listening.sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for partition in range(2):  # the first one compiles the codecs
+            frame = produce_frame(partition)
+            is_on = partition == 1
+            sys.setprofile(enter if is_on else None)
+            writer.write(frame)
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            answer = ProduceResponse.decode((await reader.readexactly(size))[5:], PRODUCE_VERSION)
+            sys.setprofile(None)
+            is_on = False
+            assert answer.responses[0].partition_responses[0].error_code == 0
+        writer.close()
+        listening.close()
+        await broker.stop(release=True)
+        await store.close()
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return entered
+
+
+def test_the_architecture_names_every_file_that_a_produce_enters(tmp_path: Path):
+    section = section_of((ROOT / "ARCHITECTURE.md").read_text(), "Produce")
+    entered = asyncio.run(files_of_a_produce(f"file://{tmp_path}"))
+    assert not entered ^ set(re.findall(r"`(\S+\.py)`", section))
 
 
 def test_every_example_that_the_docs_name_is_there():
