@@ -27,6 +27,7 @@ FOUND_IN_ANY = {
     4887: "a topic that came back after its deletion was taken for the one that was deleted",
     6707: "the end of a lane's first release was also taken for the end of its second",
     13671: "a report with a byte that is no UTF-8 ended the exchange of reports",
+    51615: "the end of a lane was reported as unread where its process ended at the same moment",
 }
 """Played as the seed says, with the workload and the brokers that it draws."""
 

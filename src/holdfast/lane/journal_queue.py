@@ -17,6 +17,7 @@ from holdfast.identifiers import LaneId, LaneNumber
 from holdfast.lane.effects import Effect, Indexed, Journaled
 from holdfast.lane.entry import SPOOLED, Buffer, EntryHeader
 from holdfast.lane.journal import Journal, JournalFailed
+from holdfast.lane.pending import fail_future
 from holdfast.lane.state import F, LaneState
 
 RETRY_S = 1.0
@@ -92,8 +93,6 @@ class JournaledEntry(Generic[F]):
         self.done: asyncio.Future[None] = loop.create_future()
         self.stored: asyncio.Future[None] = loop.create_future()
         """Resolves when the entry is in the store; `done` when it is published."""
-        for future in (self.done, self.stored):
-            future.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 class JournalQueue(Generic[F]):
@@ -344,7 +343,7 @@ class JournalQueue(Generic[F]):
         for entry in dict.fromkeys((*self._unpublished, *self._unflushed)):
             for future in (entry.done, entry.stored):
                 if not future.done():
-                    future.set_exception(error)
+                    fail_future(future, error)
         self._task.cancel()
 
 

@@ -31,7 +31,7 @@ from holdfast.lane.journal_queue import (
     Put,
     spooled_number,
 )
-from holdfast.lane.pending import GroupSettings, PendingEntries, PendingEntry
+from holdfast.lane.pending import GroupSettings, PendingEntries, PendingEntry, fail_future
 from holdfast.lane.proof import ClaimProof, Tried
 from holdfast.lane.recovery import read_head
 from holdfast.lane.snapshots import SNAPSHOT_EVERY, Snapshots
@@ -341,7 +341,7 @@ class Lane(Generic[StateT, F]):
             return
         self.failure = error
         self._failed = self._pending.empty().done
-        self._failed.set_exception(error)
+        fail_future(self._failed, error)
         self._pending.fail(error)
         if self.queue is not None:
             self.queue.end(error)

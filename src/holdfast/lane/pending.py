@@ -43,8 +43,6 @@ class PendingEntry(Generic[F]):
         self.bytes = 0
         self.opened_at = opened_at
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # If the lane is fenced while no caller waits, asyncio must not report an unread exception.
-        self.done.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 class PendingEntries(Generic[F]):
@@ -149,5 +147,11 @@ class PendingEntries(Generic[F]):
         in_flight = [self.in_flight] if self.in_flight is not None else []
         for entry in (*in_flight, *self._waiting):
             if not entry.done.done():
-                entry.done.set_exception(error)
+                fail_future(entry.done, error)
         self._waiting.clear()
+
+
+def fail_future(future: asyncio.Future[None], error: HoldfastError) -> None:
+    """Fail a future that perhaps no caller waits for: asyncio must not report it as unread."""
+    future.set_exception(error)
+    future.exception()

@@ -1,6 +1,7 @@
 """Group commit and the proof of a claim."""
 
 import asyncio
+import gc
 
 import pytest
 from tests.unit.lane.world import (
@@ -18,7 +19,7 @@ from tests.unit.lane.world import (
 from holdfast.errors import Fenced, InvariantViolation, StoreUnavailable
 from holdfast.lane.keys import entry_key
 from holdfast.lane.lane import is_fatal
-from holdfast.lane.pending import GroupSettings
+from holdfast.lane.pending import GroupSettings, fail_future
 from holdfast.lane.recovery import read_head
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import Appended, decode_facts
@@ -49,6 +50,16 @@ def test_what_is_added_while_a_put_is_under_way_shares_the_next_object():
         assert await batches_of_each_object(world) == [1, 5]
 
     simulate(test)
+
+
+def test_the_end_of_a_lane_that_nobody_waits_for_is_not_reported_as_unread():
+    async def test(world: World) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        fail_future(future, Fenced("another broker has the lane"))
+        del future  # before any callback has run, as when the process ends now
+        gc.collect()
+
+    simulate(test)  # it fails if asyncio has reported anything
 
 
 def test_a_group_is_split_where_it_would_grow_past_its_bound():

@@ -192,7 +192,7 @@ def test_every_snapshot_is_the_state_of_exactly_its_number_also_under_load():
                 await flush(lane)
         await flush(lane)
         await lane.snapshot_now()
-        assert len(taken) > 5
+        assert len(taken) > 3
         for key, body in taken.items():
             number = LaneNumber(int(key[-20:]))
             snapshot = decode_snapshot(body, key=key, lane=LANE, number=number)
