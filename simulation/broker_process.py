@@ -34,6 +34,7 @@ from holdfast.protocol.messages.offset_fetch import OffsetFetchRequest
 from holdfast.store.interface import Store
 from holdfast.verify.history import Deleted, Done, Listed, Partition, Produced, Which
 from simulation.clients.client import FETCH_WAIT_MS, CallRefused, FetchedBatches
+from simulation.invariants import watch
 from simulation.virtual_loop import VirtualLoop
 
 PRODUCE_VERSION = 11
@@ -117,7 +118,7 @@ class BrokerProcess:
     # Its life, as in `holdfast serve`.
 
     def make_broker(self) -> Broker:
-        return self.broker_type(
+        broker = self.broker_type(
             store=self.store,
             environment=self.environment,
             settings=self.settings,
@@ -125,6 +126,8 @@ class BrokerProcess:
             disk=self.disk,
             network=self.peers,
         )
+        watch(broker, self.crashes.append)
+        return broker
 
     def make_maintenance(self, broker: Broker) -> Maintenance:
         return Maintenance(broker)

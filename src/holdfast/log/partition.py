@@ -14,6 +14,7 @@ from typing import NamedTuple
 from holdfast.errors import InvariantViolation
 from holdfast.identifiers import PartitionId
 from holdfast.lane.entry import SPOOLED
+from holdfast.log import invariants
 from holdfast.log.facts import Appended, RecordsMissing, SegmentRef, TransactionEnd
 from holdfast.log.producers import ProducerState, RememberedBatch
 from holdfast.log.transactions import Transactions
@@ -118,6 +119,10 @@ class PartitionLog:
         self.missing: list[RecordsMissing] = []
         """Offset ranges that were given up. The log has an empty batch for each."""
 
+    def _require(self, problem: str | None) -> None:
+        if problem is not None:
+            raise InvariantViolation(f"{self.partition}: {problem}")
+
     @property
     def awaits_claim(self) -> int | None:
         """The claim whose disk may hold acknowledged records that the store lacks; None if none.
@@ -136,12 +141,7 @@ class PartitionLog:
 
     def append(self, fact: Appended, leader_epoch: int) -> None:
         """Apply a decided batch."""
-        if fact.base_offset != self.log_end_offset or fact.last_offset < fact.base_offset:
-            raise InvariantViolation(
-                f"{self.partition}: a record batch has offsets"
-                f" {fact.base_offset}..{fact.last_offset}, but the log end offset is"
-                f" {self.log_end_offset}"
-            )
+        self._require(invariants.batch_follows(self, fact.base_offset, fact.last_offset))
         self.log_end_offset = fact.last_offset + 1
         if fact.leader_epoch >= 0:
             leader_epoch = fact.leader_epoch
@@ -208,12 +208,7 @@ class PartitionLog:
         on_disk: list[PartitionRun] = []
         while run.number < SPOOLED and len(self.runs) and self.runs.number[-1] >= SPOOLED:
             on_disk.append(self.runs.pop())
-        if len(self.runs) and run.base_offset != self.runs.last[-1] + 1:
-            raise InvariantViolation(
-                f"{self.partition}: lane object {run.number} holds offsets"
-                f" {run.base_offset}..{run.last_offset}, but the object before it ends at offset"
-                f" {self.runs.last[-1]}"
-            )
+        self._require(invariants.run_follows(self, run))
         self.runs.append(run)
         for later in reversed(on_disk):
             if later.base_offset > run.last_offset:
@@ -246,12 +241,7 @@ class PartitionLog:
         kept = [segment for segment in self.segments if segment.name not in replaced]
         dead = [s for s in segments if s.last_offset < self.log_start_offset]
         self.segments = kept + [s for s in segments if s.last_offset >= self.log_start_offset]
-        for before, after in zip(self.segments, self.segments[1:], strict=False):
-            if after.base_offset != before.last_offset + 1:
-                raise InvariantViolation(
-                    f"{self.partition}: segments {before.name} and {after.name} leave a gap or"
-                    " overlap"
-                )
+        self._require(invariants.segments_follow(self.segments))
         return gone + dead
 
     def end_of_epoch(self, leader_epoch: int) -> EpochStart:

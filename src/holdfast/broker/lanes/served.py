@@ -53,7 +53,8 @@ class ServedLanes:
         self.when_left: list[Callable[[DataLane], None]] = []
         self._claimer = claimer
         self._know_topics = know_topics
-        self._make_lane = make_lane
+        self.make_lane = make_lane
+        """The function that opens a claimed lane."""
         self._take_in = take_in
         """The function that takes in records which the previous owner acknowledged from its
         disk."""
@@ -119,7 +120,7 @@ class ServedLanes:
             if self._claimed.get(lane_id) is lane:  # otherwise it was claimed again
                 self._on_lost(lane_id, error)
 
-        lane = self._claimed[lane_id] = self._make_lane(claimed, lost)
+        lane = self._claimed[lane_id] = self.make_lane(claimed, lost)
         return lane
 
     def _serve(self, taken: Sequence[DataLane]) -> None:
