@@ -161,17 +161,12 @@ def open_source(options: SourceOptions) -> Input:
 
 def probe_store(url: str, what: str) -> None:
     """List one key of a store; the error says which store does not answer."""
-    environment = worker().environment
 
-    async def look() -> None:
-        store = open_read_only(url, environment=environment, silence_s_max=STORE_SILENCE_S)
-        try:
-            await patiently(lambda: store.list("", limit=1), environment=environment)
-        finally:
-            await store.close()
+    async def look(store: Store, environment: Environment) -> None:
+        await patiently(lambda: store.list("", limit=1), environment=environment)
 
     try:
-        blocking.run(look())
+        read_store(url, look)
     except HoldfastError as error:
         raise type(error)(f"{what}: {error}") from error
 

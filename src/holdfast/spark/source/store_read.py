@@ -18,7 +18,7 @@ from holdfast.follow.follower import PlacedRecords
 from holdfast.lane.entry import HEADER_BYTES, parse_header
 from holdfast.log.partition import EpochStart
 from holdfast.log.stored_batches import Stretch, check_batches
-from holdfast.spark.runtime.worker import LoopThread, worker
+from holdfast.spark.runtime.worker import WorkerIO, worker
 from holdfast.spark.source.inputs import ROWS_PER_BATCH, Range, StoreWhere
 from holdfast.spark.source.store_input import check_placed, partition_id
 from holdfast.spark.source.task_split import READ_BYTES, joined
@@ -64,7 +64,7 @@ class _StoreRange:
         """True if an object was gone. What was read before it counts."""
         self._wanted = wanted
         self._where = where
-        self._worker: LoopThread = worker()
+        self._worker: WorkerIO = worker()
         self._store: Store = self._worker.store(where.url)
         self._stretches: Sequence[Stretch] = where.stretches
         self._epochs: Sequence[EpochStart] = where.epochs
