@@ -5,11 +5,11 @@ never create a directory, nor remove anything from one.
 """
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from holdfast.addresses import scheme_of
 from holdfast.environment import Environment
 from holdfast.errors import (
     CallError,
@@ -28,7 +28,6 @@ T = TypeVar("T")
 
 SILENCE_S_MAX = 20.0
 """After this long without an answer, a person gets an error instead of waiting on."""
-_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 
 
 class _FilesAsTheyAre(LocalFiles):
@@ -120,8 +119,7 @@ def open_read_only(
     url: str, *, environment: Environment, silence_s_max: float = SILENCE_S_MAX
 ) -> ReadOnlyStore:
     """Return a read-only view of the store at an address. A directory must exist already."""
-    found = _SCHEME.match(url)
-    scheme = found.group(1) if found else ""
+    scheme = scheme_of(url)
     store: Store
     if scheme == "memory":
         raise ConfigurationError(
