@@ -12,15 +12,12 @@ BrokerId = NewType("BrokerId", int)
 LaneId = NewType("LaneId", int)
 LaneNumber = NewType("LaneNumber", int)
 """The position of an object in its lane: 0, 1, 2, ... without gaps."""
-Offset = NewType("Offset", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
 ProducerId = NewType("ProducerId", int)
-ProducerEpoch = NewType("ProducerEpoch", int)
 WriterId = NewType("WriterId", bytes)
 """Sixteen random bytes that one attempt to own a lane writes into each of its objects."""
 
 CONTROL_LANE = LaneId(0)
-NO_PRODUCER_ID = ProducerId(-1)
 WRITER_ID_BYTES = 16
 TOPIC_NAME_LENGTH_MAX = 249
 LEGAL_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")

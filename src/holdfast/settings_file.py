@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypeVar, cast, get_args
 
 import msgspec
 
+from holdfast.addresses import scheme_of
 from holdfast.errors import ConfigurationError
 from holdfast.suggestion import nearest, no_such_value
 
@@ -24,7 +25,6 @@ Duration = Annotated[str, msgspec.Meta(examples=["10 minutes"])]
 """The text of a duration, as holdfast.quantities reads it."""
 T = TypeVar("T")
 
-_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 _HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]\s*(#.*)?$")
 _KEY = re.compile(r"""\s*((?:[A-Za-z0-9_.-]|"[^"]*"|'[^']*')+)\s*=""")
 _KINDS = {
@@ -414,6 +414,6 @@ def no_file(path: Path, suffixes: Collection[str]) -> str:
 
 def located(text: str, folder: Path) -> str:
     """Return an address as it is, and a path relative to a folder as a full path."""
-    if _SCHEME.match(text):
+    if scheme_of(text):
         return text
     return str(Path(folder, Path(text).expanduser()))

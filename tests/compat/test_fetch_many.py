@@ -9,8 +9,8 @@ from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
 
 from holdfast.client.cluster import Cluster
-from holdfast.client.fetch import PartitionFetch, fetch, records_of
-from holdfast.client.fetch_many import PartitionToFetch, Unfetched, fetch_many
+from holdfast.client.fetch import PartitionFetch, PartitionToFetch, fetch, records_of
+from holdfast.client.fetch_many import Unfetched, fetch_many
 from holdfast.environment import SystemEnvironment
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition

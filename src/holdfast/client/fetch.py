@@ -1,12 +1,13 @@
 """Fetch of one partition from one offset: the record batches, and the records a consumer sees.
 
-Owns the Fetch request (without a session) and the rules for what counts in its response: no
-truncated batch at the end, nothing before the offset, no control records, and no aborted records
-for read_committed. Must never move an offset by itself.
+Owns the one builder of Fetch requests (without a session), and the rules for what counts in the
+response for a partition: no truncated batch at the end, nothing before the offset, no control
+records, and no aborted records for read_committed. Must never move an offset by itself.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
+from uuid import UUID
 
 from holdfast.client.cluster import Cluster, PartitionLeader
 from holdfast.client.connection import BrokerConnection
@@ -24,7 +25,19 @@ from holdfast.records.batch import HEADER_BYTES, BatchHeader, parse_header, walk
 from holdfast.records.record import UNCOMPRESSED_BYTES_MAX, Record, decode_batch
 
 NO_SESSION_EPOCH = -1
+NAMES_UNTIL = 12
+"""The last version of Fetch that names topics; later ones use topic ids."""
+NO_TOPIC_ID = UUID(int=0)
 CONTROL_TYPE_ABORT = 0
+
+
+class PartitionToFetch(NamedTuple):
+    """A partition to fetch: from which offset, and how many bytes at most."""
+
+    topic: str
+    partition: int
+    offset: int
+    max_bytes: int
 
 
 class PartitionFetch(NamedTuple):
@@ -60,33 +73,99 @@ async def fetch(
 ) -> PartitionFetch:
     """Fetch from the leader; Refused (OFFSET_OUT_OF_RANGE) if the log has no such offset."""
 
+    wanted = PartitionToFetch(topic, partition, offset, max_bytes)
+
     async def ask(connection: BrokerConnection, leader: PartitionLeader) -> PartitionFetch:
-        wanted = FetchPartition(
-            partition=partition,
-            current_leader_epoch=leader.leader_epoch,
-            fetch_offset=offset,
-            partition_max_bytes=max_bytes,
-        )
-        topics = [FetchTopic(topic=topic, topic_id=leader.topic_id, partitions=[wanted])]
-        request = FetchRequest(
+        return await fetch_partition(
+            connection,
+            leader,
+            wanted,
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
-            max_bytes=max_bytes,
-            isolation_level=int(read_committed),
-            session_epoch=NO_SESSION_EPOCH,
-            topics=topics,
+            read_committed=read_committed,
+            timeout_ms=cluster.request_timeout_ms + max_wait_ms,
         )
-        timeout_ms = cluster.request_timeout_ms + max_wait_ms
-        response = await connection.request(request, FetchResponse, timeout_ms=timeout_ms)
-        what = f"fetch {topic}-{partition} at offset {offset}"
-        raise_for(response.error_code, what)
-        for row in (row for found in response.responses for row in found.partitions):
-            if row.partition_index == partition:
-                raise_for(row.error_code, what)
-                return fetched_row(row, offset)
-        raise BrokerUnavailable(f"{connection.address} says nothing of {topic}-{partition}")
 
     return await cluster.ask_leader(topic, partition, ask, deadline_ms=deadline_ms)
+
+
+async def fetch_partition(
+    connection: BrokerConnection,
+    leader: PartitionLeader,
+    wanted: PartitionToFetch,
+    *,
+    max_wait_ms: int,
+    min_bytes: int = 1,
+    read_committed: bool,
+    timeout_ms: int,
+) -> PartitionFetch:
+    """Fetch from the leader, once; Refused (OFFSET_OUT_OF_RANGE) if the log has no such offset."""
+    request = fetch_request(
+        [(wanted, leader)],
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=wanted.max_bytes,
+        read_committed=read_committed,
+    )
+    _, response = await send_fetch(connection, request, timeout_ms=timeout_ms)
+    name = f"{wanted.topic}-{wanted.partition}"
+    what = f"fetch {name} at offset {wanted.offset}"
+    raise_for(response.error_code, what)
+    for row in (row for found in response.responses for row in found.partitions):
+        if row.partition_index == wanted.partition:
+            raise_for(row.error_code, what)
+            return fetched_row(row, wanted.offset)
+    raise BrokerUnavailable(f"{connection.address} says nothing of {name}")
+
+
+def fetch_request(
+    wanted: Iterable[tuple[PartitionToFetch, PartitionLeader]],
+    *,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    read_committed: bool,
+    rack: str | None = None,
+) -> FetchRequest:
+    """Return a request without a session, for partitions and what metadata says of their leaders.
+
+    The same topic may come many times; all its partitions have the same topic id.
+    """
+    topics: dict[str, FetchTopic] = {}
+    for row, leader in wanted:
+        topic = topics.setdefault(
+            row.topic, FetchTopic(topic=row.topic, topic_id=leader.topic_id, partitions=[])
+        )
+        topic.partitions.append(
+            FetchPartition(
+                partition=row.partition,
+                current_leader_epoch=leader.leader_epoch,
+                fetch_offset=row.offset,
+                partition_max_bytes=row.max_bytes,
+            )
+        )
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=int(read_committed),
+        session_epoch=NO_SESSION_EPOCH,
+        topics=list(topics.values()),
+        rack_id=rack or "",
+    )
+
+
+async def send_fetch(
+    connection: BrokerConnection, request: FetchRequest, *, timeout_ms: int
+) -> tuple[int, FetchResponse]:
+    """Return the version used and the response. Names topics if the id of one is not known."""
+    version = connection.version_for(FetchRequest)
+    if any(topic.topic_id == NO_TOPIC_ID for topic in request.topics):
+        version = min(version, NAMES_UNTIL)
+    response = await connection.request(
+        request, FetchResponse, version=version, timeout_ms=timeout_ms
+    )
+    return version, response
 
 
 def fetched_row(row: PartitionData, offset: int) -> PartitionFetch:

@@ -1,42 +1,30 @@
 """Fetch of many partitions from one broker, in one request without a session.
 
-Owns the request, and how its response is read. What the response says about leaders goes to the
-`Cluster`, for its next `leader()`. Must never move an offset, or send the request twice.
+Owns how the response is read. What it says about leaders goes to the `Cluster`, for its next
+`leader()`. Must never move an offset, or send the request twice.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
-from uuid import UUID
 
 from holdfast.client.address import Address
 from holdfast.client.cluster import Cluster, PartitionLeader, TopicDescription
-from holdfast.client.fetch import NO_SESSION_EPOCH, PartitionFetch, fetched_row
+from holdfast.client.fetch import (
+    NAMES_UNTIL,
+    PartitionFetch,
+    PartitionToFetch,
+    fetch_request,
+    fetched_row,
+    send_fetch,
+)
 from holdfast.client.refusals import RETRIABLE, RefusedForNow, RequestRefused, error_code, raise_for
 from holdfast.errors import RetryError
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
-from holdfast.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
+from holdfast.protocol.messages.fetch import PartitionData
 
-NAMES_UNTIL = 12
-"""The last version of Fetch that names topics; later ones use topic ids."""
-NO_TOPIC_ID = UUID(int=0)
 ABOUT_THE_LEADER = RETRIABLE | {ErrorCode.UNKNOWN_SERVER_ERROR}
 """Errors after which the leader or the topic may have changed, so metadata is fetched again."""
-
-
-class PartitionToFetch(NamedTuple):
-    """A partition to fetch: from which offset, and how many bytes at most."""
-
-    topic: str
-    partition: int
-    offset: int
-    max_bytes: int
 
 
 class LeaderHint(NamedTuple):
@@ -80,17 +68,19 @@ async def fetch_many(
     asked = [row for row in wanted if row.topic in known]
     if not asked:
         return found
-    request = FetchRequest(
+    request = fetch_request(
+        ((row, _leader_of(known[row.topic], row.partition)) for row in asked),
         max_wait_ms=max_wait_ms,
         min_bytes=min_bytes,
         max_bytes=max_bytes,
-        isolation_level=int(read_committed),
-        session_epoch=NO_SESSION_EPOCH,
-        topics=_topics(asked, known),
-        rack_id=rack or "",
+        read_committed=read_committed,
+        rack=rack,
     )
     try:
-        version, response = await _ask(cluster, node_id, request, known)
+        connection = await cluster.broker(node_id)
+        timeout_ms = cluster.request_timeout_ms + max_wait_ms
+        version, response = await send_fetch(connection, request, timeout_ms=timeout_ms)
+        raise_for(response.error_code, f"fetch from broker {node_id}")
     except RetryError:
         for topic in known:
             cluster.learn_leader(topic, 0, None)
@@ -111,19 +101,8 @@ async def fetch_many(
     return found
 
 
-async def _ask(
-    cluster: Cluster, node_id: int, request: FetchRequest, known: Mapping[str, TopicDescription]
-) -> tuple[int, FetchResponse]:
-    connection = await cluster.broker(node_id)
-    version = connection.version_for(FetchRequest)
-    if any(topic.topic_id == NO_TOPIC_ID for topic in known.values()):
-        version = min(version, NAMES_UNTIL)
-    timeout_ms = cluster.request_timeout_ms + request.max_wait_ms
-    response = await connection.request(
-        request, FetchResponse, version=version, timeout_ms=timeout_ms
-    )
-    raise_for(response.error_code, f"fetch from broker {node_id}")
-    return version, response
+def _leader_of(topic: TopicDescription, partition: int) -> PartitionLeader:
+    return topic.leaders.get(partition) or PartitionLeader(-1, -1, topic.topic_id)
 
 
 def read_row(row: PartitionData, offset: int) -> PartitionFetch | Unfetched:
@@ -136,25 +115,6 @@ def read_row(row: PartitionData, offset: int) -> PartitionFetch | Unfetched:
     if code != ErrorCode.NONE or preferred is not None:
         return Unfetched(code, hint, preferred)
     return fetched_row(row, offset)
-
-
-def _topics(
-    wanted: Sequence[PartitionToFetch], known: Mapping[str, TopicDescription]
-) -> list[FetchTopic]:
-    by_topic: dict[str, list[FetchPartition]] = {}
-    for row in wanted:
-        leader = known[row.topic].leaders.get(row.partition)
-        part = FetchPartition(
-            partition=row.partition,
-            current_leader_epoch=leader.leader_epoch if leader is not None else -1,
-            fetch_offset=row.offset,
-            partition_max_bytes=row.max_bytes,
-        )
-        by_topic.setdefault(row.topic, []).append(part)
-    return [
-        FetchTopic(topic=name, topic_id=known[name].topic_id, partitions=parts)
-        for name, parts in by_topic.items()
-    ]
 
 
 def _tell(

@@ -15,6 +15,7 @@ from holdfast.client.refusals import (
     BrokerUnavailable,
     RequestRefused,
     UnsupportedByBroker,
+    error_code,
     raise_for,
 )
 from holdfast.protocol.api import ErrorCode
@@ -266,26 +267,45 @@ async def commit_offsets(
     """Set committed offsets of a group without members; Refused if it has members."""
 
     async def ask(connection: BrokerConnection) -> None:
-        by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
-        for where, offset in offsets.items():
-            part = OffsetCommitRequestPartition(
-                partition_index=where.partition, committed_offset=offset, committed_metadata=""
-            )
-            by_topic.setdefault(where.topic, []).append(part)
-        request = OffsetCommitRequest(
-            group_id=group_id,
-            topics=[
-                OffsetCommitRequestTopic(name=name, topic_id=UUID(int=0), partitions=parts)
-                for name, parts in by_topic.items()
-            ],
-        )
-        version = min(connection.version_for(OffsetCommitRequest), NAMES_UNTIL)
-        response = await connection.request(request, OffsetCommitResponse, version=version)
-        for topic in response.topics:
-            for part in topic.partitions:
-                where = f"{topic.name}-{part.partition_index}"
-                if part.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
-                    raise RequestRefused(part.error_code, f"group {group_id!r} has members")
-                raise_for(part.error_code, f"commit {where} of group {group_id!r}")
+        answers = await send_commit(connection, group_id, offsets)
+        for (topic, partition), code in answers.items():
+            if code == ErrorCode.UNKNOWN_MEMBER_ID:
+                raise RequestRefused(code, f"group {group_id!r} has members")
+            raise_for(code, f"commit {topic}-{partition} of group {group_id!r}")
 
     await ask_coordinator(cluster, group_id, ask, deadline_ms=deadline_ms)
+
+
+async def send_commit(
+    connection: BrokerConnection,
+    group_id: str,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    epoch: int = -1,
+    member_id: str = "",
+    instance_id: str | None = None,
+) -> dict[TopicPartition, ErrorCode]:
+    """Commit offsets, for a member or for a group without members; return what was answered."""
+    by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for where, offset in offsets.items():
+        part = OffsetCommitRequestPartition(
+            partition_index=where.partition, committed_offset=offset, committed_metadata=""
+        )
+        by_topic.setdefault(where.topic, []).append(part)
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=epoch,
+        member_id=member_id,
+        group_instance_id=instance_id,
+        topics=[
+            OffsetCommitRequestTopic(name=name, topic_id=UUID(int=0), partitions=parts)
+            for name, parts in by_topic.items()
+        ],
+    )
+    version = min(connection.version_for(OffsetCommitRequest), NAMES_UNTIL)
+    response = await connection.request(request, OffsetCommitResponse, version=version)
+    return {
+        TopicPartition(topic.name, part.partition_index): error_code(part.error_code)
+        for topic in response.topics
+        for part in topic.partitions
+    }

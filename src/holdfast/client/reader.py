@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from holdfast.client.admin import EARLIEST, LATEST, list_offset
 from holdfast.client.cluster import Cluster
-from holdfast.client.fetch import PartitionFetch, records_of
-from holdfast.client.fetch_many import PartitionToFetch, Unfetched, fetch_many
+from holdfast.client.fetch import PartitionFetch, PartitionToFetch, records_of
+from holdfast.client.fetch_many import Unfetched, fetch_many
 from holdfast.client.refusals import RETRIABLE, BrokerUnavailable, RefusedForNow, RequestRefused
 from holdfast.errors import CorruptObject, RetryError
 from holdfast.protocol.api import ErrorCode

@@ -31,7 +31,6 @@ A list's two parts are the next two rows.
 """
 
 KIND, LABEL, LABEL_END, OTHER_LABEL, OTHER_LABEL_END, DATA, OFFSETS, VALID, IS_TEXT = range(9)
-TABLE_COLUMNS = 9
 """IS_TEXT and VALID are 0 if true for all rows. The other label is for bytes that are not text."""
 
 ESCAPED_BYTES_MAX = 6

@@ -17,7 +17,6 @@ RECORD_BYTES_MIN = 7
 
 # Columns of the table of batches.
 BODY_START, BODY_END, BASE_OFFSET, BASE_TIMESTAMP, LAST_DELTA, RECORD_COUNT, APPEND_TIME = range(7)
-TABLE_COLUMNS = 7
 
 # Columns of the spans, one row for each record that is kept.
 KEY, VALUE, HEADERS, RECORD_END = 0, 2, 4, 6

@@ -14,12 +14,13 @@ from holdfast.cluster.state import ControlState, ControlStateKind
 from holdfast.environment import Environment
 from holdfast.errors import ConfigurationError, CorruptObject, ObjectNotFound
 from holdfast.follow.lane import FollowedLane
-from holdfast.follow.stretches import Stretch, check_tiles, stretches_of_runs, stretches_of_segment
+from holdfast.follow.stretches import check_tiles, stretches_of_runs, stretches_of_segment
 from holdfast.identifiers import CONTROL_LANE, LaneId, PartitionId
 from holdfast.log.memory import ReadCache, Tail
-from holdfast.log.partition import PartitionLog
+from holdfast.log.partition import EpochStart, PartitionLog
 from holdfast.log.reader import LogReader
 from holdfast.log.state import LogState, LogStateKind
+from holdfast.log.stored_batches import Stretch
 from holdfast.log.times import TimedOffset, offset_for_time, offset_of_max_timestamp
 from holdfast.log.transactions import AbortedTxn
 from holdfast.store.interface import Store
@@ -55,6 +56,8 @@ class PlacedRecords(NamedTuple):
 
     bounds: KnownOffsets
     stretches: list[Stretch]
+    epochs: Sequence[EpochStart] = ()
+    """The leader epochs of the stretches' batches."""
     aborted: Sequence[AbortedTxn] = ()
     """Aborted transactions with records in the requested offsets; only with `read_committed`."""
 
@@ -228,7 +231,9 @@ class StoreFollower:
             first, last = max(start, bounds.earliest), min(end, bounds.latest)
             transactions = found.log.transactions
             aborted = transactions.aborted_within(first, last) if read_committed else ()
-            return self._place(found, PlacedRecords(bounds, [], aborted), (first, last), since_ms)
+            return self._place(
+                found, PlacedRecords(bounds, [], aborted=aborted), (first, last), since_ms
+            )
 
         return await self._looked_anew(partition, look)
 
@@ -238,6 +243,7 @@ class StoreFollower:
         log = found.log
         start, end = wanted
         # Copied before the first await: a refresh may change the log from then on.
+        epochs = tuple(log.epochs)
         runs = stretches_of_runs(log, found.lane.lane, found.lane.payload_starts, start, end)
         segments = [s for s in log.segments if s.last_offset >= start and s.base_offset < end]
         stretches: list[Stretch] = []
@@ -251,7 +257,7 @@ class StoreFollower:
             stretches.extend(stretch for some in several for stretch in some)
         stretches.extend(runs)
         check_tiles(log.partition, stretches, start, end)
-        return placed._replace(stretches=_since(stretches, since_ms))
+        return placed._replace(stretches=_since(stretches, since_ms), epochs=epochs)
 
     def _find(self, partition: PartitionId) -> _Found | None:
         topic = self._cluster.usable(partition.topic_id)

@@ -4,7 +4,6 @@ Owns how the index of a log becomes stretches, and the proof that they hold ever
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from holdfast.errors import InvariantViolation
 from holdfast.identifiers import LaneId, PartitionId
@@ -14,20 +13,7 @@ from holdfast.log.partition import PartitionLog
 from holdfast.log.reader import LogReader
 from holdfast.log.segment import INDEX_INTERVAL_BYTES
 from holdfast.log.state import segment_key
-
-
-class Stretch(NamedTuple):
-    """Whole record batches, one after the other in an object."""
-
-    key: str
-    position: int
-    size_bytes: int
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    """The newest timestamp, as the batches' headers say it."""
-    is_in_payload: bool = False
-    """True if the position counts from where a lane object's payload begins; its header says."""
+from holdfast.log.stored_batches import Stretch, stretch_of_block, stretch_of_segment
 
 
 def stretches_of_runs(
@@ -63,32 +49,14 @@ async def stretches_of_segment(
     is_whole = start <= segment.base_offset and segment.last_offset < end
     if is_whole and segment.size_bytes <= INDEX_INTERVAL_BYTES:
         # About one block: its index would say nothing that the lane does not say.
-        return [
-            Stretch(
-                key,
-                segment.data_start,
-                segment.size_bytes,
-                segment.base_offset,
-                segment.last_offset,
-                segment.max_timestamp,
-            )
-        ]
+        return [stretch_of_segment(key, segment)]
     index = await reader.segment_index(partition, segment)
     found: list[Stretch] = []
     for i in range(index.find(start), len(index)):
         block = index.block(i)
         if block.base_offset >= end:
             break
-        found.append(
-            Stretch(
-                key,
-                block.position,
-                block.size_bytes,
-                block.base_offset,
-                block.last_offset,
-                block.max_timestamp,
-            )
-        )
+        found.append(stretch_of_block(key, block))
     return found
 
 

@@ -73,13 +73,6 @@ class Generation(msgspec.Struct, kw_only=True):
         if self.assignments is not None and old in self.assignments:
             self.assignments[new] = self.assignments.pop(old)
 
-    def static_member(self, instance_id: str) -> str | None:
-        """Return the id of the member that has a group.instance.id now."""
-        for member in self.members.values():
-            if member.instance_id == instance_id:
-                return member.member_id
-        return None
-
 
 class PendingOffsets(NamedTuple):
     """The offsets that an open transaction will commit."""

@@ -15,6 +15,7 @@ from holdfast.identifiers import PartitionId
 from holdfast.log.facts import Appended, SegmentRef
 from holdfast.log.partition import PartitionLog, leader_epoch_at
 from holdfast.log.segment import parse_index
+from holdfast.log.stored_batches import batch_problems
 from holdfast.records.batch import CRC_START, BatchHeader, walk
 from holdfast.records.control import decode_marker
 from holdfast.records.record import decode_batch
@@ -38,7 +39,7 @@ def payload_problems(
             position += fact.size_bytes
             where = f"{shown(partition)} at offset {fact.base_offset}"
             epoch = fact.leader_epoch if fact.leader_epoch >= 0 else leader_epoch
-            for problem in _batch_problems(batch, fact.base_offset, epoch):
+            for problem in _first_batch_problems(batch, fact.base_offset, epoch):
                 yield f"{where}: {problem}"
             try:
                 headers = [header for _, header in walk(batch)]
@@ -125,7 +126,7 @@ def segment_problems(
             starts[position] = header
             batch = batches[position : position + header.size_bytes]
             leader_epoch = leader_epoch_at(log.epochs, header.base_offset)
-            for problem in _batch_problems(batch, expected, leader_epoch):
+            for problem in batch_problems(batch, header, expected, leader_epoch):
                 yield f"the record batch at byte {segment.data_start + position}: {problem}"
             expected += header.last_offset_delta + 1
     except CorruptObject as error:
@@ -176,7 +177,9 @@ def unreadable_in_payload(facts: Sequence[Any], payload: Buffer) -> Iterator[str
         position += size_bytes
 
 
-def _batch_problems(batch: memoryview, base_offset: int, leader_epoch: int | None) -> Iterator[str]:
+def _first_batch_problems(
+    batch: memoryview, base_offset: int, leader_epoch: int | None
+) -> Iterator[str]:
     try:
         found = [header for _, header in walk(batch)]
     except CorruptObject as error:
@@ -185,13 +188,7 @@ def _batch_problems(batch: memoryview, base_offset: int, leader_epoch: int | Non
     if not found:
         yield "there is no record batch"
         return
-    header = found[0]
-    if header.base_offset != base_offset:
-        yield f"its base offset is {header.base_offset}; {base_offset} is expected"
-    if crc32.iscsi(batch[CRC_START : header.size_bytes]) != header.crc:
-        yield f"the CRC of the record batch at offset {header.base_offset} is wrong"
-    if leader_epoch is not None and header.leader_epoch != leader_epoch:
-        yield f"its leader epoch is {header.leader_epoch}; {leader_epoch} is expected"
+    yield from batch_problems(batch, found[0], base_offset, leader_epoch)
 
 
 def tile_problems(log: PartitionLog) -> Iterator[str]:

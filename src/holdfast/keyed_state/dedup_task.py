@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.keyed_state.blocking import run_blocking
 from holdfast.keyed_state.cache import StateCache
 from holdfast.keyed_state.dedup import (
     Bucket,
@@ -28,6 +27,7 @@ from holdfast.keyed_state.pinned import Hashes, Pinned, RunInfo, Times
 from holdfast.keyed_state.run_store import read_runs
 from holdfast.keyed_state.task_site import TaskSite
 from holdfast.keyed_state.tiers import MERGE_ROWS_MAX, plan_hash_merge
+from holdfast.loop_thread import process_loop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,9 @@ def load_bucket(site: TaskSite, pinned: Pinned, cache: StateCache[Bucket]) -> Bu
         return index_run(decode_hash_run(data, info=info, hash_seed=pinned.hash_seed))
 
     missing = [info for info in version if info not in known]
-    loaded = run_blocking(read_runs(site.store, missing, decode, environment=site.environment))
+    loaded = process_loop().run(
+        read_runs(site.store, missing, decode, environment=site.environment)
+    )
     known.update(zip(missing, loaded, strict=True))
     bucket = Bucket(runs=tuple(known[info] for info in version))
     cache.put(site.owner, version, bucket)

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from holdfast.keyed_state.aggregates import Aggregated, AggregateSettings, aggregate
-from holdfast.keyed_state.blocking import run_blocking
 from holdfast.keyed_state.cache import StateCache
 from holdfast.keyed_state.keyed_rows import (
     KeyedBucket,
@@ -26,6 +25,7 @@ from holdfast.keyed_state.run_store import read_runs
 from holdfast.keyed_state.task_site import TaskSite
 from holdfast.keyed_state.tiers import plan_keyed_merge
 from holdfast.keyed_state.timers import TimerSettings, TimersFired, fire_timers
+from holdfast.loop_thread import process_loop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,9 @@ def load_keyed_bucket(
         return decode_keyed_run(data, info=info, hash_seed=pinned.hash_seed)
 
     missing = [info for info in version if info not in known]
-    loaded = run_blocking(read_runs(site.store, missing, decode, environment=site.environment))
+    loaded = process_loop().run(
+        read_runs(site.store, missing, decode, environment=site.environment)
+    )
     known.update(zip(missing, loaded, strict=True))
     bucket = KeyedBucket.load([known[info] for info in version])
     cache.put(site.owner, version, bucket)

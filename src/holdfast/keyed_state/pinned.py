@@ -96,11 +96,6 @@ def decode_pinned(data: bytes | str) -> Pinned:
     return msgspec.json.decode(data, type=Pinned)
 
 
-def pinned_from(plain: object) -> Pinned:
-    """Convert the plain values of a ledger entry's opaque field."""
-    return msgspec.convert(plain, type=Pinned)
-
-
 def refusal(pinned: Pinned, operator: Operator, *, sink_id: str) -> str | None:
     """Return why a pipeline may not continue from this state, or None if it may."""
     before = pinned.operator

@@ -7,9 +7,9 @@ the next buckets. A task must never end before `wait` returns.
 from concurrent.futures import Future
 
 from holdfast.environment import Environment
-from holdfast.keyed_state.blocking import start_blocking
 from holdfast.keyed_state.pinned import RunInfo
 from holdfast.keyed_state.run_store import write_run
+from holdfast.loop_thread import process_loop
 from holdfast.store.interface import Buffers, Store
 
 AT_ONCE_MAX = 8
@@ -28,7 +28,7 @@ class RunWrites:
         if len(self._under_way) >= AT_ONCE_MAX:
             self._under_way.pop(0).result()
         written = write_run(store, info, body, environment=environment)
-        self._under_way.append(start_blocking(written))
+        self._under_way.append(process_loop().submit(written))
 
     def wait(self) -> None:
         """Wait until all runs are durable. Raises if one could not be written."""

@@ -6,11 +6,11 @@ Owns the name of the one state run that the attempt may write. Must never hold s
 from dataclasses import dataclass
 
 from holdfast.environment import Environment
-from holdfast.keyed_state.blocking import run_blocking
 from holdfast.keyed_state.cache import CacheOwner
 from holdfast.keyed_state.pinned import RunInfo, run_name
 from holdfast.keyed_state.run_store import write_run
 from holdfast.keyed_state.run_writes import RunWrites
+from holdfast.loop_thread import process_loop
 from holdfast.store.interface import Buffers, Store
 
 
@@ -34,7 +34,7 @@ class TaskSite:
         if self.writes is not None:
             self.writes.start(self.store, info, body, environment=self.environment)
         else:
-            run_blocking(write_run(self.store, info, body, environment=self.environment))
+            process_loop().run(write_run(self.store, info, body, environment=self.environment))
 
     @property
     def owner(self) -> CacheOwner:

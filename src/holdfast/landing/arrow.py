@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from holdfast.columnar.arrow import RecordBatch, pa
 
-pc: Any = importlib.import_module("pyarrow.compute")
 pq: Any = importlib.import_module("pyarrow.parquet")
 
 

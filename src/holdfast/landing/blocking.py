@@ -1,7 +1,9 @@
-"""Coroutines for code without an event loop: Spark's executors and drivers, notebooks, scripts.
+"""Coroutines for code without an event loop: notebooks, scripts, and looks that keep nothing open.
 
-Owns one private loop per call. Must never run on a loop that the caller already runs: in that case
-it uses a separate thread. What is opened inside a call must be closed inside it.
+Owns one private loop per call, in the caller's thread, so a coroutine may wait for the loop of the
+process (loop_thread.py), as the landing of a range does while it reads. Must never run on a loop
+that the caller already runs: in that case it uses a separate thread. What is opened inside a call
+must be closed inside it; work that shares connections belongs on the loop of the process.
 """
 
 import asyncio

@@ -3,15 +3,14 @@
 Owns the input and output of single objects. Must never answer "not there" for a read that failed.
 """
 
-from collections.abc import Sequence
-
 from holdfast.environment import Environment
 from holdfast.errors import CorruptObject, ObjectNotFound
 from holdfast.landing.blocks import decode_block, find_block, prove
 from holdfast.landing.facts import Facts
-from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry, Store
+from holdfast.store.interface import Buffers, Store
 from holdfast.store.patience import patiently
 from holdfast.store.put_if_absent import Backoff, Won, put_if_absent
+from holdfast.store.wrapped import WrappedStore
 
 TAIL_BYTES = 16 * 1024
 """Enough for the footer of a Parquet file with a few row groups, and the block before it."""
@@ -93,39 +92,11 @@ async def _read_block(store: Store, key: str) -> tuple[bytes, int] | None:
     return block, size
 
 
-class _ByBlock:
+class _ByBlock(WrappedStore):
     """A store whose read returns the facts block, which is enough to know whose object it is."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    @property
-    def url(self) -> str:
-        return self._store.url
-
-    @property
-    def is_remote(self) -> bool:
-        return self._store.is_remote
-
-    async def create(self, key: str, body: Buffers) -> CreateAnswer:
-        return await self._store.create(key, body)
 
     async def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
         found = await _read_block(self._store, key)
         if found is None:
             raise ObjectNotFound(f"there is no object {key!r} in {self._store.url}")
         return found[0]
-
-    async def size(self, key: str) -> int | None:
-        return await self._store.size(key)
-
-    async def list(
-        self, prefix: str, *, after: str = "", limit: int | None = None
-    ) -> list[ObjectEntry]:
-        return await self._store.list(prefix, after=after, limit=limit)
-
-    async def delete(self, keys: Sequence[str]) -> None:
-        await self._store.delete(keys)
-
-    async def close(self) -> None:
-        await self._store.close()

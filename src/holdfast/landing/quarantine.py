@@ -13,6 +13,7 @@ import msgspec
 from holdfast.columnar.unreadable import Unreadable
 from holdfast.environment import Environment
 from holdfast.errors import NOT_JSON, CorruptObject, StoreUnavailable
+from holdfast.json_bytes import base64_text
 from holdfast.store.interface import CreateAnswer, Store
 from holdfast.store.patience import patiently
 
@@ -64,7 +65,7 @@ async def quarantine(
         first_offset=found.base_offset,
         last_offset=found.last_offset,
         reason=found.problem,
-        batch_base64=base64.b64encode(found.batch).decode(),
+        batch_base64=base64_text(found.batch),
     )
     key, body = quarantine_key(topic, partition, found), msgspec.json.encode(kept)
 

@@ -265,5 +265,16 @@ class PartitionLog:
 
 def leader_epoch_at(epochs: Sequence[EpochStart], offset: int) -> int | None:
     """Return the leader epoch under which an offset was appended; None if it is not known."""
+    if epochs and epochs[-1].start_offset <= offset:  # the usual case: it saves the search
+        return epochs[-1].leader_epoch
     i = bisect_right(epochs, offset, key=lambda epoch: epoch.start_offset) - 1
     return epochs[i].leader_epoch if i >= 0 else None
+
+
+def epochs_within(
+    epochs: Sequence[EpochStart], first_offset: int, last_offset: int
+) -> tuple[EpochStart, ...]:
+    """Return the leader epochs under which the offsets from first to last were appended."""
+    start = bisect_right(epochs, first_offset, key=lambda epoch: epoch.start_offset) - 1
+    end = bisect_right(epochs, last_offset, key=lambda epoch: epoch.start_offset)
+    return tuple(epochs[max(0, start) : end])

@@ -6,22 +6,25 @@ are checked against the CRC of their batch.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, TypeVar
-
-from fastcrc import crc32
+from typing import TypeVar
 
 from holdfast.environment import Environment
-from holdfast.errors import CorruptObject, ObjectNotFound
+from holdfast.errors import ObjectNotFound
 from holdfast.identifiers import LaneId, PartitionId
 from holdfast.lane.entry import HEADER_BYTES, parse_header
 from holdfast.lane.keys import entry_key
 from holdfast.log.facts import SegmentRef
 from holdfast.log.memory import ReadCache, Tail, unpinned
-from holdfast.log.partition import EpochStart, PartitionLog, PartitionRun, leader_epoch_at
+from holdfast.log.partition import EpochStart, PartitionLog, PartitionRun
 from holdfast.log.read_plan import NO_END, BatchCut, Buffer, ReadPlan, plan_read
-from holdfast.log.segment import Block, SegmentIndex, parse_index
+from holdfast.log.segment import SegmentIndex, parse_index
 from holdfast.log.state import segment_key
-from holdfast.records.batch import CRC_START, walk
+from holdfast.log.stored_batches import (
+    Stretch,
+    check_batches,
+    stretch_of_block,
+    stretch_of_segment,
+)
 from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
 
@@ -31,16 +34,6 @@ INDEXES_MAX = 1024
 PAYLOAD_STARTS_MAX = 65_536
 LOADS_AT_ONCE = 16
 READ_AHEAD_BLOCKS = 4
-
-
-class _Stretch(NamedTuple):
-    """Whole batches inside an object, with the offset and the epochs that they must have."""
-
-    key: str
-    position: int
-    size_bytes: int
-    base_offset: int
-    epochs: Sequence[EpochStart]
 
 
 class LogReader:
@@ -133,7 +126,7 @@ class LogReader:
             if cut.bytes_max > 0:
                 self._read_ahead(key, index, i, log.epochs)
             block = index.block(i)
-            data = await self._load_stretch(_stretch_of(key, block, log.epochs))
+            data = await self._load_stretch(stretch_of_block(key, block), log.epochs)
             cut.add_stretch([data], block.last_offset, block.size_bytes)
             if cut.is_full:
                 return
@@ -143,10 +136,10 @@ class LogReader:
     ) -> None:
         """Start loading the blocks after this one, because a reader of old data reads in order."""
         for j in range(i + 1, min(len(index), i + 1 + READ_AHEAD_BLOCKS)):
-            stretch = _stretch_of(key, index.block(j), epochs)
+            stretch = stretch_of_block(key, index.block(j))
             known = (key, stretch.position) in self._loading
             if not known and not self._cache.has(key, stretch.position):
-                self._start_load(stretch)
+                self._start_load(stretch, epochs)
 
     async def load_run(self, log: PartitionLog, run: PartitionRun) -> Sequence[Buffer]:
         """Return the batches of one run, from the tail or the store."""
@@ -156,15 +149,15 @@ class LogReader:
         key = entry_key(self._lane, run.number)
         start = await self._payload_start(run.number)
         position = start + run.position
-        stretch = _Stretch(key, position, run.size_bytes, run.base_offset, log.epochs)
-        return [await self._load_stretch(stretch)]
+        stretch = Stretch(
+            key, position, run.size_bytes, run.base_offset, run.last_offset, run.max_timestamp
+        )
+        return [await self._load_stretch(stretch, log.epochs)]
 
     async def load_segment(self, log: PartitionLog, segment: SegmentRef) -> bytes:
         """Return all batches of a segment without using the cache, for the rewriter."""
         key = segment_key(log.partition, segment.name)
-        return await self._read_checked(
-            _Stretch(key, segment.data_start, segment.size_bytes, segment.base_offset, log.epochs)
-        )
+        return await self._read_checked(stretch_of_segment(key, segment), log.epochs)
 
     async def segment_index(self, partition: PartitionId, segment: SegmentRef) -> SegmentIndex:
         """Return the index of a segment, and keep it in memory."""
@@ -198,33 +191,33 @@ class LogReader:
             self._payload_starts[number] = start
         return start
 
-    async def _load_stretch(self, stretch: _Stretch) -> bytes:
+    async def _load_stretch(self, stretch: Stretch, epochs: Sequence[EpochStart]) -> bytes:
         data = self._cache.get(stretch.key, stretch.position)
         if data is not None:
             return data
-        return await asyncio.shield(self._start_load(stretch))
+        return await asyncio.shield(self._start_load(stretch, epochs))
 
-    def _start_load(self, stretch: _Stretch) -> asyncio.Task[bytes]:
+    def _start_load(self, stretch: Stretch, epochs: Sequence[EpochStart]) -> asyncio.Task[bytes]:
         """Return the load of a stretch, which all its callers share."""
         where = (stretch.key, stretch.position)
         task = self._loading.get(where)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._read_checked(stretch))
+            task = asyncio.get_running_loop().create_task(self._read_checked(stretch, epochs))
             self._loading[where] = task
             task.add_done_callback(lambda done: self._loaded(stretch, done))
         return task
 
-    def _loaded(self, stretch: _Stretch, task: asyncio.Task[bytes]) -> None:
+    def _loaded(self, stretch: Stretch, task: asyncio.Task[bytes]) -> None:
         self._loading.pop((stretch.key, stretch.position), None)
         if not task.cancelled() and task.exception() is None:
             self._cache.add(stretch.key, stretch.position, task.result())
 
-    async def _read_checked(self, stretch: _Stretch) -> bytes:
+    async def _read_checked(self, stretch: Stretch, epochs: Sequence[EpochStart]) -> bytes:
         async def attempt() -> bytes:
             data = await self._store.read(
                 stretch.key, start=stretch.position, length=stretch.size_bytes
             )
-            check_batches(data, stretch)
+            check_batches(data, stretch, epochs)
             return data
 
         return await self._patiently(attempt)
@@ -233,39 +226,3 @@ class LogReader:
         return patiently(
             operation, environment=self._environment, give_up_after_s=self._give_up_after_s
         )
-
-
-def check_batches(data: bytes, stretch: _Stretch) -> None:
-    """Raise CorruptObject unless the bytes are the whole, undamaged batches of the stretch.
-
-    A batch's CRC does not cover its offset and leader epoch: those are compared with the log.
-    """
-    where = f"{stretch.key} at byte {stretch.position}"
-    if len(data) != stretch.size_bytes:
-        raise CorruptObject(
-            f"{where}: the store returned {len(data)} of {stretch.size_bytes} bytes"
-        )
-    view = memoryview(data)
-    expected = stretch.base_offset
-    for position, header in walk(data):
-        if header.base_offset != expected:
-            raise CorruptObject(
-                f"{where}: a record batch starts at offset {header.base_offset};"
-                f" {expected} is expected"
-            )
-        body = view[position + CRC_START : position + header.size_bytes]
-        if crc32.iscsi(body) != header.crc:
-            raise CorruptObject(
-                f"{where}: the CRC of the record batch at offset {header.base_offset} is wrong"
-            )
-        leader_epoch = leader_epoch_at(stretch.epochs, header.base_offset)
-        if leader_epoch is not None and header.leader_epoch != leader_epoch:
-            raise CorruptObject(
-                f"{where}: the record batch at offset {header.base_offset} has leader epoch"
-                f" {header.leader_epoch}; {leader_epoch} is expected"
-            )
-        expected = header.last_offset + 1
-
-
-def _stretch_of(key: str, block: Block, epochs: Sequence[EpochStart]) -> _Stretch:
-    return _Stretch(key, block.position, block.size_bytes, block.base_offset, epochs)

@@ -172,15 +172,6 @@ class SegmentBuilder:
         return BuiltSegment(ref, [head, *self._batches])
 
 
-def build_segment(
-    partition: PartitionId, batches: Sequence[Buffer], *, attempt: str
-) -> BuiltSegment:
-    """Build a segment from whole record batches in offset order."""
-    builder = SegmentBuilder(partition)
-    builder.add(batches)
-    return builder.finish(attempt)
-
-
 def parse_index(
     partition: PartitionId, segment: SegmentRef, data: bytes, *, key: str
 ) -> SegmentIndex:

@@ -26,12 +26,9 @@ class Primitive(Generic[T]):
     kind: str
 
 
-INT8: Primitive[int] = Primitive("int8")
-INT16: Primitive[int] = Primitive("int16")
 INT32: Primitive[int] = Primitive("int32")
 INT64: Primitive[int] = Primitive("int64")
 STRING: Primitive[str] = Primitive("string")
-UUID_ELEMENT: Primitive[UUID] = Primitive("uuid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,15 +110,6 @@ def nullable_string(
 def octets(*, since: int = 0, until: int = LAST, tag: int | None = None) -> bytes:
     """Declare Kafka's `bytes`: copied out of the frame, for values that are kept."""
     return _field("bytes", default=b"", since=since, until=until, tag=tag)
-
-
-def nullable_octets(
-    *, since: int = 0, until: int = LAST, nullable_since: int = 0, tag: int | None = None
-) -> bytes | None:
-    default = None if nullable_since <= since else b""
-    return _field(
-        "bytes", default=default, since=since, until=until, nullable_since=nullable_since, tag=tag
-    )
 
 
 def records(*, since: int = 0, until: int = LAST) -> memoryview | None:

@@ -30,7 +30,6 @@ from holdfast.records.compression import Buffer, Codec, compress, decompress
 from holdfast.records.varint import decode_varint, encode_varint
 
 UNCOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
-NO_TIMESTAMP = -1
 HEADER_KEY_ERRORS = "surrogateescape"
 """Header keys should be UTF-8, but no broker checks it. Other bytes survive a round trip."""
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from holdfast.client.admin import EARLIEST, LATEST, list_offset
 from holdfast.client.cluster import Cluster
-from holdfast.client.fetch import PartitionFetch
-from holdfast.client.fetch_many import PartitionToFetch, Unfetched, fetch_many
+from holdfast.client.fetch import PartitionFetch, PartitionToFetch
+from holdfast.client.fetch_many import Unfetched, fetch_many
 from holdfast.environment import Environment
 from holdfast.errors import HoldfastError, RetryError, StopError
 from holdfast.protocol.api import ErrorCode

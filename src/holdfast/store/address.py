@@ -5,9 +5,9 @@ scheme as a hint.
 """
 
 import difflib
-import re
 from urllib.parse import unquote, urlsplit
 
+from holdfast.addresses import scheme_of
 from holdfast.environment import Environment
 from holdfast.errors import ConfigurationError
 from holdfast.store.directory import DirectoryStore
@@ -17,8 +17,6 @@ from holdfast.store.memory import MemoryStore
 OBJECT_STORE_SCHEMES = ("s3", "gs", "az")
 SCHEMES = (*OBJECT_STORE_SCHEMES, "file", "memory")
 EXAMPLES = "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, file:///path or a path"
-
-_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 
 
 def open_store(url: str, *, environment: Environment, keeps_trying: bool = True) -> Store:
@@ -33,10 +31,9 @@ def open_store(url: str, *, environment: Environment, keeps_trying: bool = True)
     """
     if not url.strip():
         raise ConfigurationError(f"the store's address is empty: use {EXAMPLES}")
-    found = _SCHEME.match(url)
-    if found is None:
+    scheme = scheme_of(url)
+    if not scheme:
         return DirectoryStore(url)
-    scheme = found.group(1)
     if scheme in OBJECT_STORE_SCHEMES:
         # obstore takes tens of milliseconds to import, and a local store does not need it.
         from holdfast.store.objects import open_object_store

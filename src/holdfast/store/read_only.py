@@ -5,11 +5,11 @@ never create a directory, nor remove anything from one.
 """
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from holdfast.addresses import scheme_of
 from holdfast.environment import Environment
 from holdfast.errors import (
     CallError,
@@ -22,12 +22,12 @@ from holdfast.store.address import file_path, open_store
 from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry, Store
 from holdfast.store.keys import check_key, check_prefix
 from holdfast.store.local_files import LocalFiles
+from holdfast.store.wrapped import WrappedStore
 
 T = TypeVar("T")
 
 SILENCE_S_MAX = 20.0
 """After this long without an answer, a person gets an error instead of waiting on."""
-_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 
 
 class _FilesAsTheyAre(LocalFiles):
@@ -77,24 +77,16 @@ class DirectoryAsItIs:
         self._files.close()
 
 
-class ReadOnlyStore:
+class ReadOnlyStore(WrappedStore):
     """Any store, without create and delete, and with a limit of waiting for it."""
 
     def __init__(
         self, store: Store, *, environment: Environment, silence_s_max: float = SILENCE_S_MAX
     ) -> None:
-        self._store = store
+        super().__init__(store)
         self._environment = environment
         self._silence_s_max = silence_s_max
         self._silent_since: float | None = None
-
-    @property
-    def url(self) -> str:
-        return self._store.url
-
-    @property
-    def is_remote(self) -> bool:
-        return self._store.is_remote
 
     async def create(self, key: str, body: Buffers) -> CreateAnswer:
         raise _refusal("create", key)
@@ -102,21 +94,7 @@ class ReadOnlyStore:
     async def delete(self, keys: Sequence[str]) -> None:
         raise _refusal("delete", ", ".join(keys))
 
-    async def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
-        return await self._bounded(lambda: self._store.read(key, start=start, length=length))
-
-    async def size(self, key: str) -> int | None:
-        return await self._bounded(lambda: self._store.size(key))
-
-    async def list(
-        self, prefix: str, *, after: str = "", limit: int | None = None
-    ) -> list[ObjectEntry]:
-        return await self._bounded(lambda: self._store.list(prefix, after=after, limit=limit))
-
-    async def close(self) -> None:
-        await self._store.close()
-
-    async def _bounded(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _around(self, operation: str, call: Callable[[], Awaitable[T]]) -> T:
         try:
             answer = await call()
         except ObjectNotFound:
@@ -141,8 +119,7 @@ def open_read_only(
     url: str, *, environment: Environment, silence_s_max: float = SILENCE_S_MAX
 ) -> ReadOnlyStore:
     """Return a read-only view of the store at an address. A directory must exist already."""
-    found = _SCHEME.match(url)
-    scheme = found.group(1) if found else ""
+    scheme = scheme_of(url)
     store: Store
     if scheme == "memory":
         raise ConfigurationError(

@@ -5,12 +5,13 @@ person what waits, and why. Reads and writes are noted separately, because a ful
 read. Must never change a call or its answer.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
 from holdfast.environment import Environment
 from holdfast.errors import ObjectNotFound, StoreUnavailable
-from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry, Store
+from holdfast.store.interface import Store
+from holdfast.store.wrapped import WrappedStore
 
 T = TypeVar("T")
 
@@ -42,22 +43,14 @@ class _Kind:
         self.error = ""
 
 
-class StoreWatch:
+class StoreWatch(WrappedStore):
     """A store whose creates and reads are watched."""
 
     def __init__(self, store: Store, *, environment: Environment) -> None:
-        self._store = store
+        super().__init__(store)
         self._environment = environment
         self._kinds = {READS: _Kind(), WRITES: _Kind()}
         self._calls = 0
-
-    @property
-    def url(self) -> str:
-        return self._store.url
-
-    @property
-    def is_remote(self) -> bool:
-        return self._store.is_remote
 
     def trouble(self) -> StoreTrouble | None:
         """Return the kind of calls that fails or hangs now; of two, the one in longer trouble."""
@@ -72,13 +65,15 @@ class StoreWatch:
             return StoreTrouble(name, now - kind.since, kind.error)
         return StoreTrouble(name, now - oldest, "no answer yet") if is_slow else None
 
-    async def _watched(self, name: str, call: Awaitable[T]) -> T:
-        kind = self._kinds[name]
+    async def _around(self, operation: str, call: Callable[[], Awaitable[T]]) -> T:
+        if operation == "delete":
+            return await call()
+        kind = self._kinds[WRITES if operation == "create" else READS]
         self._calls += 1
         number = self._calls
         kind.under_way[number] = begun = self._environment.monotonic()
         try:
-            answer = await call
+            answer = await call()
         except ObjectNotFound:
             kind.since = None  # this is a good answer, too
             raise
@@ -91,26 +86,6 @@ class StoreWatch:
             del kind.under_way[number]
         kind.since = None
         return answer
-
-    async def create(self, key: str, body: Buffers) -> CreateAnswer:
-        return await self._watched(WRITES, self._store.create(key, body))
-
-    async def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
-        return await self._watched(READS, self._store.read(key, start=start, length=length))
-
-    async def size(self, key: str) -> int | None:
-        return await self._watched(READS, self._store.size(key))
-
-    async def list(
-        self, prefix: str, *, after: str = "", limit: int | None = None
-    ) -> list[ObjectEntry]:
-        return await self._watched(READS, self._store.list(prefix, after=after, limit=limit))
-
-    async def delete(self, keys: Sequence[str]) -> None:
-        await self._store.delete(keys)
-
-    async def close(self) -> None:
-        await self._store.close()
 
 
 def _seconds(trouble: StoreTrouble) -> float:

@@ -28,6 +28,7 @@ from holdfast.errors import RetryError
 from holdfast.identifiers import BrokerId
 from holdfast.lane.liveness import ProcFiles
 from holdfast.lane.pending import GroupSettings
+from holdfast.loop_thread import new_event_loop
 from holdfast.server.gate import Gate
 from holdfast.server.tcp import TcpServer
 from holdfast.store.address import open_store
@@ -101,7 +102,7 @@ def _in_thread(wanted: _Wanted) -> Generator[int]:
 
     def run() -> None:
         try:
-            with asyncio.Runner(loop_factory=_new_loop) as runner:
+            with asyncio.Runner(loop_factory=new_event_loop) as runner:
                 runner.run(live())
         except BaseException as error:
             if ready.done():
@@ -160,14 +161,6 @@ def _settings(wanted: _Wanted, port: int) -> BrokerSettings:
         cache_bytes=16 * MIB,
     )
     return overridden(settings, wanted.overrides)
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 @contextlib.contextmanager

@@ -9,8 +9,8 @@ from tests.unit.client.test_fetch import data
 
 from holdfast.client.address import Address
 from holdfast.client.cluster import Cluster
-from holdfast.client.fetch import PartitionFetch, records_of
-from holdfast.client.fetch_many import LeaderHint, PartitionToFetch, Unfetched, fetch_many
+from holdfast.client.fetch import PartitionFetch, PartitionToFetch, records_of
+from holdfast.client.fetch_many import LeaderHint, Unfetched, fetch_many
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import RetryError
 from holdfast.protocol.api import ApiKey, ErrorCode

@@ -17,9 +17,9 @@ from holdfast.client.refusals import raise_for
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ObjectNotFound
 from holdfast.follow.follower import StoreFollower
-from holdfast.follow.stretches import Stretch
 from holdfast.identifiers import PartitionId
 from holdfast.lane.entry import HEADER_BYTES, parse_header
+from holdfast.log.stored_batches import Stretch
 from holdfast.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,

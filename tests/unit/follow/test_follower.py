@@ -21,12 +21,12 @@ from holdfast.cluster.facts import TopicDeleted
 from holdfast.errors import ConfigurationError, CorruptObject, RetryError
 from holdfast.follow.follower import StoreFollower
 from holdfast.follow.lane import FOLLOWED_AT_ONCE_MAX
-from holdfast.follow.stretches import Stretch
 from holdfast.identifiers import PartitionId
 from holdfast.lane.entry import HEADER_BYTES, parse_header
 from holdfast.lane.keys import entry_key
 from holdfast.log.facts import LogStartMoved, PartitionRemoved
 from holdfast.log.rewriter import RewriteSettings, collect, purge_removed, rewrite
+from holdfast.log.stored_batches import Stretch
 from holdfast.records.record import Record, decode
 
 AT_ONCE = RewriteSettings(delete_delay_s=0, segment_bytes_max=3_000)

@@ -10,11 +10,11 @@ from simulation.faults.faulty_store import Fault, FaultPlan, FaultyStore
 from tests.unit.keyed_state.sinks import ENVIRONMENT, a_store, site
 
 from holdfast.errors import CorruptObject, InvariantViolation, ObjectNotFound
-from holdfast.keyed_state.blocking import run_blocking
 from holdfast.keyed_state.cache import CacheOwner, StateCache
 from holdfast.keyed_state.dedup import Bucket, DedupSettings, HashRun, sorted_run
 from holdfast.keyed_state.dedup_task import load_bucket, run_dedup_task, save_run
 from holdfast.keyed_state.pinned import Pinned, RunInfo, nothing_pinned
+from holdfast.loop_thread import process_loop
 from holdfast.store.counting import CountingStore
 from holdfast.store.directory import DirectoryStore
 from holdfast.store.memory import MemoryStore
@@ -145,7 +145,7 @@ def _save_in_child(folder: str, attempt: str) -> None:
 
 
 def test_a_forked_worker_has_a_loop_of_its_own(tmp_path: Path):
-    assert run_blocking(asyncio.sleep(0, "here")) == "here"
+    assert process_loop().run(asyncio.sleep(0, "here")) == "here"
     child = multiprocessing.get_context("fork").Process(
         target=_save_in_child, args=(str(tmp_path), "a1")
     )

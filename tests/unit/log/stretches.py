@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 from tests.unit.lane.world import P0
 
+from holdfast.identifiers import PartitionId
 from holdfast.log.facts import Appended
 from holdfast.log.partition import PartitionLog, PartitionRun
+from holdfast.log.segment import BuiltSegment, SegmentBuilder
 from holdfast.records.batch import parse_header
 from holdfast.records.record import Record, encode_batch
 
@@ -38,6 +40,15 @@ def appended(data: bytes, **more: int) -> Appended:
         header.crc,
         **more,
     )
+
+
+def built_segment(
+    partition: PartitionId, batches: Sequence[bytes], *, attempt: str
+) -> BuiltSegment:
+    """A segment of batches in offset order."""
+    builder = SegmentBuilder(partition)
+    builder.add(batches)
+    return builder.finish(attempt)
 
 
 def log_with_runs(runs: Sequence[Sequence[bytes]], first_number: int = 1) -> PartitionLog:

@@ -3,6 +3,7 @@
 from uuid import UUID
 
 import pytest
+from tests.unit.log.stretches import built_segment
 
 from holdfast.identifiers import PartitionId
 from holdfast.inspect.lane_audit import (
@@ -13,7 +14,6 @@ from holdfast.inspect.lane_audit import (
 )
 from holdfast.log.facts import Appended, SegmentRef
 from holdfast.log.partition import EpochStart, PartitionLog, PartitionRun
-from holdfast.log.segment import build_segment
 from holdfast.records.batch import parse_header
 from holdfast.records.record import Record, encode_batch
 
@@ -116,7 +116,7 @@ def test_a_batch_at_another_offset_than_its_fact_is_a_problem():
 
 
 def test_a_segment_is_held_to_the_fact_that_names_it():
-    built = build_segment(PARTITION, [batch(0, 2), batch(2, 3)], attempt="a-b")
+    built = built_segment(PARTITION, [batch(0, 2), batch(2, 3)], attempt="a-b")
     data = b"".join(built.body)
     log = log_of([built.ref], [], 0, 5)
     log.epochs = [EpochStart(LEADER_EPOCH, 0)]

@@ -2,7 +2,7 @@
 
 import pytest
 from tests.unit.lane.world import P0, P1
-from tests.unit.log.stretches import stored_batch
+from tests.unit.log.stretches import built_segment, stored_batch
 
 from holdfast.errors import CorruptObject, InvariantViolation
 from holdfast.log.memory import SMALL_BUFFER_BYTES
@@ -10,7 +10,6 @@ from holdfast.log.segment import (
     INDEX_INTERVAL_BYTES,
     SegmentBuilder,
     SegmentIndex,
-    build_segment,
     parse_index,
 )
 from holdfast.records.batch import walk
@@ -21,13 +20,13 @@ def small(base: int = 5) -> list[bytes]:
 
 
 def opened(data: bytes, batches: list[bytes]) -> SegmentIndex:
-    ref = build_segment(P0, batches, attempt="c-x").ref
+    ref = built_segment(P0, batches, attempt="c-x").ref
     return parse_index(P0, ref, data[: ref.data_start], key="k")
 
 
 def test_a_segment_says_what_it_holds():
     batches = small()
-    built = build_segment(P0, batches, attempt="c-x")
+    built = built_segment(P0, batches, attempt="c-x")
     ref = built.ref
     assert (ref.base_offset, ref.last_offset, ref.max_timestamp) == (5, 7, 30)
     assert ref.size_bytes == sum(map(len, batches))
@@ -38,7 +37,7 @@ def test_a_segment_says_what_it_holds():
 def test_blocks_tile_the_segment_and_each_offset_is_in_the_block_that_is_found_for_it():
     size = INDEX_INTERVAL_BYTES // 3
     batches = [stored_batch(100 + 2 * i, 2, size=size // 2, timestamp=i) for i in range(12)]
-    built = build_segment(P0, batches, attempt="c-x")
+    built = built_segment(P0, batches, attempt="c-x")
     data = b"".join(built.body)
     index = parse_index(P0, built.ref, data[: built.ref.data_start], key="k")
     assert len(index) > 3
@@ -58,15 +57,15 @@ def test_blocks_tile_the_segment_and_each_offset_is_in_the_block_that_is_found_f
 
 def test_several_buffers_and_one_buffer_give_the_same_segment():
     batches = small()
-    apart = build_segment(P0, batches, attempt="c-x")
-    joined = build_segment(P0, [b"".join(batches)], attempt="c-x")
+    apart = built_segment(P0, batches, attempt="c-x")
+    joined = built_segment(P0, [b"".join(batches)], attempt="c-x")
     assert b"".join(apart.body) == b"".join(joined.body)
     assert apart.ref == joined.ref
 
 
 def test_each_flipped_byte_and_each_truncation_of_the_head_is_detected():
     batches = small()
-    built = build_segment(P0, batches, attempt="c-x")
+    built = built_segment(P0, batches, attempt="c-x")
     data = b"".join(built.body)[: built.ref.data_start]
     assert len(opened(data, batches)) == 1
     for position in range(len(data)):
@@ -79,10 +78,10 @@ def test_each_flipped_byte_and_each_truncation_of_the_head_is_detected():
 
 
 def test_the_head_of_another_partition_or_stretch_is_refused():
-    ours = build_segment(P0, small(), attempt="c-x")
+    ours = built_segment(P0, small(), attempt="c-x")
     for other in (
-        build_segment(P1, small(), attempt="c-x"),
-        build_segment(P0, small(6), attempt="c-x"),
+        built_segment(P1, small(), attempt="c-x"),
+        built_segment(P0, small(6), attempt="c-x"),
     ):
         head = b"".join(other.body)[: other.ref.data_start]
         with pytest.raises(CorruptObject, match="its lane says"):

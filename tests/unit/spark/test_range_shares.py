@@ -5,7 +5,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.follow.stretches import Stretch
+from holdfast.log.stored_batches import Stretch
 from holdfast.spark.ledger.range_shares import shares
 from holdfast.spark.source.inputs import Range, StoreWhere
 from holdfast.spark.source.task_split import TASK_BYTES_MIN

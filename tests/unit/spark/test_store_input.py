@@ -11,6 +11,7 @@ from tests.unit.spark.stores import TOPIC, Filler, change, made, offsets_in, val
 
 from holdfast.columnar.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from holdfast.errors import CorruptObject
+from holdfast.lane.entry import parse_header
 from holdfast.records.compression import Codec
 from holdfast.spark.source.inputs import (
     DataLoss,
@@ -235,14 +236,17 @@ def test_the_first_record_at_or_after_a_time_is_found(tmp_path: Path):
     assert source.by_timestamp({where: 2_000}) == {where: None}
 
 
-def test_a_harmed_object_stops_the_read_and_is_named(tmp_path: Path):
+@pytest.mark.parametrize("where", ["value", "leader epoch"])
+def test_a_harmed_object_stops_the_read_and_is_named(tmp_path: Path, where: str):
     url = made(tmp_path, lambda b: b.fill(5))
     (one,) = planned(url)
     assert isinstance(one.where, StoreWhere)
     stretch = one.where.stretches[2]
     path = tmp_path / stretch.key
     body = bytearray(path.read_bytes())
-    body[-3] ^= 0x10
+    assert stretch.is_in_payload
+    payload_start = parse_header(bytes(body), key=stretch.key).payload_start
+    body[-3 if where == "value" else payload_start + stretch.position + 15] ^= 0x10
     path.unlink()
     path.write_bytes(body)
     with pytest.raises(CorruptObject, match=stretch.key):

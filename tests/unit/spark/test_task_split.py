@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.follow.stretches import Stretch
+from holdfast.log.stored_batches import Stretch
 from holdfast.spark.source.task_split import (
     TASK_BYTES_MAX,
     TASK_BYTES_MIN,

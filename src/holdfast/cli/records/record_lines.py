@@ -5,13 +5,13 @@ with the words of Kafka's console consumer. JSON is one object per record, with 
 sink's envelope. `produce --format json` reads what `consume --json` prints.
 """
 
-import base64
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from holdfast.errors import NOT_JSON, ConfigurationError
+from holdfast.json_bytes import member, put_member
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.records.record import HEADER_KEY_ERRORS, Record
 
@@ -96,16 +96,11 @@ def parse_json(line: bytes) -> Draft:
 
 
 def _bytes(members: Mapping[str, Any], name: str) -> bytes | None:
-    encoded = members.get(f"{name}_base64")
-    if encoded is not None:
-        try:
-            return base64.b64decode(encoded, validate=True)
-        except (ValueError, TypeError):
-            raise ConfigurationError(f"{name}_base64 is not base64: {encoded!r}") from None
-    given = members.get(name)
-    if given is None or isinstance(given, str):
-        return None if given is None else given.encode()
-    return msgspec.json.encode(given)
+    try:
+        return member(members, name)
+    except (ValueError, TypeError):
+        encoded = members[f"{name}_base64"]
+        raise ConfigurationError(f"{name}_base64 is not base64: {encoded!r}") from None
 
 
 def _headers(given: object) -> Headers:
@@ -161,8 +156,8 @@ def _shown(value: bytes | None) -> bytes:
 def json_line(where: TopicPartition, record: Record) -> bytes:
     """Return one record as a line of JSON."""
     line: dict[str, Any] = {}
-    _put(line, "key", record.key)
-    _put(line, "value", record.value)
+    put_member(line, "key", record.key)
+    put_member(line, "value", record.value)
     line |= {
         "topic": where.topic,
         "partition": where.partition,
@@ -170,15 +165,7 @@ def json_line(where: TopicPartition, record: Record) -> bytes:
         "timestamp": record.timestamp,
     }
     line["headers"] = [
-        _put({"key": _name(name).decode(errors="replace")}, "value", value)
+        put_member({"key": _name(name).decode(errors="replace")}, "value", value)
         for name, value in record.headers
     ]
     return msgspec.json.encode(line) + b"\n"
-
-
-def _put(line: dict[str, Any], name: str, value: bytes | None) -> dict[str, Any]:
-    try:
-        line[name] = None if value is None else value.decode()
-    except UnicodeDecodeError:
-        line[f"{name}_base64"] = base64.b64encode(value or b"").decode()
-    return line

@@ -1,7 +1,4 @@
-"""The event loop of a command that serves: uvloop if it is installed.
-
-Owns that choice, and the end of the process.
-"""
+"""The event loop of a command that serves, and the end of its process."""
 
 import asyncio
 import logging
@@ -11,16 +8,15 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, NoReturn
 
+from holdfast.loop_thread import new_event_loop
+
 STORE_THREADS = "holdfast-"
 
 
 def run_loop(work: Coroutine[Any, Any, int]) -> int:
     """Run the work to its end; return its exit code."""
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(work)
-    return uvloop.run(work)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(work)
 
 
 def end_process(code: int) -> NoReturn:

@@ -6,23 +6,16 @@ at that moment, or one without a member id and an epoch: the coordinator could n
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from uuid import UUID
 
-from holdfast.client.groups import NAMES_UNTIL
+from holdfast.client.groups import send_commit
 from holdfast.client.membership.core import Core
 from holdfast.client.membership.interface import MemberSettings
 from holdfast.client.membership.link import CoordinatorLink
-from holdfast.client.refusals import RETRIABLE, error_code
+from holdfast.client.refusals import RETRIABLE
 from holdfast.environment import Environment
 from holdfast.errors import RetryError
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
-from holdfast.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
 
 NOT_OWNED = ErrorCode.STALE_MEMBER_EPOCH
 """The answer for a partition that this member does not own now; nothing was sent."""
@@ -85,37 +78,23 @@ class MembershipCommits:
             left = {where: left[where] for where in again}
 
     async def _send(self, offsets: Mapping[TopicPartition, int], epoch: int) -> Answers:
-        by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
-        for where, offset in offsets.items():
-            part = OffsetCommitRequestPartition(
-                partition_index=where.partition, committed_offset=offset, committed_metadata=""
-            )
-            by_topic.setdefault(where.topic, []).append(part)
-        request = OffsetCommitRequest(
-            group_id=self._settings.group_id,
-            generation_id_or_member_epoch=epoch,
-            member_id=self._core.member_id,
-            group_instance_id=self._settings.instance_id,
-            topics=[
-                OffsetCommitRequestTopic(name=name, topic_id=UUID(int=0), partitions=parts)
-                for name, parts in by_topic.items()
-            ],
-        )
+        member_id = self._core.member_id  # of this epoch: it may be another one after the wait
         try:
             connection = await self._link.connection()
             if not self._is_as_before(offsets, epoch):
                 return dict.fromkeys(offsets, ErrorCode.STALE_MEMBER_EPOCH)
-            version = min(connection.version_for(OffsetCommitRequest), NAMES_UNTIL)
-            response = await connection.request(request, OffsetCommitResponse, version=version)
+            found = await send_commit(
+                connection,
+                self._settings.group_id,
+                offsets,
+                epoch=epoch,
+                member_id=member_id,
+                instance_id=self._settings.instance_id,
+            )
         except RetryError:
             self._link.forget()
             return dict.fromkeys(offsets, UNANSWERED)
-        answers = dict.fromkeys(offsets, UNANSWERED)
-        answers |= {
-            TopicPartition(topic.name, part.partition_index): error_code(part.error_code)
-            for topic in response.topics
-            for part in topic.partitions
-        }
+        answers = dict.fromkeys(offsets, UNANSWERED) | found
         if any(code in PASSING for code in answers.values()):
             self._link.forget()
         return answers

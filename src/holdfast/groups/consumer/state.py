@@ -80,11 +80,6 @@ class ConsumerState:
         """Return the member id that a group.instance.id has now."""
         return self._instances.get(instance_id)
 
-    def classic_members(self) -> list[ConsumerMember]:
-        if not self._classic:
-            return []
-        return [member for member in self.members.values() if member.classic is not None]
-
     def expressions(self) -> set[str]:
         """Return the regular expressions by which members subscribe to topics."""
         return {m.topic_regex for m in self.members.values() if m.topic_regex is not None}

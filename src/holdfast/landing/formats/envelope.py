@@ -6,8 +6,7 @@ milliseconds. Must never change a record on the way there and back. The one exce
 come back as an empty list.
 """
 
-import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -18,6 +17,7 @@ from holdfast.columnar import envelope_kernels as kernels
 from holdfast.columnar import line_kernels
 from holdfast.columnar.arrow import RecordBatch, bytes_of, new_array, pa
 from holdfast.columnar.schema import SCHEMA, SCHEMA_WITH_HEADERS
+from holdfast.json_bytes import member
 from holdfast.landing.arrow import batches_of
 from holdfast.landing.formats.columns import PIECE_BYTES, header_items, parts_of, valid_rows
 
@@ -113,14 +113,14 @@ def opened(lines: list[bytes]) -> RecordBatch:
     decode = msgspec.json.Decoder(dict[str, Any]).decode
     for line in map(decode, lines):
         row: dict[str, Any] = line | {
-            "key": _as_bytes(line, "key"),
-            "value": _as_bytes(line, "value"),
+            "key": member(line, "key"),
+            "value": member(line, "value"),
         }
         if row.get("timestamp") is not None:
             row["timestamp"] = row["timestamp"] * 1000
         if "headers" in line:
             row["headers"] = [
-                {"key": header["key"], "value": _as_bytes(header, "value")}
+                {"key": header["key"], "value": member(header, "value")}
                 for header in line["headers"]
             ]
         rows.append(row)
@@ -129,11 +129,3 @@ def opened(lines: list[bytes]) -> RecordBatch:
     if REASON in names:
         schema = schema.append(pa.field(REASON, pa.string()))
     return batches_of(rows, schema)
-
-
-def _as_bytes(line: Mapping[str, Any], name: str) -> bytes | None:
-    encoded = line.get(f"{name}_base64")
-    if encoded is not None:
-        return base64.b64decode(encoded)
-    text = line.get(name)
-    return None if text is None else text.encode()

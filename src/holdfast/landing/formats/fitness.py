@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from holdfast.columnar import line_kernels as kernels
 from holdfast.columnar.arrow import RecordBatch, bytes_of, pa
 from holdfast.errors import ConfigurationError, CorruptObject
+from holdfast.json_bytes import WRAP_START
 from holdfast.landing.arrow import offsets_of
 from holdfast.landing.formats.columns import parts_of, record_bytes
 from holdfast.landing.formats.interface import Unfit
 
-WRAP_START = b'{"$holdfast"'
 TOO_LARGE = 255
 """Number of a problem that is not among the kernel's problems of lines."""
 

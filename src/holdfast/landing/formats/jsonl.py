@@ -11,11 +11,9 @@ The layout `value` keeps no keys, times or headers. Its offsets are known when r
 object's range has no holes. Otherwise they are null.
 """
 
-import base64
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,12 +21,12 @@ from holdfast.columnar import line_kernels as kernels
 from holdfast.columnar.arrow import RecordBatch, new_array, pa
 from holdfast.columnar.schema import SCHEMA_WITH_HEADERS
 from holdfast.errors import ConfigurationError, CorruptObject
+from holdfast.json_bytes import unwrapped, wrapped
 from holdfast.landing.facts import Facts
 from holdfast.landing.formats.codecs import FileCodec, checked_level, decompress
 from holdfast.landing.formats.columns import parts_of, windows
 from holdfast.landing.formats.envelope import envelopes, opened
 from holdfast.landing.formats.fitness import (
-    WRAP_START,
     add_too_large,
     checked_record_bytes,
     first_unfit,
@@ -118,7 +116,7 @@ class JsonLines:
             if self._layout == ENVELOPE:
                 yield opened(part)
             else:
-                values = [_unwrapped(line) for line in part] if self._layout == WRAPPED else part
+                values = [unwrapped(line) for line in part] if self._layout == WRAPPED else part
                 yield value_batch(pa.array(values, pa.binary()), start, facts)
 
 
@@ -140,18 +138,6 @@ def _wrapped_values(batch: RecordBatch) -> Iterator[Buffer]:
         yield from _values(batch)
         return
     yield b"".join(
-        (_wrapped(value) if problem else value) + LINE_FEED
+        (wrapped(value) if problem else value) + LINE_FEED
         for value, problem in zip(column.to_pylist(), problems, strict=True)
     )
-
-
-def _wrapped(value: bytes | None) -> bytes:
-    encoded = None if value is None else base64.b64encode(value).decode()
-    return WRAP_START + b':"base64","value":' + msgspec.json.encode(encoded) + b"}"
-
-
-def _unwrapped(line: bytes) -> bytes | None:
-    if not line.startswith(WRAP_START):
-        return line
-    encoded = msgspec.json.decode(line)["value"]
-    return None if encoded is None else base64.b64decode(encoded)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from holdfast.addresses import is_local_address, local_path
 from holdfast.errors import ConfigurationError
-from holdfast.spark.pipelines.file import is_local_address, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

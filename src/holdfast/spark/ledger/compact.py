@@ -34,7 +34,7 @@ from holdfast.spark.ledger.compact_plan import (
     MergeGroup,
     plan_groups,
 )
-from holdfast.spark.runtime.worker import LoopThread, worker
+from holdfast.spark.runtime.worker import WorkerIO, worker
 from holdfast.store.interface import Store
 from holdfast.store.patience import patiently
 
@@ -135,7 +135,7 @@ def dry_run(store: str, sink_id: str, *, target_bytes: int = TARGET_BYTES) -> Co
     )
 
 
-def open_ledger(here: LoopThread, store: str, sink_id: str, *, is_dry: bool = False) -> Ledger:
+def open_ledger(here: WorkerIO, store: str, sink_id: str, *, is_dry: bool = False) -> Ledger:
     """Open the ledger of a sink that exists. A wrong address creates nothing."""
     ledger = here.run(Ledger.open(here.store(store), sink_id, environment=here.environment))
     if ledger.head is None:
@@ -148,7 +148,7 @@ def open_ledger(here: LoopThread, store: str, sink_id: str, *, is_dry: bool = Fa
 
 
 def _committed(
-    here: LoopThread, store: str, sink_id: str, *, is_dry: bool = False
+    here: WorkerIO, store: str, sink_id: str, *, is_dry: bool = False
 ) -> tuple[OutputFile, ...]:
     where = here.store(store) if is_dry else here.writable(store)
     return here.run(committed_files(where, sink_id, environment=here.environment)).files
@@ -195,7 +195,7 @@ def _merge_in_task(store: str, sink_id: str, n: int, batches: Iterable[Any]) -> 
 
 
 async def merge_group(
-    store: Store, sink_id: str, n: int, task: int, group: MergeGroup, here: LoopThread
+    store: Store, sink_id: str, n: int, task: int, group: MergeGroup, here: WorkerIO
 ) -> Merged:
     """Write one file for neighbours with equal columns; a file without such a neighbour stays."""
     removed: list[str] = []

@@ -4,7 +4,6 @@ Runs on executors. Owns the layout of rows in files. A file counts only once a l
 it, so a task may die at any time. Must never use a name twice.
 """
 
-import base64
 import datetime
 import decimal
 import itertools
@@ -19,6 +18,7 @@ import numpy as np
 from holdfast.columnar.arrow import pa
 from holdfast.environment import Environment
 from holdfast.errors import ConfigurationError
+from holdfast.json_bytes import marked
 from holdfast.landing.data_files import data_key
 from holdfast.landing.formats.parquet import file_of
 from holdfast.landing.ledger_entry import FileRole, OutputFile
@@ -138,10 +138,7 @@ def _lines(rows: Any) -> bytes:
 def _shown(value: Any) -> Any:
     """Return bytes that are text as text, and other bytes as base64, marked as such."""
     if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"$base64": base64.b64encode(value).decode()}
+        return marked(value)
     if isinstance(value, dict):
         return {name: _shown(inner) for name, inner in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):

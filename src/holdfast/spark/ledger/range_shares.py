@@ -7,7 +7,7 @@ the order of ranges, so that of two equal keys in one micro-batch the earlier of
 import dataclasses
 from collections.abc import Sequence
 
-from holdfast.follow.stretches import Stretch
+from holdfast.log.stored_batches import Stretch
 from holdfast.spark.source.inputs import Range, StoreWhere
 from holdfast.spark.source.task_split import TASK_BYTES_MIN
 

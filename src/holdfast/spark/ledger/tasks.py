@@ -20,7 +20,7 @@ from holdfast.spark.ledger.buckets import work_on
 from holdfast.spark.ledger.exchange import Piece, opened
 from holdfast.spark.ledger.files import FileWriter
 from holdfast.spark.ledger.job import Job, Operation, Timers
-from holdfast.spark.runtime.worker import LoopThread, worker
+from holdfast.spark.runtime.worker import WorkerIO, worker
 from holdfast.spark.source.inputs import LeftOut
 from holdfast.spark.source.rows import records
 
@@ -56,9 +56,7 @@ def decode_report(body: bytes) -> TaskReport:
 class RowsToFiles:
     """Gathers rows, and writes them when there are enough."""
 
-    def __init__(
-        self, here: LoopThread, writer: FileWriter, role: FileRole = FileRole.ROWS
-    ) -> None:
+    def __init__(self, here: WorkerIO, writer: FileWriter, role: FileRole = FileRole.ROWS) -> None:
         self.rows = 0
         self._here, self._writer, self._role = here, writer, role
         self._files: list[OutputFile] = []
@@ -161,7 +159,7 @@ class StatefulTask:
 
 
 def task_site(
-    here: LoopThread, job: Job, bucket: int, *, number: int, attempt: str, writes: RunWrites
+    here: WorkerIO, job: Job, bucket: int, *, number: int, attempt: str, writes: RunWrites
 ) -> TaskSite:
     """Return the site of one attempt at one bucket."""
     return TaskSite(
@@ -175,7 +173,7 @@ def task_site(
     )
 
 
-def file_writer(here: LoopThread, job: Job, number: int, task: int) -> FileWriter:
+def file_writer(here: WorkerIO, job: Job, number: int, task: int) -> FileWriter:
     """Return the writer for the files of one attempt at one task."""
     return FileWriter(
         store=here.writable(job.output.store),

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
+from holdfast.addresses import is_local_address, local_path
 from holdfast.columnar.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from holdfast.errors import ConfigurationError
 from holdfast.landing.keys import DEFAULT_TEMPLATE
@@ -62,7 +63,6 @@ STARTS = (
     "startingoffsetsbytimestampstrategy",
 )
 """Options, in lower case, that say where a new query begins."""
-_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
 _PATHS = (
     *(("source", "store"), ("source", "quarantineStore")),
     *(("output", "to"), ("output", "checkpoint"), ("transform", "python")),
@@ -456,12 +456,3 @@ def _checkpoint(
                 "checkpoint",
             )
     return place
-
-
-def is_local_address(text: str) -> bool:
-    found = _SCHEME.match(text)
-    return found is None or found[1] == "file"
-
-
-def local_path(text: str) -> Path:
-    return Path(re.sub(r"^file:/+", "/", text))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from holdfast.addresses import is_local_address, local_path
 from holdfast.client.admin import no_topic
 from holdfast.client.cluster import Cluster
 from holdfast.client.refusals import BrokerUnavailable
@@ -29,7 +30,7 @@ from holdfast.landing.parallel import each
 from holdfast.spark.ledger.chain_sink import ChainLanding
 from holdfast.spark.ledger.job import Job
 from holdfast.spark.ledger.job_state import StateRefused, state_before
-from holdfast.spark.pipelines.file import PipelineFile, is_local_address, local_path
+from holdfast.spark.pipelines.file import PipelineFile
 from holdfast.spark.runtime.java import find_java
 from holdfast.spark.runtime.worker import worker
 from holdfast.spark.source import offsets
@@ -161,17 +162,12 @@ def open_source(options: SourceOptions) -> Input:
 
 def probe_store(url: str, what: str) -> None:
     """List one key of a store; the error says which store does not answer."""
-    environment = worker().environment
 
-    async def look() -> None:
-        store = open_read_only(url, environment=environment, silence_s_max=STORE_SILENCE_S)
-        try:
-            await patiently(lambda: store.list("", limit=1), environment=environment)
-        finally:
-            await store.close()
+    async def look(store: Store, environment: Environment) -> None:
+        await patiently(lambda: store.list("", limit=1), environment=environment)
 
     try:
-        blocking.run(look())
+        read_store(url, look)
     except HoldfastError as error:
         raise type(error)(f"{what}: {error}") from error
 

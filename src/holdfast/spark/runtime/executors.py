@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS_MAX = 60
 PYTHON_VARIABLE = "PYSPARK_PYTHON"
-DRIVER_VARIABLE = "PYSPARK_DRIVER_PYTHON"
 PYTHON_SETTING = "spark.pyspark.python"
 LIBRARIES = ("cramjam", "fastcrc", "msgspec", "numba", "numpy", "obstore", "pyarrow")
 """What the package itself needs where tasks run. Spark also needs pandas."""

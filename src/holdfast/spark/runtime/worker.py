@@ -1,4 +1,4 @@
-"""The I/O of one process: an event loop in a thread, and the connections that live on it.
+"""The I/O of one process: the connections that live on its loop thread.
 
 Owns stores, followers and clusters, each opened once for its address and kept as long as the
 process lives, because Spark reuses its Python workers. Must never be shared across a fork: a forked
@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from holdfast.client.cluster import Cluster
 from holdfast.environment import SystemEnvironment
 from holdfast.follow.follower import StoreFollower
+from holdfast.loop_thread import process_loop
 from holdfast.spark.source.kafka_options import ClientOptions, tls_context
 from holdfast.store.address import open_store
 from holdfast.store.interface import Store
@@ -29,40 +30,30 @@ STORE_SILENCE_S_MAX = 60.0
 CLOSE_S_MAX = 2.0
 
 
-class LoopThread:
-    """An event loop in a thread, and the connections that live on it."""
+class WorkerIO:
+    """The loop thread of the process, and the connections that live on it."""
 
     def __init__(self) -> None:
         self.environment = SystemEnvironment()
-        self._loop = _new_loop()
+        self._loop = process_loop()
         self._stores: dict[str, Store] = {}
         self._writable: dict[str, Store] = {}
         self._followers: dict[str, StoreFollower] = {}
         self._clusters: dict[ClientOptions, Cluster] = {}
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="holdfast-io", daemon=True
-        )
-        self._thread.start()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         """Start a coroutine on the loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        return self._loop.submit(work)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop and wait for its result."""
-        future = self.submit(work)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        return self._loop.run(work)
 
     def close(self) -> None:
         """Close what is open and end the loop, without waiting long for what does not answer."""
         with contextlib.suppress(Exception):
             self.submit(self._close_all()).result(CLOSE_S_MAX)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(CLOSE_S_MAX)
+        self._loop.stop()
 
     async def _close_all(self) -> None:
         opened = [*self._clusters.values(), *self._stores.values(), *self._writable.values()]
@@ -116,16 +107,16 @@ class LoopThread:
         return cluster
 
 
-_workers: dict[int, LoopThread] = {}
+_workers: dict[int, WorkerIO] = {}
 _making = threading.Lock()
 
 
-def worker() -> LoopThread:
+def worker() -> WorkerIO:
     """Return the worker of this process."""
     with _making:
         found = _workers.get(os.getpid())
         if found is None:
-            found = _workers[os.getpid()] = LoopThread()
+            found = _workers[os.getpid()] = WorkerIO()
             # Otherwise Python reports open connections as lost tasks when it ends.
             atexit.register(_close_at_exit, os.getpid())
         return found
@@ -135,11 +126,3 @@ def _close_at_exit(process_id: int) -> None:
     found = _workers.get(process_id)
     if found is not None and process_id == os.getpid():
         found.close()
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()

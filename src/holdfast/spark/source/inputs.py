@@ -13,7 +13,8 @@ from uuid import UUID
 from holdfast.columnar.arrow import RecordBatch
 from holdfast.columnar.unreadable import Unreadable
 from holdfast.errors import StopError
-from holdfast.follow.stretches import Stretch
+from holdfast.log.partition import EpochStart
+from holdfast.log.stored_batches import Stretch
 from holdfast.log.transactions import AbortedTxn
 from holdfast.spark.source.kafka_options import ClientOptions
 from holdfast.spark.source.where import ALL_ROWS, RowFilter
@@ -77,6 +78,8 @@ class StoreWhere:
     url: str
     stretches: tuple[Stretch, ...]
     """Stretches in offset order. Those that cannot hold a wanted row may be missing."""
+    epochs: tuple[EpochStart, ...] = ()
+    """The leader epochs of the stretches' batches, as the log has them."""
     aborted: tuple[AbortedTxn, ...] | None = None
     """Transactions whose records are left out. None: uncommitted records are read, too."""
 

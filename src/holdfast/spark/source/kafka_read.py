@@ -10,18 +10,12 @@ from concurrent.futures import Future
 from holdfast.client.admin import EARLIEST, LATEST, list_offset
 from holdfast.client.cluster import Cluster, PartitionLeader
 from holdfast.client.connection import BrokerConnection
-from holdfast.client.fetch import NO_SESSION_EPOCH, PartitionFetch, fetched_row
-from holdfast.client.refusals import BrokerUnavailable, RequestRefused, raise_for
+from holdfast.client.fetch import PartitionFetch, PartitionToFetch, fetch_partition
+from holdfast.client.refusals import BrokerUnavailable, RequestRefused
 from holdfast.columnar.arrow import RecordBatch
 from holdfast.columnar.decode import decode_rest
 from holdfast.columnar.unreadable import Unreadable
 from holdfast.protocol.api import ErrorCode
-from holdfast.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-)
 from holdfast.spark.runtime.worker import worker
 from holdfast.spark.source.inputs import ROWS_PER_BATCH, DataLoss, KafkaWhere, Range
 from holdfast.spark.source.kafka_input import TopicPatience, check_id, check_ids
@@ -129,34 +123,14 @@ class _KafkaRange:
     ) -> PartitionFetch:
         wanted, client = self._wanted, self._where.client
         check_id(wanted.topic, wanted.topic_id, leader.topic_id)
-        partition = FetchPartition(
-            partition=wanted.partition,
-            current_leader_epoch=leader.leader_epoch,
-            fetch_offset=offset,
-            partition_max_bytes=client.fetch_bytes_max,
-        )
-        request = FetchRequest(
+        return await fetch_partition(
+            connection,
+            leader,
+            PartitionToFetch(wanted.topic, wanted.partition, offset, client.fetch_bytes_max),
             max_wait_ms=client.fetch_wait_ms_max,
-            min_bytes=1,
-            max_bytes=client.fetch_bytes_max,
-            isolation_level=int(self._where.read_committed),
-            session_epoch=NO_SESSION_EPOCH,
-            topics=[
-                FetchTopic(topic=wanted.topic, topic_id=leader.topic_id, partitions=[partition])
-            ],
-        )
-        response = await connection.request(
-            request,
-            FetchResponse,
+            read_committed=self._where.read_committed,
             timeout_ms=client.request_timeout_ms + client.fetch_wait_ms_max,
         )
-        what = f"fetch {self._name} at offset {offset}"
-        raise_for(response.error_code, what)
-        for row in (row for found in response.responses for row in found.partitions):
-            if row.partition_index == wanted.partition:
-                raise_for(row.error_code, what)
-                return fetched_row(row, offset)
-        raise BrokerUnavailable(f"{connection.address} says nothing of {self._name}")
 
     async def _out_of_range(self, offset: int) -> PartitionFetch:
         """Raise DataLoss for what is gone, or skip it if `fail_on_data_loss` is false."""

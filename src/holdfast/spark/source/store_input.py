@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from holdfast.errors import CallError
 from holdfast.follow.follower import KnownOffsets, PlacedRecords
 from holdfast.identifiers import PartitionId
+from holdfast.log.partition import epochs_within
 from holdfast.log.transactions import AbortedTxn, intersecting
 from holdfast.spark.runtime.worker import worker
 from holdfast.spark.source.inputs import (
@@ -148,7 +149,12 @@ class StoreInput:
                     start_offset=first,
                     end_offset=min(end, last),
                     where=StoreWhere(
-                        url=self._url, stretches=tuple(joined(piece)), aborted=aborted
+                        url=self._url,
+                        stretches=tuple(joined(piece)),
+                        epochs=epochs_within(
+                            placed.epochs, piece[0].base_offset, piece[-1].last_offset
+                        ),
+                        aborted=aborted,
                     ),
                     include_headers=options.include_headers,
                     fail_on_data_loss=options.fail_on_data_loss,

@@ -10,17 +10,15 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future
 
-from fastcrc.crc32 import iscsi
-
 from holdfast.columnar.arrow import RecordBatch
 from holdfast.columnar.decode import decode_rest
 from holdfast.columnar.unreadable import Unreadable
-from holdfast.errors import CorruptObject, ObjectNotFound
+from holdfast.errors import ObjectNotFound
 from holdfast.follow.follower import PlacedRecords
-from holdfast.follow.stretches import Stretch
 from holdfast.lane.entry import HEADER_BYTES, parse_header
-from holdfast.records.batch import CRC_START, walk
-from holdfast.spark.runtime.worker import LoopThread, worker
+from holdfast.log.partition import EpochStart
+from holdfast.log.stored_batches import Stretch, check_batches
+from holdfast.spark.runtime.worker import WorkerIO, worker
 from holdfast.spark.source.inputs import ROWS_PER_BATCH, Range, StoreWhere
 from holdfast.spark.source.store_input import check_placed, partition_id
 from holdfast.spark.source.task_split import READ_BYTES, joined
@@ -66,9 +64,10 @@ class _StoreRange:
         """True if an object was gone. What was read before it counts."""
         self._wanted = wanted
         self._where = where
-        self._worker: LoopThread = worker()
+        self._worker: WorkerIO = worker()
         self._store: Store = self._worker.store(where.url)
         self._stretches: Sequence[Stretch] = where.stretches
+        self._epochs: Sequence[EpochStart] = where.epochs
         self._failures = 0
 
     def buffers(self) -> Iterator[bytes]:
@@ -122,6 +121,7 @@ class _StoreRange:
             )
             if placed is not None:
                 self._stretches = joined(placed.stretches)
+                self._epochs = placed.epochs
                 self.next_offset = max(start, placed.bounds.earliest)
 
     def _read_ahead(self, stretches: Sequence[Stretch]) -> Iterator[tuple[Stretch, bytes]]:
@@ -152,7 +152,7 @@ class _StoreRange:
                 head = await self._store.read(stretch.key, start=0, length=HEADER_BYTES)
                 position += parse_header(head, key=stretch.key).payload_start
             data = await self._store.read(stretch.key, start=position, length=stretch.size_bytes)
-            check_batches(data, stretch)
+            check_batches(data, stretch, self._epochs)
             return data
 
         return await patiently(attempt, environment=self._worker.environment)
@@ -171,27 +171,3 @@ def _groups(stretches: Sequence[Stretch]) -> Iterator[Sequence[Stretch]]:
         size += stretch.size_bytes
     if group:
         yield group
-
-
-def check_batches(data: bytes, stretch: Stretch) -> None:
-    """Raise CorruptObject unless the bytes are whole, undamaged batches of exactly these offsets.
-
-    The decoder checks the CRC as well. But here a read that was damaged on its way can be repeated,
-    and the offset, which no CRC covers, can be compared with what the log says.
-    """
-    where = f"{stretch.key} at {stretch.position}"
-    if len(data) != stretch.size_bytes:
-        raise CorruptObject(f"{where}: {len(data)} bytes came, {stretch.size_bytes} were asked for")
-    view = memoryview(data)
-    expected = stretch.base_offset
-    for position, header in walk(data):
-        if header.base_offset != expected or header.last_offset < expected:
-            raise CorruptObject(
-                f"{where}: offsets {header.base_offset} to {header.last_offset} where {expected} is"
-                " next"
-            )
-        if iscsi(view[position + CRC_START : position + header.size_bytes]) != header.crc:
-            raise CorruptObject(f"{where}: the batch at offset {header.base_offset} is harmed")
-        expected = header.last_offset + 1
-    if expected != stretch.last_offset + 1:
-        raise CorruptObject(f"{where}: ends at offset {expected - 1}, not {stretch.last_offset}")

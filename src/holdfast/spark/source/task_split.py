@@ -6,7 +6,7 @@ that are side by side in one object, up to the size of one read.
 
 from collections.abc import Sequence
 
-from holdfast.follow.stretches import Stretch
+from holdfast.log.stored_batches import Stretch
 
 TASK_BYTES_MIN = 4 * 1024 * 1024
 """With fewer bytes, starting a task costs more than its read."""

@@ -9,11 +9,10 @@ takeover is still true when it commits. Must never write before that second read
 import asyncio
 import contextlib
 import hashlib
-import re
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
+from holdfast.addresses import is_local_address, local_path
 from holdfast.client.cluster import Cluster
 from holdfast.client.groups import GroupOffset, committed_positions
 from holdfast.client.refusals import OutcomeUnknown, RequestRefused
@@ -35,7 +34,6 @@ from holdfast.spark.topic.rows import Staged
 
 TRIES = 3
 ABORT_S_MAX = 5.0
-SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/+")
 
 
 class TopicSinkRefused(StopError):
@@ -197,12 +195,10 @@ def planned_offsets(checkpoint: str | None, batch_id: int) -> str:
     Spark writes that file once, before the micro-batch runs, and uses it again if the micro-batch
     is repeated.
     """
-    found = SCHEME.match(checkpoint) if checkpoint else None
-    if not checkpoint or (found is not None and found[1] != "file"):
+    if not checkpoint or not is_local_address(checkpoint):
         return ""
-    folder = Path("/" + checkpoint[found.end() :]) if found is not None else Path(checkpoint)
     try:
-        body = (folder / "offsets" / str(batch_id)).read_bytes()
+        body = (local_path(checkpoint) / "offsets" / str(batch_id)).read_bytes()
     except OSError:
         return ""
     return hashlib.sha256(body).hexdigest()[:32]

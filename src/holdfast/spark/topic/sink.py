@@ -33,7 +33,6 @@ from holdfast.spark.topic.rows import RowEncoder, Staged
 LOGGER = logging.getLogger("holdfast.spark.topic")
 
 TOPIC_WAIT_MS_MAX = 10_000
-BATCH_ID = "streaming.sql.batchId"
 QUERY_ID = "sql.streaming.queryId"
 
 
