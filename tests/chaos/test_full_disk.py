@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.chaos.outage import RETRIABLE, Client, ext4_disk, fill, small_disk
+from tests.chaos.outage import RETRIABLE, Client
 from tests.peers.holdfast import HoldfastBroker
+from tests.support.disks import ext4_disk, fill, small_disk
 
 from holdfast.store.keys import RESERVE_FILE
 from holdfast.store.reserve import RESERVE_BYTES

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.chaos.brokers import ChaosBroker
 from tests.chaos.cold_read import read_cold
-from tests.chaos.outage import RETRIABLE, Client, OutageProxy, small_disk
-from tests.contract.bad_proxy import Mishap
+from tests.chaos.outage import RETRIABLE, Client, OutageProxy
 from tests.peers.process import free_port
 from tests.peers.seaweedfs import SeaweedFs, weed_binary
+from tests.support.bad_proxy import Mishap
+from tests.support.disks import small_disk
+from tests.support.warm_broker import ChaosBroker
 
 from holdfast.client import admin
 from holdfast.client.cluster import Cluster

@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from tests.contract.bad_proxy import BadProxy, Mishap
 from tests.peers.seaweedfs import SeaweedFs
+from tests.support.bad_proxy import BadProxy, Mishap
 
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ObjectNotFound, StoreUnavailable

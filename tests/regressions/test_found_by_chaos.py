@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.unit.lane.world import LANE, P0, P1, World, append, flush, simulate
+from tests.support.lanes import LANE, P0, P1, World, append, flush, simulate
 
 from holdfast.lane.floor import read_floor
 from holdfast.log.rewriter import RewriteSettings, rewrite, sweep_segments

@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from tests.unit.lane.world import LANE, P0, Hold, HookedStore, World, append, flush, simulate
+from tests.support.lanes import LANE, P0, World, append, flush, simulate
+from tests.support.stores import Hold, HookedStore
 
 from holdfast.errors import Fenced, StoreUnavailable
 from holdfast.lane.keys import entry_key

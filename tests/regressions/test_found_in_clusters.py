@@ -5,9 +5,9 @@ import dataclasses
 
 import pytest
 from simulation.faults.skewed_environment import SkewedEnvironment
-from tests.unit.broker.cluster import Cluster, lane_of, log_of, pass_time, produce, topic
-from tests.unit.broker.cluster import simulate as simulate_alone
-from tests.unit.broker.several import Several, simulate
+from tests.support.brokers import Cluster, lane_of, log_of, pass_time, produce, topic
+from tests.support.brokers import simulate as simulate_alone
+from tests.support.clusters import Several, simulate
 
 from holdfast.client.address import Address
 from holdfast.errors import Fenced

@@ -3,17 +3,17 @@
 import asyncio
 
 import pytest
-from tests.seeds.test_001_late_acks import GROUP as GROUP_OF_SEED
-from tests.seeds.test_001_late_acks import Member, rebalance, two_members
-from tests.seeds.wire import Cluster, ask
-from tests.unit.broker.cluster import VALID_MS, pass_time, simulate, topic
-from tests.unit.broker.transactional import (
+from tests.support.brokers import VALID_MS, pass_time, simulate, topic
+from tests.support.dispatched import Cluster, ask
+from tests.support.groups import assignment
+from tests.support.late_acks import GROUP as GROUP_OF_SEED
+from tests.support.late_acks import Member, rebalance, two_members
+from tests.support.transactional import (
     BEFORE,
     NEWEST,
     TransactionalProducer,
     committed_offset,
 )
-from tests.unit.groups.world import assignment
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext

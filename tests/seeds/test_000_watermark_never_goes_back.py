@@ -8,8 +8,8 @@ import asyncio
 import dataclasses
 
 import pytest
-from tests.seeds.wire import Cluster, latest, poll, send
-from tests.unit.broker.cluster import VALID_MS, pass_time, simulate, topic
+from tests.support.brokers import VALID_MS, pass_time, simulate, topic
+from tests.support.dispatched import Cluster, latest, poll, send
 
 from holdfast.broker.broker import Broker
 from holdfast.errors import StoreUnavailable

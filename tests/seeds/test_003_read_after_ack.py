@@ -8,9 +8,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.seeds.wire import Cluster, latest, poll, send, value_at
-from tests.unit.broker.cluster import lane_of, log_of, pass_time, simulate, topic, values_in
-from tests.unit.lane.world import Hold
+from tests.support.brokers import lane_of, log_of, pass_time, simulate, topic, values_in
+from tests.support.dispatched import Cluster, latest, poll, send, value_at
+from tests.support.stores import Hold
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.maintenance import Maintenance

@@ -5,10 +5,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from tests.unit.broker.cluster import fetch, pass_time
-from tests.unit.broker.committed import read_committed
-from tests.unit.broker.several import Several
-from tests.unit.broker.transactional import (
+from tests.support.brokers import fetch, pass_time
+from tests.support.clusters import SETTLED_S, Several
+from tests.support.read_committed import read_committed
+from tests.support.transactional import (
     BEFORE,
     GROUP,
     NEWEST,
@@ -24,8 +24,10 @@ from holdfast.broker.groups.lane_groups import lane_of
 from holdfast.client.refusals import RETRIABLE
 from holdfast.identifiers import LaneId
 from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.message import Message
 from holdfast.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from holdfast.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from holdfast.protocol.messages.end_transaction_parts import LOOK, EndTransactionPartsRequest
 from holdfast.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
 from holdfast.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from holdfast.protocol.messages.write_txn_markers import (
@@ -36,7 +38,6 @@ from holdfast.protocol.messages.write_txn_markers import (
 
 LANES = 6
 PARTITIONS = 6
-SETTLED_S = 4.0
 TAKEN_OVER_S = 15.0
 TRIES_MAX = 400
 TRY_EVERY_S = 0.1
@@ -194,3 +195,11 @@ async def _again(ask: Callable[[], Any]) -> None:
             return
         await asyncio.sleep(TRY_EVERY_S)
     raise AssertionError("it never came to an end")
+
+
+def is_end(request: Message) -> bool:
+    """Whether a message ends something, instead of looking what is open."""
+    if not isinstance(request, EndTransactionPartsRequest):
+        return False
+    told = [part.first_offset for part in request.partitions]
+    return LOOK not in (*told, *(part.token for part in request.groups))

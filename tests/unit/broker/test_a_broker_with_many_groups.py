@@ -6,11 +6,10 @@ What is counted is work between two turns of the loop, never time.
 import asyncio
 import inspect
 import itertools
-from collections.abc import Awaitable, Generator
-from typing import Any
 
-from tests.unit.broker.cluster import Cluster, pass_time, simulate, topic
-from tests.unit.broker.test_maintenance import maintained
+from tests.support.brokers import Cluster, pass_time, simulate, topic
+from tests.unit.broker.maintained import maintained
+from tests.unit.broker.turns import Turns, the_lane
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
@@ -22,7 +21,7 @@ from holdfast.groups.commits import RequestedCommit
 from holdfast.groups.committers import Committer
 from holdfast.groups.coordinator import SLICE_GROUPS
 from holdfast.groups.facts import OffsetsRemoved
-from holdfast.identifiers import CONTROL_LANE, PartitionId
+from holdfast.identifiers import PartitionId
 from holdfast.lane.recovery import read_head
 from holdfast.log.data_lane import DataLane
 from holdfast.log.state import LogStateKind
@@ -46,11 +45,6 @@ from holdfast.transactions.facts import ProducerInitialised
 
 GROUPS = 20_000
 PARTITIONS = 500
-
-
-def the_lane(broker: Broker) -> DataLane:
-    (lane,) = (lane for number, lane in broker.lanes.items() if number != CONTROL_LANE)
-    return lane
 
 
 async def commit_in_many_groups(broker: Broker, *topics: str) -> None:
@@ -132,24 +126,6 @@ def test_a_deleted_topic_leaves_many_groups_in_slices_and_other_clients_are_answ
         await maintenance.stop()
 
     simulate(test)
-
-
-class Turns:
-    """Work that counts how often it lets others have their turn."""
-
-    def __init__(self, work: Awaitable[Any]) -> None:
-        self._work = work
-        self.count = 0
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        steps = self._work.__await__()
-        while True:
-            try:
-                waits_for = next(steps)
-            except StopIteration as done:
-                return done.value
-            self.count += 1
-            yield waits_for
 
 
 async def ask(broker: Broker, request: Message, version: int) -> tuple[bytes, int]:

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.cluster import (
+from tests.support.brokers import (
     VALID_MS,
     Cluster,
     list_offset,

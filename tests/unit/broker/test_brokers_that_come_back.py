@@ -3,8 +3,8 @@ for a while it asks nobody for a lane."""
 
 import asyncio
 
-from tests.unit.broker.cluster import pass_time
-from tests.unit.broker.several import Several, simulate
+from tests.support.brokers import pass_time
+from tests.support.clusters import Several, simulate
 
 from holdfast.broker.broker import Broker
 

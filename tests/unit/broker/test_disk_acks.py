@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from simulation.faults.memory_disk import MemoryDisk
-from tests.unit.broker.cluster import (
+from tests.support.batches import batch
+from tests.support.brokers import (
     VALID_MS,
     Cluster,
     fetch,
@@ -19,6 +20,7 @@ from tests.unit.broker.cluster import (
     topic,
     values_in,
 )
+from tests.support.stores import Hold
 from tests.unit.broker.spooled import (
     LANE_OBJECTS,
     configure,
@@ -28,7 +30,6 @@ from tests.unit.broker.spooled import (
     serving,
     values,
 )
-from tests.unit.lane.world import Hold, batch
 
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.cluster import (
+from tests.support.brokers import (
     VALID_MS,
     Ask,
     Cluster,
@@ -20,7 +20,7 @@ from tests.unit.broker.cluster import (
     topic,
     values_in,
 )
-from tests.unit.lane.world import Hold
+from tests.support.stores import Hold
 
 from holdfast.broker.broker import Broker
 from holdfast.errors import StoreUnavailable

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.unit.broker.cluster import (
+from tests.support.brokers import (
     LATEST,
     Cluster,
     fetch,
@@ -16,12 +16,13 @@ from tests.unit.broker.cluster import (
     topic,
     values_in,
 )
-from tests.unit.lane.world import Hold
+from tests.support.stores import Hold
+from tests.support.transactional import READ_COMMITTED
+from tests.unit.broker.transactional_writes import end, served, write
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
-from holdfast.broker.transactions.markers import add_marker
 from holdfast.broker.transactions.verification import TransactionalAppend
 from holdfast.errors import Fenced
 from holdfast.log.append import AppendRefused
@@ -34,44 +35,7 @@ from holdfast.protocol.messages.describe_producers import (
 )
 from holdfast.protocol.messages.fetch import PartitionData
 
-READ_COMMITTED = 1
 MAX_TIMESTAMP = -3
-
-
-async def served(world: Cluster, **settings: Any) -> Broker:
-    """A broker with a topic, whose coordinator knows every transaction."""
-    broker = await world.broker(**settings)
-    broker.verify_transaction = lambda append: None
-    await topic(broker)
-    return broker
-
-
-async def write(broker: Broker, producer_id: int, value: bytes = b"v", **more: Any) -> None:
-    known = log_of(broker).producers.get(producer_id)
-    sequence = known.batches[-1].last_sequence + 1 if known and known.batches else 0
-    named = (producer_id, known.epoch if known else 0, sequence)
-    response = await produce(broker, [value], producer=named, transactional=True, **more)
-    assert response.error_code == 0, response
-
-
-async def end(
-    broker: Broker, producer_id: int, *, committed: bool, epoch: int | None = None
-) -> AppendRefused | None:
-    led = broker.led(broker.state.topic_named("t"), 0)
-    assert led is not None
-    known = log_of(broker).producers.get(producer_id)
-    refused = add_marker(
-        led.lane,
-        led.partition,
-        producer_id=producer_id,
-        producer_epoch=epoch if epoch is not None else (known.epoch if known else 0),
-        committed=committed,
-        coordinator_epoch=3,
-        now_ms=broker.environment.now_ms(),
-    )
-    await led.lane.appender.flush()
-    await led.lane.appender.validate()
-    return refused
 
 
 async def committed(broker: Broker, offset: int = 0, **more: Any) -> PartitionData:

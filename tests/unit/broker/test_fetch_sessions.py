@@ -1,7 +1,7 @@
 """Incremental fetch sessions: what a consumer follows, remembered within a bound."""
 
 import pytest
-from tests.unit.broker.cluster import (
+from tests.support.brokers import (
     Ask,
     Cluster,
     fetch_all,

@@ -5,11 +5,12 @@ import asyncio
 import dataclasses
 
 import pytest
-from tests.unit.broker.cluster import Cluster, pass_time, produce, read_log, topic
-from tests.unit.broker.cluster import simulate as simulate_one
-from tests.unit.broker.several import Several, simulate
-from tests.unit.broker.test_lanes_that_are_going import HandOver
-from tests.unit.lane.world import P0, P1, batch
+from tests.support.batches import batch
+from tests.support.brokers import Cluster, pass_time, produce, read_log, topic
+from tests.support.brokers import simulate as simulate_one
+from tests.support.clusters import Several, simulate
+from tests.support.lanes import P0, P1
+from tests.unit.broker.hand_over import HandOver
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.waiting_room import WAIT_S_MAX

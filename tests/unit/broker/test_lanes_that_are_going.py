@@ -2,20 +2,18 @@
 who comes in that last moment is told where to go."""
 
 import asyncio
-import dataclasses
-from typing import Any
 
 from simulation.faults.memory_disk import MemoryDisk
-from tests.unit.broker.cluster import fetch, list_offset, pass_time, produce, read_log
-from tests.unit.broker.several import Several, simulate
+from tests.support.brokers import fetch, list_offset, pass_time, produce, read_log
+from tests.support.clusters import Several, simulate
+from tests.support.stores import Hold
+from tests.unit.broker.hand_over import HandOver, partition_of
 from tests.unit.broker.spooled import configure, on_disk
-from tests.unit.broker.spread import Spread
-from tests.unit.lane.world import Hold, HookedStore
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
-from holdfast.identifiers import BrokerId, LaneId
+from holdfast.identifiers import LaneId
 from holdfast.lane.keys import entry_prefix
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -30,45 +28,10 @@ NAMES_LEADERS = {"produce": 10, "fetch": 12}
 """The versions in which an answer names the leader (KIP-951)."""
 
 
-def partition_of(broker: Broker, lane: LaneId) -> int:
-    topic = broker.state.topic_named("t")
-    assert topic is not None
-    return topic.lanes.index(lane)
-
-
 async def leader_named(broker: Broker, partition: int) -> int:
     request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
     response = await answer(broker, request, RequestContext(api_version=12))
     return response.topics[0].partitions[partition].leader_id
-
-
-@dataclasses.dataclass
-class HandOver:
-    """Broker 1 is about to hand a lane over to 2; puts of broker 1 into that lane can be held."""
-
-    giver: Broker
-    taker: Broker
-    store: HookedStore
-    lane: LaneId
-    partition: int
-
-    @classmethod
-    async def ready(cls, world: Several, **options: Any) -> "HandOver":
-        store = world.store_of_its_own()
-        giver = await world.join(1, store=store, lanes=6, **options)
-        taker = await world.join(2, lanes=6)
-        await Spread.of(world, [giver, taker])
-        lane = next(iter(giver.lanes))
-        return cls(giver, taker, store, lane, partition_of(giver, lane))
-
-    def begin(self) -> "asyncio.Task[bool]":
-        leader_epoch = self.giver.lanes[self.lane].leader_epoch
-        return asyncio.ensure_future(self.giver.hand_over(self.lane, leader_epoch, BrokerId(2)))
-
-    def hold_puts(self) -> Hold:
-        hold = Hold("create", entry_prefix(self.lane))
-        self.store.before.append(hold)
-        return hold
 
 
 def test_a_produce_that_comes_while_its_lane_is_released_is_told_the_next_owner():

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from tests.unit.broker.cluster import Cluster, simulate
-from tests.unit.broker.test_a_broker_with_many_groups import Turns, the_lane
+from tests.support.brokers import Cluster, simulate
+from tests.unit.broker.turns import Turns, the_lane
 
 from holdfast.broker.groups.lane_groups import SLICE_ANSWERS, _Waiting
 from holdfast.protocol.api import ErrorCode

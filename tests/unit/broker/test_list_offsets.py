@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.cluster import (
+from tests.support.brokers import (
     EARLIEST,
     LATEST,
     VALID_MS,
@@ -16,7 +16,7 @@ from tests.unit.broker.cluster import (
     simulate,
     topic,
 )
-from tests.unit.lane.world import Hold
+from tests.support.stores import Hold
 
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.cluster import (
+from tests.support.brokers import (
     Cluster,
     lane_of,
     log_of,
@@ -13,23 +13,15 @@ from tests.unit.broker.cluster import (
     simulate,
     topic,
 )
-from tests.unit.lane.world import Hold
+from tests.support.stores import Hold
+from tests.unit.broker.maintained import maintained
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.maintenance import Maintenance
 from holdfast.cluster.facts import TopicConfigured, TopicDeleted
 from holdfast.errors import CorruptObject, StoreUnavailable
 from holdfast.log.rewriter import RewriteSettings
 
 DAY_MS = 86_400_000
-QUICK = {"maintenance_interval_s": 1.0, "retention_check_interval_ms": 10_000}
-
-
-async def maintained(world: Cluster, **settings: object) -> tuple[Broker, Maintenance]:
-    broker = await world.broker(**{**QUICK, **settings})
-    maintenance = Maintenance(broker)
-    maintenance.start()
-    return broker, maintenance
 
 
 def test_records_past_their_time_go_and_the_log_start_moves_for_every_broker_after():

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from tests.unit.broker.cluster import Cluster, lane_of, simulate, topic
+from tests.support.brokers import Cluster, lane_of, simulate, topic
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext

@@ -1,8 +1,8 @@
 """What Prometheus is told about groups and transactions."""
 
-from tests.unit.broker.cluster import Cluster, pass_time, simulate, topic
-from tests.unit.broker.test_stale_coordinators import beat, commit, given
-from tests.unit.broker.transactional import TransactionalProducer
+from tests.support.brokers import Cluster, pass_time, simulate, topic
+from tests.support.transactional import TransactionalProducer
+from tests.unit.broker.heartbeats import beat, commit, given
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.metrics import BrokerCollector

@@ -6,9 +6,8 @@ import logging
 
 import pytest
 from simulation.faults.skewed_environment import SkewedEnvironment
-from tests.unit.broker.cluster import VALID_MS, pass_time
-from tests.unit.broker.several import Several, simulate
-from tests.unit.broker.test_several_brokers import SETTLED_S
+from tests.support.brokers import VALID_MS, pass_time
+from tests.support.clusters import SETTLED_S, Several, simulate
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.presence import LEAVE_INTERVAL_S, LOOK_IDLE_S, PREFIX, SEARCH_S

@@ -4,7 +4,8 @@ import asyncio
 import struct
 
 import pytest
-from tests.unit.broker.cluster import (
+from tests.support.batches import batch
+from tests.support.brokers import (
     VALID_MS,
     Cluster,
     fetch,
@@ -19,7 +20,7 @@ from tests.unit.broker.cluster import (
     topic,
     values_in,
 )
-from tests.unit.lane.world import Hold, batch
+from tests.support.stores import Hold
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext

@@ -1,7 +1,7 @@
 """Readers are served by a broker of their own rack (KIP-392), never less than its leader told."""
 
-from tests.unit.broker.cluster import pass_time, produce, values_in
-from tests.unit.broker.several import Several, simulate
+from tests.support.brokers import pass_time, produce, values_in
+from tests.support.clusters import Several, simulate
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext

@@ -4,7 +4,7 @@ import asyncio
 import random
 
 import pytest
-from tests.unit.broker.cluster import (
+from tests.support.brokers import (
     Ask,
     Cluster,
     fetch,

@@ -4,8 +4,8 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable
 
-from tests.unit.broker.cluster import VALID_MS, pass_time, produce, read_log
-from tests.unit.broker.several import Several, simulate
+from tests.support.brokers import VALID_MS, list_offset, pass_time, produce, read_log
+from tests.support.clusters import SETTLED_S, Several, simulate
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
@@ -29,11 +29,6 @@ from holdfast.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResource,
 )
 from holdfast.protocol.messages.init_producer_id import InitProducerIdRequest
-from holdfast.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from holdfast.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from holdfast.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -42,7 +37,6 @@ from holdfast.protocol.messages.offset_for_leader_epoch import (
 )
 
 PARTITIONS = 8
-SETTLED_S = 4.0
 
 
 async def create(broker: Broker, name: str = "t") -> int:
@@ -158,10 +152,7 @@ Question = Callable[[Broker, str, int], Awaitable[int]]
 
 
 async def latest_offset(broker: Broker, name: str, index: int) -> int:
-    wanted = ListOffsetsPartition(partition_index=index, timestamp=-1)
-    request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=name, partitions=[wanted])])
-    response = await answer(broker, request, RequestContext(api_version=7))
-    return response.topics[0].partitions[0].error_code
+    return (await list_offset(broker, name=name, partition=index)).error_code
 
 
 async def end_of_epoch(broker: Broker, name: str, index: int) -> int:

@@ -1,7 +1,7 @@
 """An administrator aborts a transaction whose coordinator may be on any of several brokers."""
 
-from tests.unit.broker.cluster import pass_time, produce
-from tests.unit.broker.several import Several, simulate
+from tests.support.brokers import pass_time, produce
+from tests.support.clusters import Several, simulate
 from tests.unit.broker.spread import (
     PARTITIONS,
     TAKEN_OVER_S,

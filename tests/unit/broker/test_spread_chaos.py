@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.unit.broker.cluster import pass_time
-from tests.unit.broker.several import Several, simulate
+from tests.support.brokers import pass_time
+from tests.support.clusters import Several, simulate
+from tests.support.transactional import BEFORE, NEWEST
 from tests.unit.broker.spread import PARTITIONS, RoutedProducer, Spread
-from tests.unit.broker.transactional import BEFORE, NEWEST
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.peer_network import PEER_CLIENT_ID

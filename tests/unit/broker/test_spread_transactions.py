@@ -3,17 +3,18 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.cluster import VALID_MS, log_of, pass_time
-from tests.unit.broker.several import Several, simulate
+from tests.support.brokers import VALID_MS, log_of, pass_time
+from tests.support.clusters import Several, simulate
+from tests.support.stores import Hold
+from tests.support.transactional import BEFORE, GROUP, NEWEST
 from tests.unit.broker.spread import (
     LANES,
     PARTITIONS,
     TAKEN_OVER_S,
     RoutedProducer,
     Spread,
+    is_end,
 )
-from tests.unit.broker.transactional import BEFORE, GROUP, NEWEST
-from tests.unit.lane.world import Hold
 
 from holdfast.broker.cluster.peer_network import PEER_CLIENT_ID
 from holdfast.broker.context import RequestContext
@@ -26,7 +27,6 @@ from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.message import Message
 from holdfast.protocol.messages.delete_topics import DeleteTopicsRequest
 from holdfast.protocol.messages.end_transaction_parts import (
-    LOOK,
     NOTHING_OPEN,
     EndedPartition,
     EndTransactionPartsRequest,
@@ -36,14 +36,6 @@ VERSIONS = pytest.mark.parametrize(
     "versions", [NEWEST, BEFORE], ids=["with KIP-890", "before KIP-890"]
 )
 PEER = RequestContext(api_version=0, client_id=PEER_CLIENT_ID)
-
-
-def is_end(request: Message) -> bool:
-    """Whether a message ends something, instead of looking what is open."""
-    if not isinstance(request, EndTransactionPartsRequest):
-        return False
-    told = [part.first_offset for part in request.partitions]
-    return LOOK not in (*told, *(part.token for part in request.groups))
 
 
 class Seen:

@@ -3,8 +3,10 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.cluster import log_of, pass_time
-from tests.unit.broker.several import Several, simulate
+from tests.support.brokers import log_of, pass_time
+from tests.support.clusters import Several, simulate
+from tests.support.stores import Hold
+from tests.support.transactional import BEFORE, GROUP, NEWEST
 from tests.unit.broker.spread import (
     LANES,
     PARTITIONS,
@@ -12,8 +14,6 @@ from tests.unit.broker.spread import (
     RoutedProducer,
     Spread,
 )
-from tests.unit.broker.transactional import BEFORE, GROUP, NEWEST
-from tests.unit.lane.world import Hold
 
 from holdfast.broker.cluster.peer_network import PEER_CLIENT_ID
 from holdfast.broker.context import RequestContext

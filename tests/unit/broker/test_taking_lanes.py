@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.cluster import VALID_MS, pass_time, produce, topic
-from tests.unit.broker.several import Several, simulate
-from tests.unit.lane.world import HookedStore
+from tests.support.brokers import VALID_MS, pass_time, produce, topic
+from tests.support.clusters import Several, simulate
+from tests.support.stores import HookedStore
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 
 import pytest
-from tests.unit.broker.cluster import (
+from tests.support.brokers import (
     Cluster,
     fetch,
     lane_of,
@@ -13,8 +13,8 @@ from tests.unit.broker.cluster import (
     simulate,
     topic,
 )
-from tests.unit.broker.committed import read_committed
-from tests.unit.broker.transactional import (
+from tests.support.read_committed import read_committed
+from tests.support.transactional import (
     BEFORE,
     NEWEST,
     READ_COMMITTED,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from simulation.faults.memory_disk import MemoryDisk
-from tests.unit.broker.cluster import (
+from tests.support.brokers import (
     Ask,
     Cluster,
     fetch,
@@ -19,6 +19,8 @@ from tests.unit.broker.cluster import (
     simulate,
     values_in,
 )
+from tests.support.stores import Hold
+from tests.support.transactional import TransactionalProducer
 from tests.unit.broker.spooled import (
     LANE_OBJECTS,
     configure,
@@ -27,8 +29,6 @@ from tests.unit.broker.spooled import (
     serving,
     values,
 )
-from tests.unit.broker.transactional import TransactionalProducer
-from tests.unit.lane.world import Hold
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext

@@ -1,8 +1,8 @@
 """An administrator aborts a transaction: one that hangs, or one that is merely open."""
 
 import pytest
-from tests.unit.broker.cluster import Cluster, fetch, log_of, produce, simulate, topic
-from tests.unit.broker.transactional import READ_COMMITTED, TransactionalProducer
+from tests.support.brokers import Cluster, fetch, log_of, produce, simulate, topic
+from tests.support.transactional import READ_COMMITTED, TransactionalProducer
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext

@@ -5,7 +5,7 @@ import weakref
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.broker.cluster import Cluster, pass_time, simulate
+from tests.support.brokers import Cluster, pass_time, simulate
 
 from holdfast.cli.server.garbage import LEFT_S, OBJECTS_MAX, OLDEST, LongLivedObjects
 from holdfast.identifiers import LaneId

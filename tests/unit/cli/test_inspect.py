@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.unit.cli.stores import StoreBuilder, build_store
 from tests.unit.spark.stores import made
-from tests.unit.spark.test_store_committed import goes_on, transactions
+from tests.unit.spark.transactions import goes_on, transactions
 
 from holdfast.cli.inspect import progress_lines
 from holdfast.cli.main import cli

@@ -13,9 +13,9 @@ import pytest
 from click.core import ParameterSource
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.chaos.outage import fill, small_disk
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.process import Process, answers_api_versions, free_port, wait_until
+from tests.support.disks import fill, small_disk
 
 from holdfast.cli.server.serve import command
 from holdfast.cli.server.serve_file import NOT_IN_FILES, PLACES, overrides_of

@@ -4,8 +4,8 @@ import asyncio
 from uuid import UUID
 
 import pytest
+from tests.unit.client.batches import data
 from tests.unit.client.scripted_broker import TOPIC, ScriptedBroker
-from tests.unit.client.test_fetch import data
 
 from holdfast.client.address import Address
 from holdfast.client.cluster import Cluster

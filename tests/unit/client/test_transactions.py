@@ -6,9 +6,9 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
+from tests.support.librdkafka import committed_values
 
 from holdfast.client import admin, groups
 from holdfast.client.cluster import Cluster
@@ -61,31 +61,6 @@ async def written(transaction: ClientTransaction, name: str, *values: bytes) -> 
     await transaction.produce(Where(name, 0), [batch(v, v + b"'") for v in values])
     for value in values:
         await transaction.produce(Where(name, 1), [batch(value)])
-
-
-def committed_values(bootstrap: str, topic: str, partition: int) -> list[bytes]:
-    """What a librdkafka that reads committed records sees, up to the last stable offset."""
-    reader = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "none",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "log_level": 0,
-        }
-    )
-    try:
-        reader.assign([TopicPartition(topic, partition, 0)])
-        found: list[bytes] = []
-        while True:
-            message = reader.poll(20)
-            assert message is not None
-            if message.error() is not None:
-                return found
-            found.append(message.value())
-    finally:
-        reader.close()
 
 
 def test_records_and_offsets_of_a_transaction_are_visible_together_when_it_is_committed(

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.chaos.brokers import ChaosBroker
 from tests.peers.process import free_port
+from tests.support.warm_broker import ChaosBroker
 
 from holdfast.client import admin
 from holdfast.client.cluster import Cluster, PartitionLeader

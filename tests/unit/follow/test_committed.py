@@ -1,8 +1,9 @@
 """A follower of committed records: the broker's last stable offset, and its aborted index."""
 
-from tests.unit.broker.cluster import Cluster, lane_of, list_offset, log_of, produce, simulate
-from tests.unit.broker.test_fetch_committed import READ_COMMITTED, end, served, write
-from tests.unit.follow.test_follower import AT_ONCE, follower_of
+from tests.support.brokers import Cluster, lane_of, list_offset, log_of, produce, simulate
+from tests.support.transactional import READ_COMMITTED
+from tests.unit.broker.transactional_writes import end, served, write
+from tests.unit.follow.followers import AT_ONCE, follower_of
 
 from holdfast.follow.follower import KnownOffsets
 from holdfast.log.rewriter import rewrite

@@ -4,7 +4,7 @@ import asyncio
 from uuid import UUID
 
 import pytest
-from tests.unit.broker.cluster import (
+from tests.support.brokers import (
     Cluster,
     lane_of,
     list_offset,
@@ -14,7 +14,7 @@ from tests.unit.broker.cluster import (
     simulate,
     topic,
 )
-from tests.unit.lane.world import HookedStore
+from tests.unit.follow.followers import AT_ONCE, follower_of
 
 from holdfast.broker.broker import Broker
 from holdfast.cluster.facts import TopicDeleted
@@ -28,14 +28,6 @@ from holdfast.lane.keys import entry_key
 from holdfast.log.facts import LogStartMoved, PartitionRemoved
 from holdfast.log.rewriter import RewriteSettings, collect, purge_removed, rewrite
 from holdfast.records.record import Record, decode
-
-AT_ONCE = RewriteSettings(delete_delay_s=0, segment_bytes_max=3_000)
-
-
-async def follower_of(world: Cluster, store: HookedStore | None = None) -> StoreFollower:
-    follower = StoreFollower(store or world.store_of_its_own(), environment=world.environment())
-    await follower.refresh()
-    return follower
 
 
 async def fill(broker: Broker, count: int, *, name: str = "t", partition: int = 0) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.unit.landing.records import ENVIRONMENT, batch_of, new_store
+from tests.support.landing import ENVIRONMENT, batch_of, new_store
 
 from holdfast.errors import CallError, ConfigurationError, CorruptObject, StoreUnavailable
 from holdfast.inspect.output_survey import survey

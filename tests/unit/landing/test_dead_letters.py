@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from tests.unit.landing.records import ENVIRONMENT, batch, new_store, row
+from tests.support.landing import ENVIRONMENT, batch, new_store, row
 
 from holdfast.cli.landed import command
 from holdfast.errors import CallError

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.unit.landing.records import ENVIRONMENT, new_store
+from tests.support.landing import ENVIRONMENT, new_store
 
 from holdfast.errors import CallError, CorruptObject
 from holdfast.landing.blocking import run

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.unit.landing.records import ENVIRONMENT, batch_of, new_store
+from tests.support.landing import ENVIRONMENT, batch_of, new_store
 
 from holdfast.cli.landed import command
 from holdfast.inspect.output_survey import OutputSurvey, survey

@@ -3,17 +3,8 @@
 import asyncio
 
 import pytest
-from tests.unit.lane.world import (
-    LANE,
-    P0,
-    Hold,
-    HookedStore,
-    World,
-    append,
-    append_all,
-    flush,
-    simulate,
-)
+from tests.support.lanes import LANE, P0, World, append, append_all, flush, simulate
+from tests.support.stores import Hold, HookedStore
 
 from holdfast.errors import Fenced, InvariantViolation, StoreUnavailable
 from holdfast.lane.appender import GroupSettings, is_fatal

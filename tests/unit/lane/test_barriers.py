@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from tests.unit.lane.world import P0, P1, Hold, World, append, append_all, flush, simulate
+from tests.support.lanes import P0, P1, World, append, append_all, flush, simulate
+from tests.support.stores import Hold
 
 from holdfast.errors import Fenced, HoldfastError, StoreUnavailable
 from holdfast.lane.appender import GroupSettings

@@ -4,17 +4,8 @@ import asyncio
 
 import pytest
 from simulation.faults.faulty_store import Fault, FaultPlan, FaultyStore
-from tests.unit.lane.world import (
-    LANE,
-    P0,
-    Hold,
-    HookedStore,
-    World,
-    append,
-    append_all,
-    flush,
-    simulate,
-)
+from tests.support.lanes import LANE, P0, World, append, append_all, flush, simulate
+from tests.support.stores import Hold, HookedStore
 
 from holdfast.errors import CorruptObject, Fenced
 from holdfast.identifiers import LaneNumber

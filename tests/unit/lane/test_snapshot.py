@@ -1,7 +1,7 @@
 """Snapshots: trusted for exactly the number they name, and never needed to be whole."""
 
 import pytest
-from tests.unit.lane.world import LANE, P0, World, append, append_all, flush, simulate
+from tests.support.lanes import LANE, P0, World, append, append_all, flush, simulate
 
 from holdfast.errors import CorruptObject
 from holdfast.identifiers import LaneId, LaneNumber

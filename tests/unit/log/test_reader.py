@@ -3,7 +3,8 @@
 import asyncio
 
 import pytest
-from tests.unit.lane.world import P0, P1, Hold, World, append, flush, simulate
+from tests.support.lanes import P0, P1, World, append, flush, simulate
+from tests.support.stores import Hold
 
 from holdfast.errors import CorruptObject, StoreUnavailable
 from holdfast.log.data_lane import DataLane

@@ -5,20 +5,10 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from tests.unit.lane.world import (
-    LANE,
-    P0,
-    P1,
-    Hold,
-    World,
-    append,
-    append_batch,
-    batch,
-    claim_of,
-    flush,
-    simulate,
-)
-from tests.unit.log.test_rewriter import IN_STEPS, NOW, all_bytes, written
+from tests.support.batches import batch
+from tests.support.lanes import LANE, P0, P1, World, append, append_batch, claim_of, flush, simulate
+from tests.support.stores import Hold
+from tests.unit.log.rewriting import IN_STEPS, NOW, all_bytes, written
 
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import CorruptObject, StoreUnavailable

@@ -3,10 +3,11 @@
 import asyncio
 
 import pytest
-from tests.unit.lane.world import P0, P1, Hold, World, append, append_all, flush, simulate
+from tests.support.lanes import P0, P1, World, append, append_all, flush, simulate
+from tests.support.stores import Hold
+from tests.unit.log.rewriting import IN_STEPS, NOW, all_bytes, written
 
 from holdfast.errors import Fenced, ObjectNotFound
-from holdfast.identifiers import PartitionId
 from holdfast.lane.recovery import recover
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import LogStartMoved, PartitionRemoved
@@ -21,32 +22,7 @@ from holdfast.log.rewriter import (
 )
 from holdfast.log.state import LogStateKind
 
-NOW = RewriteSettings(delete_delay_s=0)
-IN_STEPS = RewriteSettings(delete_delay_s=0, step_entries_max=2)
 BOTH = pytest.mark.parametrize("settings", [NOW, IN_STEPS], ids=["at once", "in steps"])
-
-
-async def all_bytes(lane: DataLane, partition: PartitionId = P0) -> bytes:
-    """Everything from the log start on, read as a fetch does."""
-    log = lane.log_of(partition)
-    found: list[bytes] = []
-    offset = log.log_start_offset
-    while offset < log.high_watermark:
-        cut = await lane.reader.read(log, offset, 300)
-        assert cut.buffers, f"nothing at offset {offset} of {log.high_watermark}"
-        found.extend(bytes(buffer) for buffer in cut.buffers)
-        offset = cut.next_offset
-    return b"".join(found)
-
-
-async def written(world: World, objects: int = 6) -> DataLane:
-    lane = await world.own()
-    for i in range(objects):
-        append(lane, P0, [b"a%d" % i, b"b%d" % i])
-        append(lane, P1, [b"c%d" % i])
-        append(lane, P0, [b"d%d" % i])
-        await flush(lane)
-    return lane
 
 
 def test_after_rewriting_the_bytes_are_the_same_and_the_lane_objects_are_gone():

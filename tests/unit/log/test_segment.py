@@ -1,7 +1,7 @@
 """Segments: any offset is found by the index, and every harm is recognised."""
 
 import pytest
-from tests.unit.lane.world import P0, P1
+from tests.support.lanes import P0, P1
 from tests.unit.log.stretches import stored_batch
 
 from holdfast.errors import CorruptObject, InvariantViolation

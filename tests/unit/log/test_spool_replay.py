@@ -6,8 +6,9 @@ import re
 
 import pytest
 from simulation.faults.memory_disk import MemoryDisk
-from tests.unit.lane.world import P0, P1, Hold, World, simulate
-from tests.unit.log.test_disk_acks import (
+from tests.support.lanes import P0, P1, World, simulate
+from tests.support.stores import Hold
+from tests.unit.log.spooled import (
     LANE_OBJECT,
     NEVER_FLUSHED,
     acked,

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 from fastcrc import crc32
-from tests.unit.lane.world import P0, Hold, World, append, append_batch, flush, simulate
+from tests.support.lanes import P0, World, append, append_batch, flush, simulate
+from tests.support.stores import Hold
 
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import LogStartMoved

@@ -2,7 +2,9 @@
 
 import msgspec
 import pytest
-from tests.unit.lane.world import P0, Hold, World, append, batch, end, flush, simulate
+from tests.support.batches import batch
+from tests.support.lanes import P0, World, append, end, flush, simulate
+from tests.support.stores import Hold
 
 from holdfast.inspect.lane_audit import payload_problems, transaction_problems
 from holdfast.lane.recovery import recover

@@ -1,7 +1,7 @@
 """One partition on its way into the store: what lands, what is dropped, what may be committed."""
 
 import pytest
-from tests.unit.landing.records import batch_of
+from tests.support.landing import batch_of
 from tests.unit.sink.log import (
     ENVIRONMENT,
     WHERE,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.chaos.brokers import ChaosBroker
 from tests.peers.process import free_port
+from tests.support.warm_broker import ChaosBroker
 
 from holdfast.spark.source.inputs import PlanOptions, read_range
 from holdfast.spark.source.store_input import StoreInput

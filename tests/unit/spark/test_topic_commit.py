@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
-from tests.unit.client.test_transactions import committed_values
+from tests.support.librdkafka import committed_values
 
 from holdfast.client import admin
 from holdfast.client.cluster import Cluster

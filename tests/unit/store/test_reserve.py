@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.chaos.outage import fill, small_disk
+from tests.support.disks import fill, small_disk
 
 from holdfast.errors import StoreUnavailable
 from holdfast.store.directory import DirectoryStore

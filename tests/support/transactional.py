@@ -3,8 +3,8 @@
 import dataclasses
 from typing import Any
 
-from tests.unit.broker.cluster import produce_request
-from tests.unit.lane.world import batch
+from tests.support.batches import batch
+from tests.support.brokers import produce_request
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
