@@ -1,7 +1,6 @@
 """The room that a directory store keeps for objects without which no broker could serve."""
 
 import asyncio
-import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,23 +28,16 @@ def reserve_bytes(store: Path) -> int:
     return (store / RESERVE_FILE).stat().st_blocks * 512
 
 
+# On tmpfs: what is given is there at once, so that blocks can be counted.
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    yield from a_disk(tmp_path / "disk", ROOMY_MIB)
+    with small_disk(tmp_path / "disk", mib=ROOMY_MIB) as disk:
+        yield disk
 
 
 @pytest.fixture
 def tight(tmp_path: Path) -> Iterator[Path]:
-    yield from a_disk(tmp_path / "disk", TIGHT_MIB)
-
-
-def a_disk(folder: Path, mib: int) -> Iterator[Path]:
-    """Of tmpfs: what is given is there at once, so that blocks can be counted."""
-    with contextlib.ExitStack() as mounted:
-        try:
-            disk = mounted.enter_context(small_disk(folder, mib=mib))
-        except OSError as error:
-            pytest.skip(str(error))
+    with small_disk(tmp_path / "disk", mib=TIGHT_MIB) as disk:
         yield disk
 
 
