@@ -7,7 +7,8 @@ commit of a cooperative revoke.
 
 import dataclasses
 
-from tests.support.brokers import simulate, values_in
+from tests.support.async_tests import simulated
+from tests.support.brokers import values_in
 from tests.support.dispatched import Cluster, ask, poll
 from tests.support.groups import assignment
 from tests.support.late_acks import GROUP, RECORDS, rebalance, two_members
@@ -30,55 +31,49 @@ async def read_from(broker: Broker, offset: int) -> list[bytes | None]:
     return values_in(await poll(broker, max(0, offset)))
 
 
-def test_a_late_ack_after_the_hand_off_skips_nothing_though_both_restart():
-    async def test(world: Cluster) -> None:
-        broker, a, b = await two_members(world)
-        await rebalance((a, assignment(0, topic="t")))
-        in_flight = await read_from(broker, 0)
-        assert len(in_flight) == RECORDS
+@simulated
+async def test_a_late_ack_after_the_hand_off_skips_nothing_though_both_restart(world: Cluster):
+    broker, a, b = await two_members(world)
+    await rebalance((a, assignment(0, topic="t")))
+    in_flight = await read_from(broker, 0)
+    assert len(in_flight) == RECORDS
 
-        # The partition is revoked from A, whose batch is still in flight, and given to B.
-        await rebalance((a, assignment()), (b, assignment()))
-        await rebalance((a, assignment()), (b, assignment(0, topic="t")))
+    # The partition is revoked from A, whose batch is still in flight, and given to B.
+    await rebalance((a, assignment()), (b, assignment()))
+    await rebalance((a, assignment()), (b, assignment(0, topic="t")))
 
-        landed_by_b = (await read_from(broker, await committed(broker)))[:4]
-        assert await a.commit(RECORDS) == NOT_OWNED
-        assert await committed(broker) == -1
-        assert await b.commit(4) == 0
-        assert await a.commit(RECORDS) == NOT_OWNED
-        refused = broker.groups_of(GROUP).coordinator.refused_commits
-        assert refused == {GROUP: 2}
+    landed_by_b = (await read_from(broker, await committed(broker)))[:4]
+    assert await a.commit(RECORDS) == NOT_OWNED
+    assert await committed(broker) == -1
+    assert await b.commit(4) == 0
+    assert await a.commit(RECORDS) == NOT_OWNED
+    refused = broker.groups_of(GROUP).coordinator.refused_commits
+    assert refused == {GROUP: 2}
 
-        # Everybody dies, the broker included. A's batch never landed.
-        again = await world.broker()
-        assert await committed(again) == 4
-        rest = await read_from(again, 4)
-        assert landed_by_b + rest == [b"record %d" % i for i in range(RECORDS)]
-
-    simulate(test)
+    # Everybody dies, the broker included. A's batch never landed.
+    again = await world.broker()
+    assert await committed(again) == 4
+    rest = await read_from(again, 4)
+    assert landed_by_b + rest == [b"record %d" % i for i in range(RECORDS)]
 
 
-def test_the_last_commit_in_a_cooperative_revoke_callback_counts():
-    async def test(world: Cluster) -> None:
-        broker, a, b = await two_members(world)
-        await rebalance((a, assignment(0, topic="t")))
-        await rebalance((a, assignment()), (b, assignment()))
-        # A hears in this generation that the partition is no longer its own: the callback runs.
-        assert await a.commit(6) == 0
-        await rebalance((a, assignment()), (b, assignment(0, topic="t")))
-        assert await committed(broker) == 6
-        assert await b.commit(8) == 0
-
-    simulate(test)
+@simulated
+async def test_the_last_commit_in_a_cooperative_revoke_callback_counts(world: Cluster):
+    broker, a, b = await two_members(world)
+    await rebalance((a, assignment(0, topic="t")))
+    await rebalance((a, assignment()), (b, assignment()))
+    # A hears in this generation that the partition is no longer its own: the callback runs.
+    assert await a.commit(6) == 0
+    await rebalance((a, assignment()), (b, assignment(0, topic="t")))
+    assert await committed(broker) == 6
+    assert await b.commit(8) == 0
 
 
-def test_an_ack_of_a_generation_that_is_over_moves_nothing():
-    async def test(world: Cluster) -> None:
-        broker, a, b = await two_members(world)
-        await rebalance((a, assignment(0, topic="t")))
-        late = dataclasses.replace(a)
-        await rebalance((a, assignment()), (b, assignment(0, topic="t")))
-        assert await late.commit(RECORDS) == ErrorCode.ILLEGAL_GENERATION
-        assert await committed(broker) == -1
-
-    simulate(test)
+@simulated
+async def test_an_ack_of_a_generation_that_is_over_moves_nothing(world: Cluster):
+    broker, a, b = await two_members(world)
+    await rebalance((a, assignment(0, topic="t")))
+    late = dataclasses.replace(a)
+    await rebalance((a, assignment()), (b, assignment(0, topic="t")))
+    assert await late.commit(RECORDS) == ErrorCode.ILLEGAL_GENERATION
+    assert await committed(broker) == -1

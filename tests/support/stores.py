@@ -4,9 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from holdfast.errors import StoreUnavailable
 from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry, Store
 
 Hook = Callable[[str, str], Awaitable[None]]
+
+
+async def out_of_reach(operation: str, key: str) -> None:
+    """A hook: no call has an answer."""
+    raise StoreUnavailable(f"{operation} {key}")
 
 
 class HookedStore:

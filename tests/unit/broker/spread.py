@@ -18,6 +18,7 @@ from tests.support.transactional import (
 )
 
 from holdfast.broker.broker import Broker
+from holdfast.broker.cluster.peer_network import PEER_CLIENT_ID
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
 from holdfast.broker.groups.lane_groups import lane_of
@@ -25,7 +26,6 @@ from holdfast.client.refusals import RETRIABLE
 from holdfast.identifiers import LaneId
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.message import Message
-from holdfast.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from holdfast.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from holdfast.protocol.messages.end_transaction_parts import LOOK, EndTransactionPartsRequest
 from holdfast.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
@@ -36,6 +36,7 @@ from holdfast.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 
+PEER = RequestContext(api_version=0, client_id=PEER_CLIENT_ID)
 LANES = 6
 PARTITIONS = 6
 TAKEN_OVER_S = 15.0
@@ -151,15 +152,6 @@ class RoutedProducer(TransactionalProducer):
     async def started(self, timeout_ms: int = 60_000) -> "RoutedProducer":
         await _again(lambda: self.init(timeout_ms))
         return self
-
-    async def add_group(self) -> ErrorCode:
-        request = AddOffsetsToTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            group_id=GROUP,
-        )
-        return ErrorCode((await self.ask(request, 3)).error_code)
 
     async def write(self, partition: int, value: bytes) -> PartitionProduceResponse:
         """A record, with all that a client of its version sends for it; tried again, if need be."""

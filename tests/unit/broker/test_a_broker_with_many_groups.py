@@ -7,6 +7,7 @@ import asyncio
 import inspect
 import itertools
 
+from tests.support.async_tests import simulated
 from tests.support.brokers import Cluster, pass_time, simulate, topic
 from tests.unit.broker.maintained import maintained
 from tests.unit.broker.turns import Turns, the_lane
@@ -139,75 +140,64 @@ async def ask(broker: Broker, request: Message, version: int) -> tuple[bytes, in
     return b"".join(await turns), turns.count
 
 
-def test_many_groups_are_listed_and_encoded_in_slices():
-    async def test(world: Cluster) -> None:
-        broker = await world.broker()
-        await topic(broker, "kept", PARTITIONS)
-        await commit_in_many_groups(broker, "kept")
-        found, turns = await ask(broker, ListGroupsRequest(), 5)
-        assert turns >= GROUPS // SLICE_GROUPS + GROUPS // SLICE_ELEMENTS
-        response = ListGroupsResponse.decode(found, 5, exact=True)
-        assert {group.group_id for group in response.groups} == {f"g{i}" for i in range(GROUPS)}
-        assert found == b"".join(response.encode(5))
-
-    simulate(test)
+@simulated
+async def test_many_groups_are_listed_and_encoded_in_slices(world: Cluster):
+    broker = await world.broker()
+    await topic(broker, "kept", PARTITIONS)
+    await commit_in_many_groups(broker, "kept")
+    found, turns = await ask(broker, ListGroupsRequest(), 5)
+    assert turns >= GROUPS // SLICE_GROUPS + GROUPS // SLICE_ELEMENTS
+    response = ListGroupsResponse.decode(found, 5, exact=True)
+    assert {group.group_id for group in response.groups} == {f"g{i}" for i in range(GROUPS)}
+    assert found == b"".join(response.encode(5))
 
 
-def test_many_groups_are_counted_in_slices():
-    async def test(world: Cluster) -> None:
-        broker = await world.broker()
-        await topic(broker, "kept", PARTITIONS)
-        await commit_in_many_groups(broker, "kept")
-        collector = BrokerCollector(broker, CountingStore(broker.store))
-        turns = Turns(collector.count_groups())
-        await turns
-        assert turns.count >= GROUPS // SLICE_GROUPS
-        (groups,) = (each for each in collector.collect() if each.name == "holdfast_groups")
-        assert [sample.value for sample in groups.samples] == [GROUPS]
-
-    simulate(test)
+@simulated
+async def test_many_groups_are_counted_in_slices(world: Cluster):
+    broker = await world.broker()
+    await topic(broker, "kept", PARTITIONS)
+    await commit_in_many_groups(broker, "kept")
+    collector = BrokerCollector(broker, CountingStore(broker.store))
+    turns = Turns(collector.count_groups())
+    await turns
+    assert turns.count >= GROUPS // SLICE_GROUPS
+    (groups,) = (each for each in collector.collect() if each.name == "holdfast_groups")
+    assert [sample.value for sample in groups.samples] == [GROUPS]
 
 
-def test_many_transactional_ids_are_listed_and_encoded_in_slices():
-    async def test(world: Cluster) -> None:
-        broker = await world.broker()
-        lane = the_lane(broker)
-        for i in range(GROUPS):
-            lane.appender.add(
-                ProducerInitialised(
-                    transactional_id=f"t{i}",
-                    producer_id=i,
-                    producer_epoch=0,
-                    timeout_ms=60_000,
-                    at_ms=0,
-                )
+@simulated
+async def test_many_transactional_ids_are_listed_and_encoded_in_slices(world: Cluster):
+    broker = await world.broker()
+    lane = the_lane(broker)
+    for i in range(GROUPS):
+        lane.appender.add(
+            ProducerInitialised(
+                transactional_id=f"t{i}",
+                producer_id=i,
+                producer_epoch=0,
+                timeout_ms=60_000,
+                at_ms=0,
             )
-        await lane.appender.flush()
-        found, turns = await ask(broker, ListTransactionsRequest(), 2)
-        assert turns >= GROUPS // SLICE_TRANSACTIONS + GROUPS // SLICE_ELEMENTS
-        response = ListTransactionsResponse.decode(found, 2, exact=True)
-        assert len(response.transaction_states) == GROUPS
-        assert found == b"".join(response.encode(2))
+        )
+    await lane.appender.flush()
+    found, turns = await ask(broker, ListTransactionsRequest(), 2)
+    assert turns >= GROUPS // SLICE_TRANSACTIONS + GROUPS // SLICE_ELEMENTS
+    response = ListTransactionsResponse.decode(found, 2, exact=True)
+    assert len(response.transaction_states) == GROUPS
+    assert found == b"".join(response.encode(2))
 
-    simulate(test)
 
-
-def test_lists_that_are_asked_for_while_one_is_made_share_the_next_one():
+@simulated
+async def test_lists_that_are_asked_for_while_one_is_made_share_the_next_one(world: Cluster):
     """Each request had a list of its own: sixteen of 100,000 groups took 150 MiB."""
-
-    async def test(world: Cluster) -> None:
-        broker = await world.broker()
-        await topic(broker, "kept", PARTITIONS)
-        await commit_in_many_groups(broker, "kept")
-        context = RequestContext(api_version=5)
-        asked = [
-            asyncio.ensure_future(answer(broker, ListGroupsRequest(), context)) for _ in range(8)
-        ]
-        assert await commit(broker, "new") is ErrorCode.NONE
-        late = await answer(broker, ListGroupsRequest(types_filter=["Classic"]), context)
-        assert "new" in {group.group_id for group in late.groups}
-        found = await asyncio.gather(*asked)
-        assert all(len(each.groups) >= GROUPS for each in found)
-        assert len({id(each.groups) for each in found}) == 2
-
-    simulate(test)
+    broker = await world.broker()
+    await topic(broker, "kept", PARTITIONS)
+    await commit_in_many_groups(broker, "kept")
+    context = RequestContext(api_version=5)
+    asked = [asyncio.ensure_future(answer(broker, ListGroupsRequest(), context)) for _ in range(8)]
+    assert await commit(broker, "new") is ErrorCode.NONE
+    late = await answer(broker, ListGroupsRequest(types_filter=["Classic"]), context)
+    assert "new" in {group.group_id for group in late.groups}
+    found = await asyncio.gather(*asked)
+    assert all(len(each.groups) >= GROUPS for each in found)
+    assert len({id(each.groups) for each in found}) == 2

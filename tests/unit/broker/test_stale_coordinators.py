@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from tests.support.brokers import Cluster, simulate, topic
+from tests.support.async_tests import simulated
+from tests.support.brokers import Cluster, topic
 from tests.unit.broker.heartbeats import GROUP, beat, commit, given
 
 from holdfast.broker.broker import Broker
@@ -16,22 +17,22 @@ from holdfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReq
 PARTITIONS = 2
 
 
-def test_a_stale_broker_does_not_give_back_what_a_newer_one_gave_to_another_member():
-    async def test(world: Cluster) -> None:
-        old = await world.broker(lanes=1)
-        await topic(old, partitions=PARTITIONS)
-        assert given(await beat(old, "a", 0, None)) == [0, 1]
-        new = await world.broker(2)
-        await beat(new, "b", 0, None)
-        (kept,) = given(await beat(new, "a", 1, [0, 1]))
-        await beat(new, "a", 1, [kept])  # its answer is lost
-        (moved,) = given(await beat(new, "b", 2, None))
-        assert {kept, moved} == {0, 1}
-        response = await beat(old, "a", 1, [kept])
-        assert response.error_code == ErrorCode.NOT_COORDINATOR
-        assert response.assignment is None
-
-    simulate(test)
+@simulated
+async def test_a_stale_broker_does_not_give_back_what_a_newer_one_gave_to_another_member(
+    world: Cluster,
+):
+    old = await world.broker(lanes=1)
+    await topic(old, partitions=PARTITIONS)
+    assert given(await beat(old, "a", 0, None)) == [0, 1]
+    new = await world.broker(2)
+    await beat(new, "b", 0, None)
+    (kept,) = given(await beat(new, "a", 1, [0, 1]))
+    await beat(new, "a", 1, [kept])  # its answer is lost
+    (moved,) = given(await beat(new, "b", 2, None))
+    assert {kept, moved} == {0, 1}
+    response = await beat(old, "a", 1, [kept])
+    assert response.error_code == ErrorCode.NOT_COORDINATOR
+    assert response.assignment is None
 
 
 async def shared(broker: Broker) -> int:
@@ -45,17 +46,17 @@ async def shared(broker: Broker) -> int:
     return moved
 
 
-def test_a_stale_broker_refuses_no_commit_for_what_another_member_owned_before():
-    async def test(world: Cluster) -> None:
-        old = await world.broker(lanes=1)
-        moved = await shared(old)
-        assert await commit(old, "a", 2, moved) is ErrorCode.STALE_MEMBER_EPOCH
-        new = await world.broker(2)
-        await beat(new, "b", -1, None)
-        assert await commit(old, "a", 2, moved) is ErrorCode.NOT_COORDINATOR
-        assert await commit(new, "a", 2, moved) is ErrorCode.NONE
-
-    simulate(test)
+@simulated
+async def test_a_stale_broker_refuses_no_commit_for_what_another_member_owned_before(
+    world: Cluster,
+):
+    old = await world.broker(lanes=1)
+    moved = await shared(old)
+    assert await commit(old, "a", 2, moved) is ErrorCode.STALE_MEMBER_EPOCH
+    new = await world.broker(2)
+    await beat(new, "b", -1, None)
+    assert await commit(old, "a", 2, moved) is ErrorCode.NOT_COORDINATOR
+    assert await commit(new, "a", 2, moved) is ErrorCode.NONE
 
 
 async def join(broker: Broker, member_id: str = "") -> Any:
@@ -82,18 +83,18 @@ async def sync(broker: Broker, member_id: str, given: dict[str, bytes]) -> Any:
     return await answer(broker, request, RequestContext(api_version=3))
 
 
-def test_a_stale_broker_tells_no_assignment_of_a_generation_but_that_a_member_is_alive():
-    async def test(world: Cluster) -> None:
-        old = await world.broker(lanes=1)
-        member_id = (await join(old)).member_id
-        mine = b"\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff"
-        assert (await sync(old, member_id, {member_id: mine})).assignment == mine
-        assert (await sync(old, member_id, {})).assignment == mine
-        await world.broker(2)
-        response = await sync(old, member_id, {})
-        assert (response.error_code, response.assignment) == (ErrorCode.NOT_COORDINATOR, b"")
-        alive = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=member_id)
-        told = await answer(old, alive, RequestContext(api_version=4))
-        assert told.error_code in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR)
-
-    simulate(test)
+@simulated
+async def test_a_stale_broker_tells_no_assignment_of_a_generation_but_that_a_member_is_alive(
+    world: Cluster,
+):
+    old = await world.broker(lanes=1)
+    member_id = (await join(old)).member_id
+    mine = b"\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff"
+    assert (await sync(old, member_id, {member_id: mine})).assignment == mine
+    assert (await sync(old, member_id, {})).assignment == mine
+    await world.broker(2)
+    response = await sync(old, member_id, {})
+    assert (response.error_code, response.assignment) == (ErrorCode.NOT_COORDINATOR, b"")
+    alive = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=member_id)
+    told = await answer(old, alive, RequestContext(api_version=4))
+    assert told.error_code in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR)
