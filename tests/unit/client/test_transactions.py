@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
+from tests.support.client_cluster import create_topic, with_client
 from tests.support.librdkafka import committed_values
 
-from holdfast.client import admin, groups
+from holdfast.client import groups
 from holdfast.client.cluster import Cluster
 from holdfast.client.groups import GroupOffset
 from holdfast.client.refusals import RequestRefused
 from holdfast.client.transactions import FENCED, ClientTransaction, begin_transaction
-from holdfast.environment import SystemEnvironment
 from holdfast.protocol.consumer_protocol import TopicPartition as Where
 from holdfast.records.record import Record, encode_batch
 
@@ -33,19 +33,10 @@ def broker(request: pytest.FixtureRequest) -> HoldfastBroker | KafkaBroker:
 def run(
     broker: HoldfastBroker | KafkaBroker, body: Callable[[Cluster, str], Awaitable[None]]
 ) -> None:
-    async def main() -> None:
-        async with Cluster(
-            broker.bootstrap,
-            environment=SystemEnvironment(),
-            request_timeout_ms=10_000,
-            deadline_ms=20_000,
-        ) as cluster:
-            name = f"transactions-{next(NUMBERS)}"
-            await admin.create_topics(cluster, [admin.NewTopic(name, 2, 1)])
-            await admin.describe_topic(cluster, name)
-            await asyncio.wait_for(body(cluster, name), 60)
+    async def with_topic(cluster: Cluster) -> None:
+        await body(cluster, await create_topic(cluster, f"transactions-{next(NUMBERS)}", 2))
 
-    asyncio.run(main())
+    with_client(broker.bootstrap, with_topic)
 
 
 def batch(*values: bytes) -> bytearray:
