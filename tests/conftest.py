@@ -15,11 +15,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 # Every JVM of the tests lives for seconds: compiling for a long life would take half of them.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-from tests.install.shared import SharedEnvironments, of_this_run
 from tests.peers.class_archive import use_archive
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.jars import PeerUnavailable
 from tests.peers.kafka import KafkaBroker
+from tests.support.shared_environments import SharedEnvironments, of_this_run
 
 # The tests start hundreds of Python processes: without files of bytecode each compiles all modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -1,7 +1,8 @@
-"""Style as numbers: lengths of modules, functions and folders; docstrings; names used once."""
+"""Style as numbers: lengths of modules, functions and folders; docstrings; names; imports."""
 
 import ast
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -15,6 +16,33 @@ SOURCES = sorted(
     for part in ("src", "simulation", "tests", "benchmarks", "examples")
     for p in (ROOT / part).rglob("*.py")
 )
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def imports() -> Iterator[tuple[str, str]]:
+    """Each import of a module of this repository by another one."""
+    modules = {module_name(path): path for path in SOURCES}
+    for importer, path in modules.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                named = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                named = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            else:
+                continue
+            yield from ((importer, name) for name in named if name in modules)
+
+
+IMPORTS = list(imports())
+
+
+def folder_of_tests(module: str) -> str | None:
+    """The folder below tests/ that a module is in; None for one that is in no such folder."""
+    first, *folders, _ = module.split(".")
+    return folders[0] if first == "tests" and folders else None
 
 
 def test_there_are_sources_to_check():
@@ -65,6 +93,26 @@ def test_no_public_class_name_stands_for_two_things():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_no_test_module_is_imported_by_another_module():
+    assert not [
+        f"{importer} imports {imported}"
+        for importer, imported in IMPORTS
+        if imported.rpartition(".")[2].startswith("test_")
+    ]
+
+
+def test_what_two_folders_of_tests_share_is_in_tests_support():
+    """tests/chaos and tests/peers are programs, which every test may import."""
+    open_to_all = {"support", "peers", "chaos"}
+    assert not [
+        f"{importer} imports {imported}"
+        for importer, imported in IMPORTS
+        if (folder := folder_of_tests(imported)) is not None
+        and folder not in open_to_all
+        and folder_of_tests(importer) not in (None, folder)
+    ]
 
 
 def test_no_module_is_called_utils():

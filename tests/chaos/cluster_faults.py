@@ -26,13 +26,13 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 from tests.chaos import observers as observed
-from tests.chaos.brokers import ChaosBroker
 from tests.chaos.families import TOPIC
 from tests.chaos.sleepers import Sleeper
 from tests.chaos.stores import ChaosStore, chaos_store
 from tests.chaos.under_load import UnderLoad
 from tests.peers.holdfast_cluster import LANES_COME_BACK_AT_ONCE
 from tests.peers.process import free_port, wait_until
+from tests.support.warm_broker import ChaosBroker
 
 from holdfast.verify.history import MarkerKind
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.chaos.ledger import Ledger, identity_of, value_of
+from tests.support.librdkafka import SILENT, silenced
 
 TOPIC = "families"
 DELIVERY_MS = 180_000
@@ -373,14 +374,6 @@ class Follower(threading.Thread):
         self._moved_at[partition] = time.monotonic()
 
 
-def _silence(name: str) -> logging.Logger:
-    """Broken connections are expected here, and each would be a line on standard error."""
-    logger = logging.getLogger(name)
-    logger.addHandler(logging.NullHandler())
-    logger.propagate = False
-    return logger
-
-
 class _Found(logging.Handler):
     """The errors that a library logs, each once: what its sender thread swallows is there alone."""
 
@@ -407,13 +400,12 @@ class _Reasons(logging.Handler):
             self.found.append(text[:400])
 
     def logger(self, name: str) -> logging.Logger:
-        logger = _silence(name)
+        logger = silenced(name)
         logger.setLevel(logging.DEBUG)
         logger.addHandler(self)
         return logger
 
 
 LOGGED = _Found()
-SILENT = _silence("tests.chaos.librdkafka")
 for _library in ("aiokafka", "kafka"):
-    _silence(_library).addHandler(LOGGED)
+    silenced(_library).addHandler(LOGGED)

@@ -18,16 +18,16 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.compat.programs.process import (
+from tests.peers.holdfast import HoldfastBroker
+from tests.peers.kafka import KafkaBroker
+from tests.peers.process import PeerFailed, wait_until
+from tests.support.client_process import (
     PROGRAMS,
     ClientProcess,
     Program,
     ProgramAbility,
     why_missing,
 )
-from tests.peers.holdfast import HoldfastBroker
-from tests.peers.kafka import KafkaBroker
-from tests.peers.process import PeerFailed, wait_until
 
 Broker = HoldfastBroker | KafkaBroker
 PARTITIONS = 8

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.chaos.brokers import Child
-from tests.compat.test_several_brokers import PARTITIONS, Load, leaders
 from tests.peers.holdfast_cluster import LANES_COME_BACK_AT_ONCE, HoldfastCluster
 from tests.peers.process import PeerFailed, wait_until
+from tests.support.load import PARTITIONS, Load, leaders
+from tests.support.warm_broker import Child
 
 TOPIC = "journal"
 A_DAY_MS = "86400000"

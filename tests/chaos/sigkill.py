@@ -16,10 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.chaos.brokers import ChaosBroker
 from tests.chaos.stores import ChaosStore, chaos_store
 from tests.chaos.under_load import UnderLoad
 from tests.peers.process import free_port
+from tests.support.warm_broker import ChaosBroker
 
 from holdfast.verify.history import MarkerKind
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from tests.chaos import observers as observed
 from tests.chaos.asking import fetch_at, list_at, produce_at
-from tests.chaos.brokers import ChaosBroker
 from tests.chaos.families import TOPIC
 from tests.chaos.observers import OBSERVED_BYTES_MAX, Observers
 from tests.peers.process import wait_until
+from tests.support.warm_broker import ChaosBroker
 
 from holdfast.client.address import Address
 from holdfast.client.connection import BrokerConnection

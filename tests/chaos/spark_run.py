@@ -24,7 +24,7 @@ from tests.chaos.spark_points import Point, Watch, Window
 from tests.chaos.spark_process import Driver, Spares, send
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.process import PeerFailed, wait_until
-from tests.spark.topics import Topics
+from tests.support.topics import Topics
 
 from holdfast.keyed_state.pinned import decode_pinned
 from holdfast.landing.ledger_entry import Entry

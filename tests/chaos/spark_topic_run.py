@@ -24,7 +24,7 @@ from tests.chaos.spark_topic_source import TASK
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
 from tests.peers.process import PeerFailed
-from tests.spark.topics import Topics
+from tests.support.topics import Topics
 
 from holdfast.client.cluster import Cluster
 from holdfast.client.groups import committed_offsets

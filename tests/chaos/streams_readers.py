@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
-from tests.chaos.families import SILENT
 from tests.chaos.streams_oracle import Seen
+from tests.support.librdkafka import SILENT
 
 from holdfast.client import admin
 from holdfast.client.cluster import Cluster

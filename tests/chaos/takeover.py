@@ -18,12 +18,12 @@ import time
 from pathlib import Path
 
 from tests.chaos.asking import fetch_at, list_at, produce_at
-from tests.chaos.brokers import ChaosBroker
 from tests.chaos.cold_read import read_cold
 from tests.chaos.ledger import NUMBER_BITS, identity_of, value_of
 from tests.chaos.stores import ChaosStore
 from tests.chaos.under_load import verify_store
 from tests.peers.process import free_port
+from tests.support.warm_broker import ChaosBroker
 
 from holdfast.client import admin
 from holdfast.client.address import Address

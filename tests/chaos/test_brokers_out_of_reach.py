@@ -21,7 +21,6 @@ from holdfast.broker.cluster.reachability import REPEAT_S
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 LANES = 4
-ALL_LANES = frozenset(range(LANES + 1))
 A_MINUTE = 60.0
 CLAIMED = re.compile(r"lane_claimed lane=(\d+) ")
 UNREACHABLE = re.compile(r"broker_unreachable from=(\d+) to=(\d+) address=(\S+) seconds=(\d+) ")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from tests.chaos import groups
-from tests.compat.programs.process import PROGRAMS, why_missing
 from tests.peers.holdfast import HoldfastBroker
+from tests.support.client_process import PROGRAMS, why_missing
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

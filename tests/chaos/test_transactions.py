@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from tests.chaos import transactions
-from tests.compat.programs.process import PROGRAMS, why_missing
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.jars import PeerUnavailable
 from tests.peers.kafka import KafkaBroker
+from tests.support.client_process import PROGRAMS, why_missing
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

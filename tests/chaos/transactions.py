@@ -19,10 +19,10 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.compat.programs.process import PROGRAMS, ClientProcess, Program, why_missing
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
 from tests.peers.process import PeerFailed, wait_until
+from tests.support.client_process import PROGRAMS, ClientProcess, Program, why_missing
 
 Broker = HoldfastBroker | KafkaBroker
 PARTITIONS = 3

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.chaos import observers as observed
-from tests.chaos.brokers import ChaosBroker
 from tests.chaos.cold_read import ColdPartition, read_cold
 from tests.chaos.families import FAMILIES, SHARE, TOPIC, Family, Follower
 from tests.chaos.ledger import Ledger, check_cold
 from tests.chaos.observers import Observers
 from tests.chaos.stores import ChaosStore
 from tests.peers.process import PeerFailed, wait_until
+from tests.support.warm_broker import ChaosBroker
 
 from holdfast.client import admin
 from holdfast.client.cluster import Cluster

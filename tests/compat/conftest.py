@@ -13,11 +13,11 @@ from tests.compat.families.interface import ClientFamily, ErrorCode, Topic
 from tests.compat.families.kafka_python import KafkaPython
 from tests.compat.families.librdkafka import Librdkafka
 from tests.compat.families.program import FranzGo, Java
-from tests.compat.programs.process import PROGRAMS, ClientProcess, Program, why_missing
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.jars import PeerUnavailable
 from tests.peers.kafka import KafkaBroker
 from tests.peers.process import wait_until
+from tests.support.client_process import PROGRAMS, ClientProcess, Program, why_missing
 
 FAMILIES: tuple[type[ClientFamily], ...] = (Librdkafka, KafkaPython, Aiokafka, Java, FranzGo)
 NUMBERS = itertools.count()

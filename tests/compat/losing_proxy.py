@@ -5,41 +5,23 @@ unchanged.
 """
 
 import socket
-import threading
 
-from tests.compat.refusing_proxy import read_frame
+from tests.compat.proxy import BrokerProxy, read_frame
 
 from holdfast.protocol.api import ApiKey
 
 
-class LosingProxy:
-    """Listens on a port of its own, for clients of the broker that advertises it."""
+class LosingProxy(BrokerProxy):
+    """It loses an answer when it is told to."""
 
-    def __init__(self, port: int, upstream_port: int) -> None:
-        self.produces = 0
-        """How many Produce requests have passed."""
-        self._is_armed = threading.Event()
-        self._upstream_port = upstream_port
-        self._listening = socket.create_server(("127.0.0.1", port))
-        threading.Thread(target=self._listen, daemon=True).start()
+    produces = 0
+    """How many Produce requests have passed."""
 
     def lose_next(self) -> None:
         """Lose the answer to the next Produce."""
         self._is_armed.set()
 
-    def close(self) -> None:
-        self._listening.close()
-
-    def _listen(self) -> None:
-        while True:
-            try:
-                client, _ = self._listening.accept()
-            except OSError:
-                return
-            upstream = socket.create_connection(("127.0.0.1", self._upstream_port))
-            threading.Thread(target=self._serve, args=(client, upstream), daemon=True).start()
-
-    def _serve(self, client: socket.socket, upstream: socket.socket) -> None:
+    def serve(self, client: socket.socket, upstream: socket.socket) -> None:
         """One request, one answer: a client with one request in flight notices nothing."""
         with client, upstream:
             try:

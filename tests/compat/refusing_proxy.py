@@ -6,10 +6,11 @@ and the broker never saw that one. All else passes through unchanged.
 
 import socket
 import threading
-from typing import NamedTuple
+
+from tests.compat.proxy import BrokerProxy, Frame, read_frame
 
 from holdfast.protocol.api import ApiKey, ErrorCode
-from holdfast.protocol.headers import decode_client_id, decode_request_prefix
+from holdfast.protocol.headers import decode_client_id
 from holdfast.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -20,41 +21,21 @@ from holdfast.protocol.messages.produce import (
 SECONDS_MAX = 60.0
 
 
-class _Frame(NamedTuple):
-    api_key: int
-    version: int
-    correlation_id: int
-    data: bytes
-    """With its length."""
-
-
-class RefusingProxy:
-    """Listens on a port of its own, for clients of the broker that advertises it."""
+class RefusingProxy(BrokerProxy):
+    """It refuses a Produce when it is told to."""
 
     def __init__(self, port: int, upstream_port: int) -> None:
         self.is_held = threading.Event()
         """A Produce waits for the next one, to be refused then."""
-        self._is_armed = threading.Event()
-        self._upstream_port = upstream_port
-        self._listening = socket.create_server(("127.0.0.1", port))
-        threading.Thread(target=self._listen, daemon=True).start()
+        super().__init__(port, upstream_port)
 
     def refuse_next(self) -> None:
         """The next Produce; nothing else may be under way on its connection."""
         self._is_armed.set()
 
-    def close(self) -> None:
-        self._listening.close()
-
-    def _listen(self) -> None:
-        while True:
-            try:
-                client, _ = self._listening.accept()
-            except OSError:
-                return
-            upstream = socket.create_connection(("127.0.0.1", self._upstream_port))
-            for work in (self._to_broker, self._to_client):
-                threading.Thread(target=work, args=(client, upstream), daemon=True).start()
+    def serve(self, client: socket.socket, upstream: socket.socket) -> None:
+        threading.Thread(target=self._to_client, args=(client, upstream), daemon=True).start()
+        self._to_broker(client, upstream)
 
     def _to_client(self, client: socket.socket, upstream: socket.socket) -> None:
         try:
@@ -66,7 +47,7 @@ class RefusingProxy:
             client.close()
 
     def _to_broker(self, client: socket.socket, upstream: socket.socket) -> None:
-        held: _Frame | None = None
+        held: Frame | None = None
         try:
             while frame := read_frame(client):
                 is_produce = frame.api_key == ApiKey.PRODUCE
@@ -85,23 +66,7 @@ class RefusingProxy:
             upstream.close()
 
 
-def read_frame(client: socket.socket) -> _Frame | None:
-    size = _read_exactly(client, 4)
-    rest = _read_exactly(client, int.from_bytes(size, "big")) if size else b""
-    return _Frame(*decode_request_prefix(rest), size + rest) if rest else None
-
-
-def _read_exactly(client: socket.socket, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        more = client.recv(count - len(data))
-        if not more:
-            return b""
-        data += more
-    return data
-
-
-def _refusal(frame: _Frame) -> bytes:
+def _refusal(frame: Frame) -> bytes:
     """NOT_ENOUGH_REPLICAS for all that the request would write."""
     flexible = frame.version >= ProduceRequest.FLEXIBLE_SINCE
     payload = memoryview(frame.data)[4:]

@@ -4,14 +4,14 @@ each record is in the log once, in its order."""
 import json
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.chaos.families import SILENT
+from tests.compat.early_batches import TOPIC, values_of
 from tests.compat.refusing_proxy import SECONDS_MAX, RefusingProxy
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.process import free_port, wait_until
+from tests.support.librdkafka import SILENT
 
-TOPIC = "early"
 RECORDS = 6
 
 
@@ -58,17 +58,6 @@ class Sender:
             seconds_max=SECONDS_MAX,
             what="statistics",
         )
-
-
-def values_of(bootstrap: str) -> list[bytes]:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "logger": SILENT})
-    consumer.assign([TopicPartition(TOPIC, 0, 0)])
-    found: list[bytes] = []
-    _, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=SECONDS_MAX)
-    while len(found) < end and (message := consumer.poll(SECONDS_MAX)) is not None:
-        found += [value for value in [message.value()] if value is not None]
-    consumer.close()
-    return found
 
 
 def send_with_one_refused(folder: Path, module: str | None) -> tuple[Sender, list[bytes]]:

@@ -7,6 +7,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
+from tests.support.async_tests import in_event_loop
 
 from holdfast.client.cluster import Cluster
 from holdfast.client.fetch import PartitionFetch, PartitionToFetch, fetch, records_of
@@ -52,27 +53,22 @@ def test_partitions_of_several_topics_come_with_one_answer(
     asyncio.run(scenario())
 
 
-def test_a_long_poll_does_not_hold_up_what_goes_over_a_sibling(
+@in_event_loop
+async def test_a_long_poll_does_not_hold_up_what_goes_over_a_sibling(
     cluster: KafkaBroker | HoldfastBroker, partitioned_topic: Callable[[int], str]
 ):
     topic = partitioned_topic(1)
-
-    async def scenario() -> None:
-        async with (
-            Cluster(cluster.bootstrap, environment=SystemEnvironment()) as client,
-            client.sibling() as sibling,
-        ):
-            await fetch(client, topic, 0, 0, max_wait_ms=0)
-            leader = await client.leader(topic, 0)
-            wanted = [PartitionToFetch(topic, 0, 0, MIB)]
-            waiting = asyncio.create_task(
-                fetch_many(client, leader.node_id, wanted, max_wait_ms=2000)
-            )
-            await sibling.refresh([topic])
-            assert not waiting.done()
-            answers = await waiting
-            answer = answers[TopicPartition(topic, 0)]
-            assert isinstance(answer, PartitionFetch)
-            assert answer.next_offset == 0
-
-    asyncio.run(scenario())
+    async with (
+        Cluster(cluster.bootstrap, environment=SystemEnvironment()) as client,
+        client.sibling() as sibling,
+    ):
+        await fetch(client, topic, 0, 0, max_wait_ms=0)
+        leader = await client.leader(topic, 0)
+        wanted = [PartitionToFetch(topic, 0, 0, MIB)]
+        waiting = asyncio.create_task(fetch_many(client, leader.node_id, wanted, max_wait_ms=2000))
+        await sibling.refresh([topic])
+        assert not waiting.done()
+        answers = await waiting
+        answer = answers[TopicPartition(topic, 0)]
+        assert isinstance(answer, PartitionFetch)
+        assert answer.next_offset == 0

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.compat.conftest import StartProgram
-from tests.compat.programs.process import PROGRAMS, ClientProcess, Program, ProgramAbility
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
 from tests.peers.process import wait_until
+from tests.support.client_process import PROGRAMS, ClientProcess, Program, ProgramAbility
 
 Cluster = KafkaBroker | HoldfastBroker
 PARTITIONS = 6

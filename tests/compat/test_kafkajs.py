@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.chaos.families import SILENT
+from tests.compat.early_batches import values_of
 from tests.compat.losing_proxy import LosingProxy
-from tests.compat.test_early_batches import values_of
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.jars import PeerUnavailable, node_program
 from tests.peers.process import free_port
+from tests.support.librdkafka import SILENT
 
 TOPIC = "early"
 SECONDS_MAX = 60

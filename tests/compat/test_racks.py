@@ -10,16 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.compat.test_several_brokers import (
-    PARTITIONS,
-    SECONDS_MAX,
-    Load,
-    check,
-    leaders,
-    read,
-)
 from tests.peers.holdfast_cluster import HoldfastCluster
 from tests.peers.process import wait_until
+from tests.support.load import PARTITIONS, SECONDS_MAX, Load, check, leaders, read
 
 NEAR = 2
 STATISTICS_MS = 200

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.chaos.families import SILENT
 from tests.peers.holdfast_cluster import HoldfastCluster
 from tests.peers.jars import PeerUnavailable, java_command, kafka_class_path
 from tests.peers.kafka_tools import TOPICS, kafka_tool
+from tests.support.librdkafka import SILENT
 
 SECONDS_MAX = 60.0
 pytestmark = pytest.mark.xdist_group("replication factors")

@@ -7,10 +7,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.compat.asking import ask
-from tests.hostile.wire import batch, record
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
 from tests.peers.process import wait_until
+from tests.support.hostile_bytes import batch, record
 
 from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.messages.consumer_group_describe import (

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.compat.test_several_brokers import PARTITIONS, SECONDS_MAX, Load, check, leaders
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.holdfast_cluster import HoldfastCluster
 from tests.peers.process import wait_until
+from tests.support.load import PARTITIONS, SECONDS_MAX, Load, check, leaders
 
 A_DAY_MS = "86400000"
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from tests.compat.conftest import StartProgram
-from tests.compat.programs.process import ClientProcess, Program, ProgramAbility
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
 from tests.peers.process import PeerFailed
+from tests.support.client_process import ClientProcess, Program, ProgramAbility
 
 Cluster = KafkaBroker | HoldfastBroker
 PARTITIONS = 3

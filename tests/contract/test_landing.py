@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pyarrow as pa
+from tests.support.async_tests import run_by_fixture
 
 from holdfast.columnar.schema import SCHEMA
 from holdfast.environment import SystemEnvironment
@@ -51,19 +52,17 @@ async def land_all(store: Store, step: int) -> None:
         position = outcome.next_offset
 
 
-def test_rivals_with_other_boundaries_build_one_chain(run: Run):
-    async def scenario(store: Store) -> None:
-        await asyncio.gather(*(land_all(store, step) for step in (2, 3, 5)))
-        report = await survey(store, environment=ENVIRONMENT, verify=True)
-        assert report.is_whole, report.problems
-        landed = [
-            offset
-            async for batch in records(store, environment=ENVIRONMENT, topic="orders")
-            for offset in batch.column("offset").to_pylist()
-        ]
-        assert landed == list(range(SIZE))
-
-    run(scenario)
+@run_by_fixture("run")
+async def test_rivals_with_other_boundaries_build_one_chain(store: Store):
+    await asyncio.gather(*(land_all(store, step) for step in (2, 3, 5)))
+    report = await survey(store, environment=ENVIRONMENT, verify=True)
+    assert report.is_whole, report.problems
+    landed = [
+        offset
+        async for batch in records(store, environment=ENVIRONMENT, topic="orders")
+        for offset in batch.column("offset").to_pylist()
+    ]
+    assert landed == list(range(SIZE))
 
 
 def test_of_rival_drivers_one_commits_each_micro_batch(run: Run):

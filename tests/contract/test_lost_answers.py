@@ -7,8 +7,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from tests.contract.bad_proxy import BadProxy, Mishap
 from tests.peers.seaweedfs import SeaweedFs
+from tests.support.async_tests import in_event_loop
+from tests.support.bad_proxy import BadProxy, Mishap
 
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ObjectNotFound, StoreUnavailable
@@ -148,49 +149,45 @@ def test_a_read_of_half_an_answer_is_never_returned(seaweedfs: SeaweedFs):
     run(seaweedfs, scenario)
 
 
-def test_wrong_credentials_are_an_outage_that_names_the_remedy_and_no_secret(seaweedfs: SeaweedFs):
-    async def main() -> None:
-        variables = seaweedfs.variables | {"AWS_SECRET_ACCESS_KEY": "canary-of-a-secret"}
-        store = open_object_store(seaweedfs.url("denied"), variables=variables)
-        calls = (store.create("k", [b"x"]), store.read("k"), store.list(""), store.delete(["k"]))
-        for call in calls:
-            with pytest.raises(StoreUnavailable, match="check the credentials") as caught:
-                await call
-            assert "canary" not in str(caught.value) and "canary" not in store.url
-        await store.close()
-
-    asyncio.run(main())
-
-
-def test_a_bucket_that_is_not_there_is_an_outage_and_not_an_empty_store(seaweedfs: SeaweedFs):
-    async def main() -> None:
-        url = seaweedfs.url("x").replace(f"//{seaweedfs.bucket}/", "//no-such-bucket/")
-        store = open_object_store(url, variables=seaweedfs.variables)
-        for call in (store.read("k"), store.list("")):
-            with pytest.raises(StoreUnavailable):
-                await call
-        await store.close()
-
-    asyncio.run(main())
+@in_event_loop
+async def test_wrong_credentials_are_an_outage_that_names_the_remedy_and_no_secret(
+    seaweedfs: SeaweedFs,
+):
+    variables = seaweedfs.variables | {"AWS_SECRET_ACCESS_KEY": "canary-of-a-secret"}
+    store = open_object_store(seaweedfs.url("denied"), variables=variables)
+    calls = (store.create("k", [b"x"]), store.read("k"), store.list(""), store.delete(["k"]))
+    for call in calls:
+        with pytest.raises(StoreUnavailable, match="check the credentials") as caught:
+            await call
+        assert "canary" not in str(caught.value) and "canary" not in store.url
+    await store.close()
 
 
-def test_a_server_that_is_gone_is_an_outage_for_every_call():
-    async def main() -> None:
-        store = open_object_store(
-            "s3://bucket/prefix?endpoint=http://127.0.0.1:9&region=x&timeout_seconds=1",
-            variables={"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},
-        )
-        calls = (
-            store.create("k", [b"x"]),
-            store.read("k"),
-            store.size("k"),
-            store.list(""),
-            store.delete(["k"]),
-        )
-        for call in calls:
-            with pytest.raises(StoreUnavailable) as caught:
-                await call
-            assert not isinstance(caught.value, ObjectNotFound)
-        await store.close()
+@in_event_loop
+async def test_a_bucket_that_is_not_there_is_an_outage_and_not_an_empty_store(seaweedfs: SeaweedFs):
+    url = seaweedfs.url("x").replace(f"//{seaweedfs.bucket}/", "//no-such-bucket/")
+    store = open_object_store(url, variables=seaweedfs.variables)
+    for call in (store.read("k"), store.list("")):
+        with pytest.raises(StoreUnavailable):
+            await call
+    await store.close()
 
-    asyncio.run(main())
+
+@in_event_loop
+async def test_a_server_that_is_gone_is_an_outage_for_every_call():
+    store = open_object_store(
+        "s3://bucket/prefix?endpoint=http://127.0.0.1:9&region=x&timeout_seconds=1",
+        variables={"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},
+    )
+    calls = (
+        store.create("k", [b"x"]),
+        store.read("k"),
+        store.size("k"),
+        store.list(""),
+        store.delete(["k"]),
+    )
+    for call in calls:
+        with pytest.raises(StoreUnavailable) as caught:
+            await call
+        assert not isinstance(caught.value, ObjectNotFound)
+    await store.close()

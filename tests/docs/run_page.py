@@ -3,9 +3,10 @@
     python -m tests.docs.run_page README.md
 
 The reader's environment has the wheel and what the page says to install, and nothing else: see
-tests/install/bare.py. Where the system allows it, the page gets its own loopback network and its
-own process ids: 127.0.0.1:9092 is then free, and `pgrep` finds nobody else's processes, whatever
-else runs on the machine. Exit code 1 and the place in the page where something went wrong.
+tests/support/bare_environments.py. Where the system allows it, the page gets its own loopback
+network and its own process ids: 127.0.0.1:9092 is then free, and `pgrep` finds nobody else's
+processes, whatever else runs on the machine. Exit code 1
+and the place in the page where something went wrong.
 """
 
 import argparse
@@ -21,11 +22,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.docs.blocks import Block, blocks_of, installed_by, lines_in_order, needs_s3
 from tests.docs.terminal import CommandFailed, Terminal
-from tests.install.bare import BareEnvironment
-from tests.install.shared import SharedEnvironments
 from tests.peers.seaweedfs import SeaweedFs
+from tests.support.bare_environments import BareEnvironment
+from tests.support.page_blocks import Block, blocks_of, installed_by, lines_in_order, needs_s3
+from tests.support.shared_environments import SharedEnvironments
 
 ROOT = Path(__file__).parent.parent.parent
 IN_OWN_NETWORK = "HOLDFAST_DOCS_OWN_NETWORK"

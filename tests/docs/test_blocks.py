@@ -1,6 +1,6 @@
 """How pages are read: blocks, what is said about them, and what counts as the same output."""
 
-from tests.docs.blocks import Installed, blocks_of, installed_by, lines_in_order
+from tests.support.page_blocks import Installed, blocks_of, installed_by, lines_in_order
 
 PAGE = """# A page
 

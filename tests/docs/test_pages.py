@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.docs.blocks import blocks_of
-from tests.install.shared import SharedEnvironments
+from tests.support.page_blocks import blocks_of
+from tests.support.shared_environments import SharedEnvironments
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.docs.blocks import installed_by
-from tests.install.shared import SharedEnvironments
+from tests.support.page_blocks import installed_by
+from tests.support.shared_environments import SharedEnvironments
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from tests.formats.test_old_stores import read
+from tests.formats.reading import read
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.process import wait_until
 

@@ -8,8 +8,9 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
+from tests.formats.reading import read
 from tests.formats.write_store import CODECS, RECORDS
 from tests.peers.holdfast import HoldfastBroker
 
@@ -42,20 +43,6 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [HOLDFAST, *words], capture_output=True, text=True, timeout=120, check=False
     )
-
-
-def read(bootstrap: str, topic: str, partition: int, isolation: str) -> list[bytes | None]:
-    settings = {"bootstrap.servers": bootstrap, "group.id": "x", "isolation.level": isolation}
-    consumer = Consumer(settings | {"enable.partition.eof": True})
-    consumer.assign([TopicPartition(topic, partition, 0)])
-    found: list[bytes | None] = []
-    while True:
-        message = consumer.poll(30)
-        assert message is not None, f"{topic}-{partition} ends after {len(found)} records"
-        if message.error():
-            consumer.close()
-            return found
-        found.append(message.value())
 
 
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name)

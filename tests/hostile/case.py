@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tests.hostile.wire import Peer, request
+from tests.support.hostile_bytes import Peer, request
 
 from holdfast.client.wire import decode_response
 from holdfast.protocol.api import ErrorCode

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from tests.hostile.case import Case, Target
-from tests.hostile.wire import Peer
 from tests.peers.holdfast import HoldfastBroker
+from tests.support.hostile_bytes import Peer
 
 from holdfast.client import admin
 from holdfast.client.cluster import Cluster

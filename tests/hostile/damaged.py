@@ -8,8 +8,8 @@ import asyncio
 import shutil
 from pathlib import Path
 
-from tests.chaos.brokers import ChaosBroker
 from tests.peers.process import free_port, wait_until
+from tests.support.warm_broker import ChaosBroker
 
 from holdfast.client import admin
 from holdfast.client.cluster import Cluster

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tests.hostile.cases import lengths, produce, reads, topics
 from tests.hostile.conftest import MEMORY_GROWTH_MAX, Broker
-from tests.hostile.wire import Peer, batch, frame, header, request
 from tests.peers.holdfast import HoldfastBroker
+from tests.support.hostile_bytes import Peer, batch, frame, header, request
 
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.message import Message

@@ -38,8 +38,8 @@ from tests.hostile.load.run import (
     broker_under_attack,
     many_groups_allowance,
 )
-from tests.hostile.wire import Peer, batch, request
 from tests.peers.holdfast import HoldfastBroker
+from tests.support.hostile_bytes import Peer, batch, request
 
 from holdfast.broker.handlers.data.produce import OPENED_BYTES_MAX
 from holdfast.client.wire import decode_response

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.install.bare import BareEnvironment
-from tests.install.shared import SharedEnvironments
 from tests.peers.process import Process
+from tests.support.bare_environments import BareEnvironment
+from tests.support.shared_environments import SharedEnvironments
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from tests.chaos.spark_cluster import StandaloneCluster
-from tests.install.bare import BareEnvironment
 from tests.install.conftest import Served
+from tests.support.bare_environments import BareEnvironment
 
 from holdfast.spark.runtime.java import find_java
 

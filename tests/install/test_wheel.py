@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from tests.install.bare import BareEnvironment
 from tests.install.conftest import Served
-from tests.unit.cli.test_command_tree import ALL
+from tests.support.bare_environments import BareEnvironment
+from tests.support.command_tree import ALL
 
 import holdfast
 

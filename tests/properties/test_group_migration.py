@@ -5,9 +5,9 @@ import itertools
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.groups.classics import COOPERATIVE, EAGER, Classic
-from tests.unit.groups.consumers import Client, ConsumerWorld
-from tests.unit.groups.world import GROUP, SESSION_MS, TOPIC, TOPIC_ID
+from tests.support.classic_members import COOPERATIVE, EAGER, Classic
+from tests.support.consumer_groups import Client, ConsumerWorld
+from tests.support.groups import GROUP, SESSION_MS, TOPIC, TOPIC_ID
 
 from holdfast.groups.commits import CommitDecision
 from holdfast.groups.rules import GroupRules, MigrationPolicy

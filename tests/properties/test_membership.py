@@ -5,9 +5,9 @@ import random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.client.driven import Driven
-from tests.unit.groups.consumers import ConsumerWorld
-from tests.unit.groups.world import SESSION_MS, TOPIC
+from tests.support.consumer_groups import ConsumerWorld
+from tests.support.driven_members import Driven
+from tests.support.groups import SESSION_MS, TOPIC
 
 from holdfast.groups.commits import CommitDecision
 from holdfast.groups.rules import GroupRules, MigrationPolicy

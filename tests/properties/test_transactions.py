@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.broker.cluster import Cluster, fetch, lane_of, list_offset, log_of, produce, topic
-from tests.unit.broker.cluster import simulate as simulate_brokers
-from tests.unit.broker.committed import read_committed
-from tests.unit.lane.world import HookedStore
+from tests.support.brokers import Cluster, fetch, lane_of, list_offset, log_of, produce, topic
+from tests.support.brokers import simulate as simulate_brokers
+from tests.support.read_committed import read_committed
+from tests.support.stores import HookedStore
+from tests.support.transactional import READ_COMMITTED
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.transactions.markers import add_marker
@@ -19,7 +20,6 @@ from holdfast.log.read_plan import batches_of
 from holdfast.log.rewriter import RewriteSettings, rewrite
 from holdfast.records.batch import parse_header
 
-READ_COMMITTED = 1
 AT_ONCE = RewriteSettings(delete_delay_s=0, segment_bytes_max=400)
 PRODUCERS = st.integers(1, 3)
 STEPS = st.lists(

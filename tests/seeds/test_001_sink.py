@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.peers.holdfast import HoldfastBroker
+from tests.support.async_tests import in_event_loop
 
 from holdfast.client.cluster import Cluster
 from holdfast.client.groups import committed_offsets
 from holdfast.client.membership.interface import MemberSettings
 from holdfast.environment import SystemEnvironment
-from holdfast.landing.blocking import run
 from holdfast.landing.formats.jsonl import JsonLines
 from holdfast.landing.landed import objects, records
 from holdfast.protocol.consumer_protocol import TopicPartition
@@ -151,79 +151,69 @@ EACH = RECORDS // PARTITIONS
 ALL_OPEN = dict.fromkeys(range(PARTITIONS), EACH)
 
 
-def test_what_is_open_at_a_revoke_lands_and_is_committed_before_another_has_the_partition(
+@in_event_loop
+async def test_what_is_open_at_a_revoke_lands_and_is_committed_before_another_has_the_partition(
     holdfast_broker: HoldfastBroker,
 ):
-    async def main() -> None:
-        incident = Incident(holdfast_broker)
-        async with incident.member() as a:
-            await until(lambda: open_records(a) == ALL_OPEN, "A has everything open")
-            async with incident.member() as b:
-                await until(lambda: len(owned(a)) == len(owned(b)) == 1, "each has one")
-                (moved,) = owned(b)
-                assert (await incident.landed())[moved] == [(0, EACH)]
-                assert (await incident.committed())[moved] == EACH
-                assert open_records(a) == {1 - moved: EACH}
-                await until(
-                    lambda: b.status().partitions[_where(incident, moved)].landed == EACH, ""
-                )
-        assert len(await incident.values()) == RECORDS
-
-    run(main())
+    incident = Incident(holdfast_broker)
+    async with incident.member() as a:
+        await until(lambda: open_records(a) == ALL_OPEN, "A has everything open")
+        async with incident.member() as b:
+            await until(lambda: len(owned(a)) == len(owned(b)) == 1, "each has one")
+            (moved,) = owned(b)
+            assert (await incident.landed())[moved] == [(0, EACH)]
+            assert (await incident.committed())[moved] == EACH
+            assert open_records(a) == {1 - moved: EACH}
+            await until(lambda: b.status().partitions[_where(incident, moved)].landed == EACH, "")
+    assert len(await incident.values()) == RECORDS
 
 
-def test_a_batch_that_does_not_land_in_time_is_abandoned_and_its_late_end_commits_nothing(
+@in_event_loop
+async def test_a_batch_that_does_not_land_in_time_is_abandoned_and_its_late_end_commits_nothing(
     holdfast_broker: HoldfastBroker,
 ):
-    async def main() -> None:
-        incident = Incident(holdfast_broker)
-        async with incident.member() as a:
-            await until(lambda: open_records(a) == ALL_OPEN, "A has everything open")
-            incident.store.gate.clear()
-            async with incident.member() as b:
-                await until(lambda: len(owned(b)) == 1, "the rebalance goes on without the store")
-                (moved,) = owned(b)
-                assert moved not in owned(a)
-                assert (await incident.committed())[moved] == 0
-                assert a.status().batches_abandoned == 1
-                commits = a.status().commits
-                incident.store.gate.set()
-                await until(lambda: open_records(b).get(moved) is not None, "B is at work")
-                # A's put arrives now: B finds it at its key, or has begun behind it.
-                b_flow = b._flows[_where(incident, moved)]
-                await until(lambda: b_flow.has_taken(EACH), "B is through")
-                assert a.status().commits == commits
-        landed = await incident.landed()
-        assert {number: spans[-1][1] for number, spans in landed.items()} == {0: EACH, 1: EACH}
-        assert sorted(await incident.values()) == sorted(
-            b'{"number":%d}' % n for n in range(RECORDS)
-        )
-        assert await incident.committed() == {0: EACH, 1: EACH}
-
-    run(main())
+    incident = Incident(holdfast_broker)
+    async with incident.member() as a:
+        await until(lambda: open_records(a) == ALL_OPEN, "A has everything open")
+        incident.store.gate.clear()
+        async with incident.member() as b:
+            await until(lambda: len(owned(b)) == 1, "the rebalance goes on without the store")
+            (moved,) = owned(b)
+            assert moved not in owned(a)
+            assert (await incident.committed())[moved] == 0
+            assert a.status().batches_abandoned == 1
+            commits = a.status().commits
+            incident.store.gate.set()
+            await until(lambda: open_records(b).get(moved) is not None, "B is at work")
+            # A's put arrives now: B finds it at its key, or has begun behind it.
+            b_flow = b._flows[_where(incident, moved)]
+            await until(lambda: b_flow.has_taken(EACH), "B is through")
+            assert a.status().commits == commits
+    landed = await incident.landed()
+    assert {number: spans[-1][1] for number, spans in landed.items()} == {0: EACH, 1: EACH}
+    assert sorted(await incident.values()) == sorted(b'{"number":%d}' % n for n in range(RECORDS))
+    assert await incident.committed() == {0: EACH, 1: EACH}
 
 
-def test_a_partition_that_comes_back_is_landed_and_committed_under_its_new_assignment(
+@in_event_loop
+async def test_a_partition_that_comes_back_is_landed_and_committed_under_its_new_assignment(
     holdfast_broker: HoldfastBroker,
 ):
-    async def main() -> None:
-        incident = Incident(holdfast_broker)
-        async with incident.member() as a:
-            await until(lambda: open_records(a) == ALL_OPEN, "A has everything open")
-            async with incident.member() as b:
-                await until(lambda: len(owned(a)) == len(owned(b)) == 1, "each has one")
-                (moved,) = owned(b)
-            await until(lambda: len(owned(a)) == PARTITIONS, "A has both again")
-            incident.produce(RECORDS)
-            where = _where(incident, moved)
-            await until(lambda: open_records(a).get(moved) == EACH, "the new records are open")
-            assert a.status().partitions[where].committed == EACH
-            assert len(a._ownership) == PARTITIONS
-            assert len(a._budget) <= PARTITIONS + 1
-        assert await incident.committed() == {0: 2 * EACH, 1: 2 * EACH}
-        assert len(await incident.values()) == 2 * RECORDS
-
-    run(main())
+    incident = Incident(holdfast_broker)
+    async with incident.member() as a:
+        await until(lambda: open_records(a) == ALL_OPEN, "A has everything open")
+        async with incident.member() as b:
+            await until(lambda: len(owned(a)) == len(owned(b)) == 1, "each has one")
+            (moved,) = owned(b)
+        await until(lambda: len(owned(a)) == PARTITIONS, "A has both again")
+        incident.produce(RECORDS)
+        where = _where(incident, moved)
+        await until(lambda: open_records(a).get(moved) == EACH, "the new records are open")
+        assert a.status().partitions[where].committed == EACH
+        assert len(a._ownership) == PARTITIONS
+        assert len(a._budget) <= PARTITIONS + 1
+    assert await incident.committed() == {0: 2 * EACH, 1: 2 * EACH}
+    assert len(await incident.values()) == 2 * RECORDS
 
 
 def _where(incident: Incident, partition: int) -> TopicPartition:

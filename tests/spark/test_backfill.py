@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.peers.holdfast import HoldfastBroker
 from tests.spark.commands import RUN_S_MAX, holdfast, holdfast_json, landed, rows, started
-from tests.spark.topics import Topics
+from tests.support.topics import Topics
 
 from holdfast.spark.ledger.backfill import Backfill, BackfillProgress
 from holdfast.spark.ledger.backfill_plan import BackfillRequest

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
-from tests.spark.topics import Topics
+from tests.support.topics import Topics
 
 from holdfast.spark.source.inputs import read_range
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.peers.holdfast import HoldfastBroker
-from tests.spark.topics import Topics
+from tests.support.topics import Topics
 
 from holdfast.inspect.output_survey import survey
 from holdfast.landing.ledger import Ledger

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.unit.landing.records import ENVIRONMENT, batch, row
+from tests.support.landing import ENVIRONMENT, batch, row
 
 from holdfast.landing.blocking import run
 from holdfast.landing.chain import Chain, Landed

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from tests.peers.holdfast import HoldfastBroker
-from tests.spark.topics import Topics
-from tests.unit.spark.ledgered import Sink, rows
+from tests.support.ledgered import Sink, rows
+from tests.support.topics import Topics
 
 from holdfast.landing.ledger_entry import decode_entry
 from holdfast.spark import pipeline

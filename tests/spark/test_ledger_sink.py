@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 from tests.peers.holdfast import HoldfastBroker
-from tests.spark.topics import Topics
+from tests.support.topics import Topics
 
 from holdfast.landing.ledger_entry import Entry, FileRole, decode_entry
 from holdfast.spark import pipeline

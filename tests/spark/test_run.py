@@ -26,7 +26,8 @@ from tests.spark.commands import (
     rows,
     started,
 )
-from tests.spark.topics import Topics
+from tests.spark.pipelines import Here, written
+from tests.support.topics import Topics
 
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError
@@ -35,8 +36,8 @@ from holdfast.spark.ledger.checkpoint_folder import local_folder
 from holdfast.spark.ledger.ledger_sink import SinkRefused
 from holdfast.spark.pipelines.file import read_pipeline
 from holdfast.spark.pipelines.preflight import check_pipeline
-from holdfast.spark.pipelines.progress import LiveLine, PlainLines, RunTotals
-from holdfast.spark.pipelines.run import RunningPipeline, begin_text, where_to_begin
+from holdfast.spark.pipelines.progress import LiveLine
+from holdfast.spark.pipelines.run import RunningPipeline
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -51,12 +52,6 @@ def store(holdfast_broker: HoldfastBroker, topics: Topics, topic: str) -> str:
 
 def orders(*ids: str) -> list[bytes]:
     return [json.dumps({"id": name}).encode() for name in ids]
-
-
-def written(folder: Path, text: str, name: str = "p.toml") -> Path:
-    file = folder / name
-    file.write_text(text)
-    return file
 
 
 def source(store: str, topic: str) -> str:
@@ -108,31 +103,6 @@ def task_daemons(driver: int) -> list[int]:
                 daemons.append(int(folder.name))
     javas = {pid for pid, parent in parents.items() if parent == driver}
     return [pid for pid in daemons if parents[pid] in javas]
-
-
-class Here:
-    """A pipeline on the Spark that all tests share."""
-
-    def __init__(self, spark: Any, file: Path, *, log: Path | None = None) -> None:
-        self.spark = spark
-        self.file = file
-        self.log = log or file.parent / "log"
-        self.began = ""
-
-    def run(self, *overrides: str) -> RunTotals:
-        pipeline = read_pipeline(self.file, overrides, once=True)
-        ready = check_pipeline(pipeline)
-        folder = local_folder(pipeline.checkpoint)
-        assert folder is not None
-        begin = where_to_begin(pipeline, ready, folder)
-        self.began = begin_text(begin, folder)
-        environment = SystemEnvironment()
-        run = RunningPipeline(
-            self.spark, pipeline, begin=begin, source=ready.source, environment=environment
-        )
-        with self.log.open("a") as log:
-            assert not run.watch(threading.Event(), PlainLines(log))
-        return run.totals
 
 
 def test_dedup_into_parquet_is_exactly_once_and_a_deleted_checkpoint_is_recovered(

@@ -6,7 +6,7 @@ import pytest
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.process import free_port
 from tests.spark.commands import SPARK_SMALL, holdfast, rows
-from tests.spark.topics import Topics
+from tests.support.topics import Topics
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.process import wait_until
-from tests.spark.topics import Topics
+from tests.support.topics import Topics
 
 from holdfast.errors import ConfigurationError
 from holdfast.landing.ledger_entry import decode_entry

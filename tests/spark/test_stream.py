@@ -10,7 +10,7 @@ from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
 from tests.peers.process import wait_until
 from tests.spark.lying import LyingSource
-from tests.spark.topics import Topics, offset_log
+from tests.support.topics import Topics, offset_log
 
 pytestmark = pytest.mark.spark
 

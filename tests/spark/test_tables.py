@@ -9,7 +9,7 @@ import deltalake
 import pytest
 from pyiceberg.catalog import load_catalog
 from tests.peers.holdfast import HoldfastBroker
-from tests.spark.topics import Topics
+from tests.support.topics import Topics
 
 from holdfast.spark.ledger.checkpoint import open_checkpoint
 from holdfast.spark.ledger.compact import compact

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.peers.holdfast import HoldfastBroker
-from tests.spark.topics import Topics
+from tests.support.topics import Topics
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.timeout(600)]
 

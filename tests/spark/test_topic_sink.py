@@ -9,8 +9,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
-from tests.spark.topics import Topics
-from tests.unit.client.test_transactions import committed_values
+from tests.support.librdkafka import committed_values
+from tests.support.topics import Topics
 
 from holdfast.client.cluster import Cluster
 from holdfast.client.groups import committed_offsets

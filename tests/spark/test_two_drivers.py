@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from tests.chaos.spark_oracle import read_entries
 from tests.peers.holdfast import HoldfastBroker
-from tests.spark.topics import Topics
+from tests.support.topics import Topics
 
 from holdfast.spark import pipeline
 from holdfast.spark.ledger.checkpoint import open_checkpoint

@@ -10,8 +10,8 @@ import pytest
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.junk import bomb_batch, junk_batch, produce_raw
 from tests.spark.commands import chain_rows, holdfast, rows
-from tests.spark.test_run import Here, written
-from tests.spark.topics import Topics
+from tests.spark.pipelines import Here, written
+from tests.support.topics import Topics
 
 from holdfast.landing.quarantine import QuarantinedBatch
 from holdfast.spark.ledger.backfill import Backfill

@@ -12,7 +12,7 @@ import cramjam
 from tests.hostile.case import Case, Target, one_of
 from tests.hostile.cases.produce import VERSION, produce
 from tests.hostile.cases.reads import LIST, list_offsets
-from tests.hostile.wire import Peer, batch, request, uvarint
+from tests.support.hostile_bytes import Peer, batch, request, uvarint
 
 from holdfast.client.wire import decode_response
 from holdfast.protocol.api import ErrorCode

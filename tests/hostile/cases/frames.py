@@ -4,7 +4,7 @@ import random
 import struct
 
 from tests.hostile.case import Case, Target, closed
-from tests.hostile.wire import Peer, request
+from tests.support.hostile_bytes import Peer, request
 
 from holdfast.protocol.messages.api_versions import ApiVersionsRequest
 from holdfast.protocol.messages.metadata import MetadataRequest

@@ -3,7 +3,7 @@
 import struct
 
 from tests.hostile.case import Case, Target, closed
-from tests.hostile.wire import Peer, frame, header, raw, request
+from tests.support.hostile_bytes import Peer, frame, header, raw, request
 
 from holdfast.client.wire import decode_response
 from holdfast.protocol.api import ApiKey, ErrorCode

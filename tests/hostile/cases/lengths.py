@@ -3,7 +3,7 @@
 import struct
 
 from tests.hostile.case import Case, closed
-from tests.hostile.wire import batch, frame, header, raw, request, uvarint
+from tests.support.hostile_bytes import batch, frame, header, raw, request, uvarint
 
 from holdfast.protocol.api import ApiKey
 from holdfast.protocol.message import Message

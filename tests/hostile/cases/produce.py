@@ -4,7 +4,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from tests.hostile.case import Case, Target, one_of, told
-from tests.hostile.wire import batch
+from tests.support.hostile_bytes import batch
 
 from holdfast.protocol.messages.produce import (
     PartitionProduceData,

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from tests.hostile.case import Case, Target, one_of, still_there, told
-from tests.hostile.wire import Peer, request
+from tests.support.hostile_bytes import Peer, request
 
 from holdfast.protocol.messages.fetch import (
     FetchPartition,

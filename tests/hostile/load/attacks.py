@@ -17,7 +17,7 @@ from uuid import UUID
 from tests.hostile.cases.bombs import NAMES as CODECS
 from tests.hostile.cases.bombs import declared_bytes, zeros
 from tests.hostile.cases.produce import VERSION, produce
-from tests.hostile.wire import Peer, batch, request
+from tests.support.hostile_bytes import Peer, batch, request
 
 from holdfast.client.wire import decode_response
 from holdfast.protocol.api import ErrorCode

@@ -26,8 +26,8 @@ from tests.hostile.load.attacks import (
     unfinished_frames,
 )
 from tests.hostile.load.neighbour import Neighbour, Timings
-from tests.hostile.wire import Peer, request
 from tests.peers.holdfast import HoldfastBroker
+from tests.support.hostile_bytes import Peer, request
 
 from holdfast.cli.server.serving import REPLY_SHARE
 from holdfast.protocol.messages.create_topics import (

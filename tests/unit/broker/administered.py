@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from tests.support.async_tests import run_by
+
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
@@ -70,6 +72,9 @@ def run(test: Callable[[GatedStore], Coroutine[Any, Any, None]]) -> None:
         await asyncio.wait_for(test(GatedStore()), timeout=20)
 
     asyncio.run(bounded())
+
+
+on_gated_store = run_by(run)
 
 
 async def ask(broker: Broker, request: Message, version: int) -> Any:

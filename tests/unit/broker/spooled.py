@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from simulation.faults.memory_disk import MemoryDisk
-from tests.unit.broker.cluster import (
+from tests.support.brokers import (
     Cluster,
     pass_time,
     produce,

@@ -5,10 +5,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from tests.unit.broker.cluster import fetch, pass_time
-from tests.unit.broker.committed import read_committed
-from tests.unit.broker.several import Several
-from tests.unit.broker.transactional import (
+from tests.support.brokers import fetch, pass_time
+from tests.support.clusters import SETTLED_S, Several
+from tests.support.read_committed import read_committed
+from tests.support.transactional import (
     BEFORE,
     GROUP,
     NEWEST,
@@ -18,14 +18,16 @@ from tests.unit.broker.transactional import (
 )
 
 from holdfast.broker.broker import Broker
+from holdfast.broker.cluster.peer_network import PEER_CLIENT_ID
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
 from holdfast.broker.groups.lane_groups import lane_of
 from holdfast.client.refusals import RETRIABLE
 from holdfast.identifiers import LaneId
 from holdfast.protocol.api import ErrorCode
-from holdfast.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from holdfast.protocol.message import Message
 from holdfast.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from holdfast.protocol.messages.end_transaction_parts import LOOK, EndTransactionPartsRequest
 from holdfast.protocol.messages.produce import PartitionProduceResponse, ProduceRequest
 from holdfast.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from holdfast.protocol.messages.write_txn_markers import (
@@ -34,9 +36,9 @@ from holdfast.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 
+PEER = RequestContext(api_version=0, client_id=PEER_CLIENT_ID)
 LANES = 6
 PARTITIONS = 6
-SETTLED_S = 4.0
 TAKEN_OVER_S = 15.0
 TRIES_MAX = 400
 TRY_EVERY_S = 0.1
@@ -151,15 +153,6 @@ class RoutedProducer(TransactionalProducer):
         await _again(lambda: self.init(timeout_ms))
         return self
 
-    async def add_group(self) -> ErrorCode:
-        request = AddOffsetsToTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=self.producer_id,
-            producer_epoch=self.producer_epoch,
-            group_id=GROUP,
-        )
-        return ErrorCode((await self.ask(request, 3)).error_code)
-
     async def write(self, partition: int, value: bytes) -> PartitionProduceResponse:
         """A record, with all that a client of its version sends for it; tried again, if need be."""
         if self.versions is BEFORE:
@@ -194,3 +187,11 @@ async def _again(ask: Callable[[], Any]) -> None:
             return
         await asyncio.sleep(TRY_EVERY_S)
     raise AssertionError("it never came to an end")
+
+
+def is_end(request: Message) -> bool:
+    """Whether a message ends something, instead of looking what is open."""
+    if not isinstance(request, EndTransactionPartsRequest):
+        return False
+    told = [part.first_offset for part in request.partitions]
+    return LOOK not in (*told, *(part.token for part in request.groups))

@@ -6,11 +6,11 @@ What is counted is work between two turns of the loop, never time.
 import asyncio
 import inspect
 import itertools
-from collections.abc import Awaitable, Generator
-from typing import Any
 
-from tests.unit.broker.cluster import Cluster, pass_time, simulate, topic
-from tests.unit.broker.test_maintenance import maintained
+from tests.support.async_tests import simulated
+from tests.support.brokers import Cluster, pass_time, simulate, topic
+from tests.unit.broker.maintained import maintained
+from tests.unit.broker.turns import Turns, the_lane
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
@@ -22,7 +22,7 @@ from holdfast.groups.commits import RequestedCommit
 from holdfast.groups.committers import Committer
 from holdfast.groups.coordinator import SLICE_GROUPS
 from holdfast.groups.facts import OffsetsRemoved
-from holdfast.identifiers import CONTROL_LANE, PartitionId
+from holdfast.identifiers import PartitionId
 from holdfast.lane.recovery import read_head
 from holdfast.log.data_lane import DataLane
 from holdfast.log.state import LogStateKind
@@ -46,11 +46,6 @@ from holdfast.transactions.facts import ProducerInitialised
 
 GROUPS = 20_000
 PARTITIONS = 500
-
-
-def the_lane(broker: Broker) -> DataLane:
-    (lane,) = (lane for number, lane in broker.lanes.items() if number != CONTROL_LANE)
-    return lane
 
 
 async def commit_in_many_groups(broker: Broker, *topics: str) -> None:
@@ -134,24 +129,6 @@ def test_a_deleted_topic_leaves_many_groups_in_slices_and_other_clients_are_answ
     simulate(test)
 
 
-class Turns:
-    """Work that counts how often it lets others have their turn."""
-
-    def __init__(self, work: Awaitable[Any]) -> None:
-        self._work = work
-        self.count = 0
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        steps = self._work.__await__()
-        while True:
-            try:
-                waits_for = next(steps)
-            except StopIteration as done:
-                return done.value
-            self.count += 1
-            yield waits_for
-
-
 async def ask(broker: Broker, request: Message, version: int) -> tuple[bytes, int]:
     """A response as bytes, and how often others had their turn until it was there."""
     body = memoryview(b"".join(request.encode(version)))
@@ -163,75 +140,64 @@ async def ask(broker: Broker, request: Message, version: int) -> tuple[bytes, in
     return b"".join(await turns), turns.count
 
 
-def test_many_groups_are_listed_and_encoded_in_slices():
-    async def test(world: Cluster) -> None:
-        broker = await world.broker()
-        await topic(broker, "kept", PARTITIONS)
-        await commit_in_many_groups(broker, "kept")
-        found, turns = await ask(broker, ListGroupsRequest(), 5)
-        assert turns >= GROUPS // SLICE_GROUPS + GROUPS // SLICE_ELEMENTS
-        response = ListGroupsResponse.decode(found, 5, exact=True)
-        assert {group.group_id for group in response.groups} == {f"g{i}" for i in range(GROUPS)}
-        assert found == b"".join(response.encode(5))
-
-    simulate(test)
+@simulated
+async def test_many_groups_are_listed_and_encoded_in_slices(world: Cluster):
+    broker = await world.broker()
+    await topic(broker, "kept", PARTITIONS)
+    await commit_in_many_groups(broker, "kept")
+    found, turns = await ask(broker, ListGroupsRequest(), 5)
+    assert turns >= GROUPS // SLICE_GROUPS + GROUPS // SLICE_ELEMENTS
+    response = ListGroupsResponse.decode(found, 5, exact=True)
+    assert {group.group_id for group in response.groups} == {f"g{i}" for i in range(GROUPS)}
+    assert found == b"".join(response.encode(5))
 
 
-def test_many_groups_are_counted_in_slices():
-    async def test(world: Cluster) -> None:
-        broker = await world.broker()
-        await topic(broker, "kept", PARTITIONS)
-        await commit_in_many_groups(broker, "kept")
-        collector = BrokerCollector(broker, CountingStore(broker.store))
-        turns = Turns(collector.count_groups())
-        await turns
-        assert turns.count >= GROUPS // SLICE_GROUPS
-        (groups,) = (each for each in collector.collect() if each.name == "holdfast_groups")
-        assert [sample.value for sample in groups.samples] == [GROUPS]
-
-    simulate(test)
+@simulated
+async def test_many_groups_are_counted_in_slices(world: Cluster):
+    broker = await world.broker()
+    await topic(broker, "kept", PARTITIONS)
+    await commit_in_many_groups(broker, "kept")
+    collector = BrokerCollector(broker, CountingStore(broker.store))
+    turns = Turns(collector.count_groups())
+    await turns
+    assert turns.count >= GROUPS // SLICE_GROUPS
+    (groups,) = (each for each in collector.collect() if each.name == "holdfast_groups")
+    assert [sample.value for sample in groups.samples] == [GROUPS]
 
 
-def test_many_transactional_ids_are_listed_and_encoded_in_slices():
-    async def test(world: Cluster) -> None:
-        broker = await world.broker()
-        lane = the_lane(broker)
-        for i in range(GROUPS):
-            lane.add(
-                ProducerInitialised(
-                    transactional_id=f"t{i}",
-                    producer_id=i,
-                    producer_epoch=0,
-                    timeout_ms=60_000,
-                    at_ms=0,
-                )
+@simulated
+async def test_many_transactional_ids_are_listed_and_encoded_in_slices(world: Cluster):
+    broker = await world.broker()
+    lane = the_lane(broker)
+    for i in range(GROUPS):
+        lane.appender.add(
+            ProducerInitialised(
+                transactional_id=f"t{i}",
+                producer_id=i,
+                producer_epoch=0,
+                timeout_ms=60_000,
+                at_ms=0,
             )
-        await lane.flush()
-        found, turns = await ask(broker, ListTransactionsRequest(), 2)
-        assert turns >= GROUPS // SLICE_TRANSACTIONS + GROUPS // SLICE_ELEMENTS
-        response = ListTransactionsResponse.decode(found, 2, exact=True)
-        assert len(response.transaction_states) == GROUPS
-        assert found == b"".join(response.encode(2))
+        )
+    await lane.appender.flush()
+    found, turns = await ask(broker, ListTransactionsRequest(), 2)
+    assert turns >= GROUPS // SLICE_TRANSACTIONS + GROUPS // SLICE_ELEMENTS
+    response = ListTransactionsResponse.decode(found, 2, exact=True)
+    assert len(response.transaction_states) == GROUPS
+    assert found == b"".join(response.encode(2))
 
-    simulate(test)
 
-
-def test_lists_that_are_asked_for_while_one_is_made_share_the_next_one():
+@simulated
+async def test_lists_that_are_asked_for_while_one_is_made_share_the_next_one(world: Cluster):
     """Each request had a list of its own: sixteen of 100,000 groups took 150 MiB."""
-
-    async def test(world: Cluster) -> None:
-        broker = await world.broker()
-        await topic(broker, "kept", PARTITIONS)
-        await commit_in_many_groups(broker, "kept")
-        context = RequestContext(api_version=5)
-        asked = [
-            asyncio.ensure_future(answer(broker, ListGroupsRequest(), context)) for _ in range(8)
-        ]
-        assert await commit(broker, "new") is ErrorCode.NONE
-        late = await answer(broker, ListGroupsRequest(types_filter=["Classic"]), context)
-        assert "new" in {group.group_id for group in late.groups}
-        found = await asyncio.gather(*asked)
-        assert all(len(each.groups) >= GROUPS for each in found)
-        assert len({id(each.groups) for each in found}) == 2
-
-    simulate(test)
+    broker = await world.broker()
+    await topic(broker, "kept", PARTITIONS)
+    await commit_in_many_groups(broker, "kept")
+    context = RequestContext(api_version=5)
+    asked = [asyncio.ensure_future(answer(broker, ListGroupsRequest(), context)) for _ in range(8)]
+    assert await commit(broker, "new") is ErrorCode.NONE
+    late = await answer(broker, ListGroupsRequest(types_filter=["Classic"]), context)
+    assert "new" in {group.group_id for group in late.groups}
+    found = await asyncio.gather(*asked)
+    assert all(len(each.groups) >= GROUPS for each in found)
+    assert len({id(each.groups) for each in found}) == 2

@@ -11,7 +11,7 @@ from tests.unit.broker.administered import (
     ask,
     create,
     names,
-    run,
+    on_gated_store,
     started,
     until,
 )
@@ -40,85 +40,77 @@ def assigned(*replicas: list[int]) -> list[CreatableReplicaAssignment]:
     ]
 
 
-def test_a_topic_that_was_answered_for_is_there_after_the_broker_was_killed():
-    async def test(store: GatedStore) -> None:
-        first = await started(store)
-        created = await create(first, "orders", 5, retention_ms="1000")
-        second = await started(store)
-        topic = second.state.topic_named("orders")
-        assert topic is not None
-        assert (topic.topic_id, topic.partitions) == (created.topic_id, 5)
-        assert topic.configs == {"retention.ms": "1000"}
-
-    run(test)
-
-
-def test_nothing_is_answered_before_the_store_has_it():
-    async def test(store: GatedStore) -> None:
-        broker = await started(store)
-        store.gate.clear()
-        task = asyncio.ensure_future(ask(broker, creation(wanted("a")), 7))
-        await until(lambda: "a" in broker.state.names)
-        assert broker.state.topic_named("a") is None
-        assert not task.done()
-        store.gate.set()
-        assert names((await task).topics) == ["NONE"]
-        assert broker.state.topic_named("a") is not None
-
-    run(test)
+@on_gated_store
+async def test_a_topic_that_was_answered_for_is_there_after_the_broker_was_killed(
+    store: GatedStore,
+):
+    first = await started(store)
+    created = await create(first, "orders", 5, retention_ms="1000")
+    second = await started(store)
+    topic = second.state.topic_named("orders")
+    assert topic is not None
+    assert (topic.topic_id, topic.partitions) == (created.topic_id, 5)
+    assert topic.configs == {"retention.ms": "1000"}
 
 
-def test_a_store_that_does_not_confirm_in_time_is_a_timeout_and_the_topic_may_come_later():
-    async def test(store: GatedStore) -> None:
-        broker = await started(store)
-        store.gate.clear()
-        (result,) = (await ask(broker, creation(wanted("a"), timeout_ms=10), 7)).topics
-        assert names([result]) == ["REQUEST_TIMED_OUT"]
-        assert (result.topic_id, result.num_partitions) == (NO_ID, -1)
-        store.gate.set()
-        await until(lambda: broker.state.topic_named("a") is not None)
-
-    run(test)
-
-
-def test_a_broker_that_lost_the_control_lane_is_not_the_controller():
-    async def test(store: GatedStore) -> None:
-        first = await started(store)
-        second = await started(store)
-        found_out = await ask(first, creation(wanted("a")), 7)
-        known = await ask(first, creation(wanted("b")), 7)
-        assert names(found_out.topics + known.topics) == ["NOT_CONTROLLER", "NOT_CONTROLLER"]
-        assert not second.state.names
-
-    run(test)
+@on_gated_store
+async def test_nothing_is_answered_before_the_store_has_it(store: GatedStore):
+    broker = await started(store)
+    store.gate.clear()
+    task = asyncio.ensure_future(ask(broker, creation(wanted("a")), 7))
+    await until(lambda: "a" in broker.state.names)
+    assert broker.state.topic_named("a") is None
+    assert not task.done()
+    store.gate.set()
+    assert names((await task).topics) == ["NONE"]
+    assert broker.state.topic_named("a") is not None
 
 
-def test_the_answer_says_what_the_topic_has_become():
-    async def test(store: GatedStore) -> None:
-        broker = await started(store, num_partitions=3)
-        topic = wanted(
-            "a",
-            num_partitions=-1,
-            replication_factor=-1,
-            configs=[CreatableTopicConfig(name="cleanup.policy", value="compact")],
-        )
-        (result,) = (await ask(broker, creation(topic), 7)).topics
-        assert (result.num_partitions, result.replication_factor) == (3, 1)
-        assert result.topic_id == broker.state.names["a"]
-        shown = {config.name: (config.value, config.config_source) for config in result.configs}
-        assert shown["cleanup.policy"] == ("compact", 1)
-        assert shown["retention.ms"] == ("604800000", 5)
+@on_gated_store
+async def test_a_store_that_does_not_confirm_in_time_is_a_timeout_and_the_topic_may_come_later(
+    store: GatedStore,
+):
+    broker = await started(store)
+    store.gate.clear()
+    (result,) = (await ask(broker, creation(wanted("a"), timeout_ms=10), 7)).topics
+    assert names([result]) == ["REQUEST_TIMED_OUT"]
+    assert (result.topic_id, result.num_partitions) == (NO_ID, -1)
+    store.gate.set()
+    await until(lambda: broker.state.topic_named("a") is not None)
 
-    run(test)
+
+@on_gated_store
+async def test_a_broker_that_lost_the_control_lane_is_not_the_controller(store: GatedStore):
+    first = await started(store)
+    second = await started(store)
+    found_out = await ask(first, creation(wanted("a")), 7)
+    known = await ask(first, creation(wanted("b")), 7)
+    assert names(found_out.topics + known.topics) == ["NOT_CONTROLLER", "NOT_CONTROLLER"]
+    assert not second.state.names
+
+
+@on_gated_store
+async def test_the_answer_says_what_the_topic_has_become(store: GatedStore):
+    broker = await started(store, num_partitions=3)
+    topic = wanted(
+        "a",
+        num_partitions=-1,
+        replication_factor=-1,
+        configs=[CreatableTopicConfig(name="cleanup.policy", value="compact")],
+    )
+    (result,) = (await ask(broker, creation(topic), 7)).topics
+    assert (result.num_partitions, result.replication_factor) == (3, 1)
+    assert result.topic_id == broker.state.names["a"]
+    shown = {config.name: (config.value, config.config_source) for config in result.configs}
+    assert shown["cleanup.policy"] == ("compact", 1)
+    assert shown["retention.ms"] == ("604800000", 5)
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_every_version_creates(version: int):
-    async def test(store: GatedStore) -> None:
-        broker = await started(store)
-        assert names((await ask(broker, creation(wanted("a")), version)).topics) == ["NONE"]
-
-    run(test)
+@on_gated_store
+async def test_every_version_creates(store: GatedStore, version: int):
+    broker = await started(store)
+    assert names((await ask(broker, creation(wanted("a")), version)).topics) == ["NONE"]
 
 
 @pytest.mark.parametrize(
@@ -176,68 +168,60 @@ def test_every_version_creates(version: int):
         ),
     ],
 )
-def test_a_wrong_topic_is_refused_with_kafkas_error_and_changes_nothing(
-    topic: CreatableTopic, error: str
+@on_gated_store
+async def test_a_wrong_topic_is_refused_with_kafkas_error_and_changes_nothing(
+    store: GatedStore, topic: CreatableTopic, error: str
 ):
-    async def test(store: GatedStore) -> None:
-        broker = await started(store)
-        await create(broker, "there")
-        await create(broker, "a.b")
-        (result,) = (await ask(broker, creation(topic), 7)).topics
-        assert names([result]) == [error]
-        assert result.error_message
-        assert set(broker.state.names) == {"there", "a.b"}
-
-    run(test)
+    broker = await started(store)
+    await create(broker, "there")
+    await create(broker, "a.b")
+    (result,) = (await ask(broker, creation(topic), 7)).topics
+    assert names([result]) == [error]
+    assert result.error_message
+    assert set(broker.state.names) == {"there", "a.b"}
 
 
-def test_a_manual_assignment_to_this_broker_makes_as_many_partitions():
-    async def test(store: GatedStore) -> None:
-        broker = await started(store)
-        topic = wanted(
-            "x",
-            num_partitions=-1,
-            replication_factor=-1,
-            assignments=assigned([BROKER_ID], [BROKER_ID]),
-        )
-        (result,) = (await ask(broker, creation(topic), 7)).topics
-        assert (names([result]), result.num_partitions) == (["NONE"], 2)
-
-    run(test)
+@on_gated_store
+async def test_a_manual_assignment_to_this_broker_makes_as_many_partitions(store: GatedStore):
+    broker = await started(store)
+    topic = wanted(
+        "x",
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=assigned([BROKER_ID], [BROKER_ID]),
+    )
+    (result,) = (await ask(broker, creation(topic), 7)).topics
+    assert (names([result]), result.num_partitions) == (["NONE"], 2)
 
 
-def test_a_name_that_is_twice_in_a_request_is_not_created_but_the_others_are():
-    async def test(store: GatedStore) -> None:
-        broker = await started(store)
-        request = creation(wanted("a"), wanted("b"), wanted("a", num_partitions=2))
-        response = await ask(broker, request, 7)
-        found = dict(zip([t.name for t in response.topics], names(response.topics), strict=True))
-        assert found == {"a": "INVALID_REQUEST", "b": "NONE"}
-        assert set(broker.state.names) == {"b"}
-
-    run(test)
-
-
-def test_validating_creates_nothing():
-    async def test(store: GatedStore) -> None:
-        broker = await started(store)
-        request = creation(wanted("a", num_partitions=2), wanted("b b"), validate_only=True)
-        response = await ask(broker, request, 7)
-        assert names(response.topics) == ["NONE", "INVALID_TOPIC_EXCEPTION"]
-        assert (response.topics[0].num_partitions, response.topics[0].topic_id) == (2, NO_ID)
-        assert not broker.state.names
-
-    run(test)
+@on_gated_store
+async def test_a_name_that_is_twice_in_a_request_is_not_created_but_the_others_are(
+    store: GatedStore,
+):
+    broker = await started(store)
+    request = creation(wanted("a"), wanted("b"), wanted("a", num_partitions=2))
+    response = await ask(broker, request, 7)
+    found = dict(zip([t.name for t in response.topics], names(response.topics), strict=True))
+    assert found == {"a": "INVALID_REQUEST", "b": "NONE"}
+    assert set(broker.state.names) == {"b"}
 
 
-def test_one_request_makes_a_bounded_number_of_partitions():
-    async def test(store: GatedStore) -> None:
-        broker = await started(store)
-        request = creation(
-            wanted("a", num_partitions=6_000), wanted("b", num_partitions=6_000), wanted("c")
-        )
-        response = await ask(broker, request, 7)
-        assert names(response.topics) == ["POLICY_VIOLATION"] * 3
-        assert not broker.state.names
+@on_gated_store
+async def test_validating_creates_nothing(store: GatedStore):
+    broker = await started(store)
+    request = creation(wanted("a", num_partitions=2), wanted("b b"), validate_only=True)
+    response = await ask(broker, request, 7)
+    assert names(response.topics) == ["NONE", "INVALID_TOPIC_EXCEPTION"]
+    assert (response.topics[0].num_partitions, response.topics[0].topic_id) == (2, NO_ID)
+    assert not broker.state.names
 
-    run(test)
+
+@on_gated_store
+async def test_one_request_makes_a_bounded_number_of_partitions(store: GatedStore):
+    broker = await started(store)
+    request = creation(
+        wanted("a", num_partitions=6_000), wanted("b", num_partitions=6_000), wanted("c")
+    )
+    response = await ask(broker, request, 7)
+    assert names(response.topics) == ["POLICY_VIOLATION"] * 3
+    assert not broker.state.names

@@ -1,13 +1,13 @@
 """Incremental fetch sessions: what a consumer follows, remembered within a bound."""
 
 import pytest
-from tests.unit.broker.cluster import (
+from tests.support.async_tests import simulated
+from tests.support.brokers import (
     Ask,
     Cluster,
     fetch_all,
     produce,
     records_in,
-    simulate,
     topic,
 )
 
@@ -118,50 +118,46 @@ def told(response: FetchResponse) -> dict[int, int]:
     }
 
 
-def test_an_incremental_answer_holds_only_what_the_client_does_not_know():
-    async def test(world: Cluster) -> None:
-        broker = await three_partitions(world)
-        asks = [Ask(partition=i, offset=1) for i in range(3)]
-        first = await fetch_all(broker, asks, session_epoch=0)
-        assert told(first) == {0: 0, 1: 0, 2: 0}
-        session = {"session_id": first.session_id}
-        assert told(await fetch_all(broker, [], session_epoch=1, **session)) == {}
-        await produce(broker, partition=1)
-        assert told(await fetch_all(broker, [], session_epoch=2, **session)) == {1: 1}
-        moved = [Ask(partition=1, offset=2)]
-        assert told(await fetch_all(broker, moved, session_epoch=3, **session)) == {}
-        forgotten = [Ask(partition=2)]
-        await produce(broker, partition=2)
-        answer = await fetch_all(broker, [], session_epoch=4, forgotten=forgotten, **session)
-        assert told(answer) == {}
-
-    simulate(test)
+@simulated
+async def test_an_incremental_answer_holds_only_what_the_client_does_not_know(world: Cluster):
+    broker = await three_partitions(world)
+    asks = [Ask(partition=i, offset=1) for i in range(3)]
+    first = await fetch_all(broker, asks, session_epoch=0)
+    assert told(first) == {0: 0, 1: 0, 2: 0}
+    session = {"session_id": first.session_id}
+    assert told(await fetch_all(broker, [], session_epoch=1, **session)) == {}
+    await produce(broker, partition=1)
+    assert told(await fetch_all(broker, [], session_epoch=2, **session)) == {1: 1}
+    moved = [Ask(partition=1, offset=2)]
+    assert told(await fetch_all(broker, moved, session_epoch=3, **session)) == {}
+    forgotten = [Ask(partition=2)]
+    await produce(broker, partition=2)
+    answer = await fetch_all(broker, [], session_epoch=4, forgotten=forgotten, **session)
+    assert told(answer) == {}
 
 
-def test_an_error_is_told_each_time_until_it_is_over():
-    async def test(world: Cluster) -> None:
-        broker = await three_partitions(world)
-        first = await fetch_all(broker, [Ask(offset=9)], session_epoch=0)
-        assert told(first) == {0: 0}
-        for epoch in (1, 2):
-            again = await fetch_all(broker, [], session_id=first.session_id, session_epoch=epoch)
-            assert told(again) == {0: 0}
-
-    simulate(test)
+@simulated
+async def test_an_error_is_told_each_time_until_it_is_over(world: Cluster):
+    broker = await three_partitions(world)
+    first = await fetch_all(broker, [Ask(offset=9)], session_epoch=0)
+    assert told(first) == {0: 0}
+    for epoch in (1, 2):
+        again = await fetch_all(broker, [], session_id=first.session_id, session_epoch=epoch)
+        assert told(again) == {0: 0}
 
 
 @pytest.mark.parametrize("rounds", [6])
-def test_a_small_bound_serves_every_partition_of_a_session_in_turn(rounds: int):
-    async def test(world: Cluster) -> None:
-        broker = await three_partitions(world)
-        asks = [Ask(partition=i) for i in range(3)]
-        first = await fetch_all(broker, asks, session_epoch=0, max_bytes=1)
-        served = [partition for partition, count in told(first).items() if count]
-        for epoch in range(1, rounds):
-            answer = await fetch_all(
-                broker, [], session_id=first.session_id, session_epoch=epoch, max_bytes=1
-            )
-            served += [partition for partition, count in told(answer).items() if count]
-        assert sorted(served) == [0, 0, 1, 1, 2, 2]
-
-    simulate(test)
+@simulated
+async def test_a_small_bound_serves_every_partition_of_a_session_in_turn(
+    world: Cluster, rounds: int
+):
+    broker = await three_partitions(world)
+    asks = [Ask(partition=i) for i in range(3)]
+    first = await fetch_all(broker, asks, session_epoch=0, max_bytes=1)
+    served = [partition for partition, count in told(first).items() if count]
+    for epoch in range(1, rounds):
+        answer = await fetch_all(
+            broker, [], session_id=first.session_id, session_epoch=epoch, max_bytes=1
+        )
+        served += [partition for partition, count in told(answer).items() if count]
+    assert sorted(served) == [0, 0, 1, 1, 2, 2]

@@ -5,11 +5,12 @@ import asyncio
 import dataclasses
 
 import pytest
-from tests.unit.broker.cluster import Cluster, pass_time, produce, read_log, topic
-from tests.unit.broker.cluster import simulate as simulate_one
-from tests.unit.broker.several import Several, simulate
-from tests.unit.broker.test_lanes_that_are_going import HandOver
-from tests.unit.lane.world import P0, P1, batch
+from tests.support.async_tests import simulated
+from tests.support.batches import batch
+from tests.support.brokers import Cluster, pass_time, produce, read_log, topic
+from tests.support.clusters import Several
+from tests.support.lanes import P0, P1
+from tests.unit.broker.hand_over import HandOver
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.waiting_room import WAIT_S_MAX
@@ -52,84 +53,75 @@ async def sent_in_order(sender: Sender, first: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("known", [0, 2])
-def test_the_next_batches_are_at_the_new_leader_while_the_first_is_still_with_the_old_one(
-    known: int,
+@simulated
+async def test_the_next_batches_are_at_the_new_leader_while_the_first_is_still_with_the_old_one(
+    world: Several, known: int
 ):
     """A client goes to the leader that it is told of, and does not wait for what it has under way.
     A producer that the partition does not know yet may begin with any sequence."""
-
-    async def test(world: Several) -> None:
-        over = await HandOver.ready(world)
-        before, after = (Sender(each, over.partition) for each in (over.giver, over.taker))
-        for sequence in range(known):
-            assert (await before.send(sequence)).error_code == 0
-        release = over.hold_puts()
-        over.giver.is_draining = True
-        await release.reached.wait()
-        first = asyncio.ensure_future(before.send(known))
-        behind = [asyncio.ensure_future(after.send(known + n)) for n in (1, 2)]
-        await pass_time(0.1)
-        assert not any(each.done() for each in (first, *behind))
-        release.go.set()
-        assert [each.error_code for each in await asyncio.gather(*behind)] == [TRY_AGAIN] * 2
-        assert (await first).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        await sent_in_order(after, known, 4)
-
-    simulate(test)
+    over = await HandOver.ready(world)
+    before, after = (Sender(each, over.partition) for each in (over.giver, over.taker))
+    for sequence in range(known):
+        assert (await before.send(sequence)).error_code == 0
+    release = over.hold_puts()
+    over.giver.is_draining = True
+    await release.reached.wait()
+    first = asyncio.ensure_future(before.send(known))
+    behind = [asyncio.ensure_future(after.send(known + n)) for n in (1, 2)]
+    await pass_time(0.1)
+    assert not any(each.done() for each in (first, *behind))
+    release.go.set()
+    assert [each.error_code for each in await asyncio.gather(*behind)] == [TRY_AGAIN] * 2
+    assert (await first).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await sent_in_order(after, known, 4)
 
 
 @pytest.mark.parametrize("known", [0, 2])
-def test_the_first_batch_comes_a_moment_before_its_lane_and_the_next_ones_a_moment_after(
-    known: int,
+@simulated
+async def test_the_first_batch_comes_a_moment_before_its_lane_and_the_next_ones_a_moment_after(
+    world: Several, known: int
 ):
-    async def test(world: Several) -> None:
-        over = await HandOver.ready(world)
-        for sequence in range(known):
-            assert (await Sender(over.giver, over.partition).send(sequence)).error_code == 0
-        sender = Sender(over.taker, over.partition)
-        release = over.hold_puts()
-        over.giver.is_draining = True
-        await release.reached.wait()
-        early = asyncio.ensure_future(sender.send(known))
-        await pass_time(WAIT_S_MAX + 0.5)
-        assert (await early).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        behind = [asyncio.ensure_future(sender.send(known + n)) for n in (1, 2)]
-        await pass_time(0.1)
-        release.go.set()
-        assert [each.error_code for each in await asyncio.gather(*behind)] == [TRY_AGAIN] * 2
-        await sent_in_order(sender, known, 4)
-
-    simulate(test)
+    over = await HandOver.ready(world)
+    for sequence in range(known):
+        assert (await Sender(over.giver, over.partition).send(sequence)).error_code == 0
+    sender = Sender(over.taker, over.partition)
+    release = over.hold_puts()
+    over.giver.is_draining = True
+    await release.reached.wait()
+    early = asyncio.ensure_future(sender.send(known))
+    await pass_time(WAIT_S_MAX + 0.5)
+    assert (await early).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    behind = [asyncio.ensure_future(sender.send(known + n)) for n in (1, 2)]
+    await pass_time(0.1)
+    release.go.set()
+    assert [each.error_code for each in await asyncio.gather(*behind)] == [TRY_AGAIN] * 2
+    await sent_in_order(sender, known, 4)
 
 
-def test_a_gap_that_stays_is_called_out_of_order():
-    async def test(world: Cluster) -> None:
-        broker = await world.broker()
-        await topic(broker)
-        sender = Sender(broker)
-        assert (await sender.send(0)).error_code == 0
-        for _ in range(round(CLOSES_S)):
-            assert (await sender.send(2)).error_code == TRY_AGAIN
-            await pass_time(1)
-        assert (await sender.send(2)).error_code == OUT_OF_ORDER
-        assert (await sender.send(1)).error_code == 0
-        assert (await sender.send(3)).error_code == TRY_AGAIN
-
-    simulate_one(test)
+@simulated
+async def test_a_gap_that_stays_is_called_out_of_order(world: Cluster):
+    broker = await world.broker()
+    await topic(broker)
+    sender = Sender(broker)
+    assert (await sender.send(0)).error_code == 0
+    for _ in range(round(CLOSES_S)):
+        assert (await sender.send(2)).error_code == TRY_AGAIN
+        await pass_time(1)
+    assert (await sender.send(2)).error_code == OUT_OF_ORDER
+    assert (await sender.send(1)).error_code == 0
+    assert (await sender.send(3)).error_code == TRY_AGAIN
 
 
-def test_a_producer_that_nobody_remembers_goes_on_where_it_was_after_a_while():
-    async def test(world: Cluster) -> None:
-        broker = await world.broker()
-        await topic(broker)
-        sender = Sender(broker)
-        for _ in range(round(CLOSES_S)):
-            assert (await sender.send(123)).error_code == TRY_AGAIN
-            await pass_time(1)
-        assert (await sender.send(123)).base_offset == 0
-        assert (await sender.send(124)).base_offset == 1
-
-    simulate_one(test)
+@simulated
+async def test_a_producer_that_nobody_remembers_goes_on_where_it_was_after_a_while(world: Cluster):
+    broker = await world.broker()
+    await topic(broker)
+    sender = Sender(broker)
+    for _ in range(round(CLOSES_S)):
+        assert (await sender.send(123)).error_code == TRY_AGAIN
+        await pass_time(1)
+    assert (await sender.send(123)).base_offset == 0
+    assert (await sender.send(124)).base_offset == 1
 
 
 class Clock(SystemEnvironment):

@@ -3,7 +3,15 @@
 from typing import Any
 
 import pytest
-from tests.unit.broker.administered import BROKER_ID, GatedStore, ask, create, names, run, started
+from tests.unit.broker.administered import (
+    BROKER_ID,
+    GatedStore,
+    ask,
+    create,
+    names,
+    on_gated_store,
+    started,
+)
 
 from holdfast.broker.broker import Broker
 from holdfast.protocol.messages.incremental_alter_configs import (
@@ -36,16 +44,14 @@ def configs_of(broker: Broker, name: str = "a") -> dict[str, str]:
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_what_is_not_named_stays_also_after_a_kill(version: int):
-    async def test(store: GatedStore) -> None:
-        first = await started(store)
-        await create(first, "a", retention_ms="1000", segment_ms="5")
-        request = changing(("max.message.bytes", SET, "2000"), ("segment.ms", DELETE, None))
-        assert names((await ask(first, request, version)).responses) == ["NONE"]
-        second = await started(store)
-        assert configs_of(second) == {"retention.ms": "1000", "max.message.bytes": "2000"}
-
-    run(test)
+@on_gated_store
+async def test_what_is_not_named_stays_also_after_a_kill(store: GatedStore, version: int):
+    first = await started(store)
+    await create(first, "a", retention_ms="1000", segment_ms="5")
+    request = changing(("max.message.bytes", SET, "2000"), ("segment.ms", DELETE, None))
+    assert names((await ask(first, request, version)).responses) == ["NONE"]
+    second = await started(store)
+    assert configs_of(second) == {"retention.ms": "1000", "max.message.bytes": "2000"}
 
 
 @pytest.mark.parametrize(
@@ -59,20 +65,18 @@ def test_what_is_not_named_stays_also_after_a_kill(version: int):
         (None, (SUBTRACT, "delete"), ""),
     ],
 )
-def test_a_list_grows_and_shrinks_from_the_value_that_counts(
-    own: str | None, change: tuple[int, str], value: str
+@on_gated_store
+async def test_a_list_grows_and_shrinks_from_the_value_that_counts(
+    store: GatedStore, own: str | None, change: tuple[int, str], value: str
 ):
-    async def test(store: GatedStore) -> None:
-        broker = await started(store)
-        await create(broker, "a", **({"cleanup_policy": own} if own is not None else {}))
-        request = changing(("cleanup.policy", *change))
-        assert names((await ask(broker, request, 1)).responses) == ["NONE"]
-        assert configs_of(broker)["cleanup.policy"] == value
-        topic = broker.state.topic_named("a")
-        assert topic is not None
-        assert broker.settings_of(topic).retention.deletes == ("delete" in value)
-
-    run(test)
+    broker = await started(store)
+    await create(broker, "a", **({"cleanup_policy": own} if own is not None else {}))
+    request = changing(("cleanup.policy", *change))
+    assert names((await ask(broker, request, 1)).responses) == ["NONE"]
+    assert configs_of(broker)["cleanup.policy"] == value
+    topic = broker.state.topic_named("a")
+    assert topic is not None
+    assert broker.settings_of(topic).retention.deletes == ("delete" in value)
 
 
 @pytest.mark.parametrize(
@@ -102,36 +106,30 @@ def test_a_list_grows_and_shrinks_from_the_value_that_counts(
         ),
     ],
 )
-def test_a_wrong_change_is_refused_with_kafkas_error_and_changes_nothing(
-    request_: IncrementalAlterConfigsRequest, error: str
+@on_gated_store
+async def test_a_wrong_change_is_refused_with_kafkas_error_and_changes_nothing(
+    store: GatedStore, request_: IncrementalAlterConfigsRequest, error: str
 ):
-    async def test(store: GatedStore) -> None:
-        broker = await started(store)
-        await create(broker, "a", retention_ms="1000")
-        (result,) = (await ask(broker, request_, 1)).responses
-        assert names([result]) == [error]
-        assert result.error_message
-        assert configs_of(broker) == {"retention.ms": "1000"}
-
-    run(test)
+    broker = await started(store)
+    await create(broker, "a", retention_ms="1000")
+    (result,) = (await ask(broker, request_, 1)).responses
+    assert names([result]) == [error]
+    assert result.error_message
+    assert configs_of(broker) == {"retention.ms": "1000"}
 
 
-def test_deleting_what_was_not_set_is_no_error():
-    async def test(store: GatedStore) -> None:
-        broker = await started(store)
-        await create(broker, "a")
-        response = await ask(broker, changing(("retention.ms", DELETE, "")), 1)
-        assert names(response.responses) == ["NONE"]
-
-    run(test)
+@on_gated_store
+async def test_deleting_what_was_not_set_is_no_error(store: GatedStore):
+    broker = await started(store)
+    await create(broker, "a")
+    response = await ask(broker, changing(("retention.ms", DELETE, "")), 1)
+    assert names(response.responses) == ["NONE"]
 
 
-def test_validating_changes_nothing():
-    async def test(store: GatedStore) -> None:
-        broker = await started(store)
-        await create(broker, "a")
-        request = changing(("retention.ms", SET, "1"), validate_only=True)
-        assert names((await ask(broker, request, 1)).responses) == ["NONE"]
-        assert configs_of(broker) == {}
-
-    run(test)
+@on_gated_store
+async def test_validating_changes_nothing(store: GatedStore):
+    broker = await started(store)
+    await create(broker, "a")
+    request = changing(("retention.ms", SET, "1"), validate_only=True)
+    assert names((await ask(broker, request, 1)).responses) == ["NONE"]
+    assert configs_of(broker) == {}

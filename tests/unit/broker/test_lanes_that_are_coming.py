@@ -5,8 +5,8 @@ import asyncio
 import logging
 
 import pytest
-from tests.unit.broker.cluster import pass_time
-from tests.unit.broker.several import Several, simulate
+from tests.support.brokers import pass_time
+from tests.support.clusters import Several, simulate
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.given_lanes import GivenLanes

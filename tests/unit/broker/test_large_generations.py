@@ -2,8 +2,9 @@
 
 import asyncio
 
-from tests.unit.broker.cluster import Cluster, simulate
-from tests.unit.broker.test_a_broker_with_many_groups import Turns, the_lane
+from tests.support.async_tests import simulated
+from tests.support.brokers import Cluster
+from tests.unit.broker.turns import Turns, the_lane
 
 from holdfast.broker.groups.lane_groups import SLICE_ANSWERS, _Waiting
 from holdfast.protocol.api import ErrorCode
@@ -16,22 +17,19 @@ def refused(error: ErrorCode) -> JoinGroupResponse:
     return JoinGroupResponse(error_code=error)
 
 
-def test_responses_that_wait_for_one_write_leave_in_slices():
+@simulated
+async def test_responses_that_wait_for_one_write_leave_in_slices(world: Cluster):
     """All left in one turn of the loop: other clients waited for thousands of them."""
-
-    async def test(world: Cluster) -> None:
-        broker = await world.broker(lanes=1)
-        groups = broker.groups[the_lane(broker).lane]
-        loop = asyncio.get_running_loop()
-        durable = loop.create_future()
-        durable.set_result(None)
-        waiting = [_Waiting("large", refused, loop.create_future()) for _ in range(MEMBERS)]
-        held = [(each, JoinGroupResponse(member_id=str(i))) for i, each in enumerate(waiting)]
-        groups._held[durable] = held
-        turns = Turns(groups._release(durable, held))
-        await turns
-        assert turns.count >= MEMBERS // SLICE_ANSWERS
-        told = [each.future.result().member_id for each in waiting]
-        assert told == [str(i) for i in range(MEMBERS)]
-
-    simulate(test)
+    broker = await world.broker(lanes=1)
+    groups = broker.groups[the_lane(broker).lane]
+    loop = asyncio.get_running_loop()
+    durable = loop.create_future()
+    durable.set_result(None)
+    waiting = [_Waiting("large", refused, loop.create_future()) for _ in range(MEMBERS)]
+    held = [(each, JoinGroupResponse(member_id=str(i))) for i, each in enumerate(waiting)]
+    groups._held[durable] = held
+    turns = Turns(groups._release(durable, held))
+    await turns
+    assert turns.count >= MEMBERS // SLICE_ANSWERS
+    told = [each.future.result().member_id for each in waiting]
+    assert told == [str(i) for i in range(MEMBERS)]

@@ -1,7 +1,15 @@
 """OffsetForLeaderEpoch: where each leader epoch ended, told by the newest leader only."""
 
 import pytest
-from tests.unit.broker.administered import GatedStore, ask, create, names, produce, run, started
+from tests.unit.broker.administered import (
+    GatedStore,
+    ask,
+    create,
+    names,
+    on_gated_store,
+    produce,
+    started,
+)
 
 from holdfast.broker.broker import Broker
 from holdfast.protocol.messages.offset_for_leader_epoch import (
@@ -38,89 +46,77 @@ async def ends(broker: Broker, *leader_epochs: int) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("version", range(2, 5))
-def test_the_current_epoch_ends_at_the_high_watermark(version: int):
-    async def test(store: GatedStore) -> None:
-        broker = await started(store)
-        await create(broker, "a")
-        await produce(broker, "a", 3)
-        end = await end_of(broker, 0, current=0, version=version)
-        assert (names([end]), end.leader_epoch, end.end_offset) == (["NONE"], 0, 3)
-
-    run(test)
+@on_gated_store
+async def test_the_current_epoch_ends_at_the_high_watermark(store: GatedStore, version: int):
+    broker = await started(store)
+    await create(broker, "a")
+    await produce(broker, "a", 3)
+    end = await end_of(broker, 0, current=0, version=version)
+    assert (names([end]), end.leader_epoch, end.end_offset) == (["NONE"], 0, 3)
 
 
-def test_each_epoch_ends_where_the_next_one_with_records_begins():
-    async def test(store: GatedStore) -> None:
-        broker = await started(store)
-        await create(broker, "a")
-        await produce(broker, "a", 3)
-        await started(store)
-        broker = await started(store)
-        await produce(broker, "a", 4)
-        broker = await started(store)
-        assert await ends(broker, 0, 1, 2, 3) == [(0, 3), (0, 3), (2, 7), (3, 7)]
-
-    run(test)
+@on_gated_store
+async def test_each_epoch_ends_where_the_next_one_with_records_begins(store: GatedStore):
+    broker = await started(store)
+    await create(broker, "a")
+    await produce(broker, "a", 3)
+    await started(store)
+    broker = await started(store)
+    await produce(broker, "a", 4)
+    broker = await started(store)
+    assert await ends(broker, 0, 1, 2, 3) == [(0, 3), (0, 3), (2, 7), (3, 7)]
 
 
-def test_an_epoch_that_never_was_has_no_end():
-    async def test(store: GatedStore) -> None:
-        broker = await started(store)
-        await create(broker, "a")
-        await produce(broker, "a", 3)
-        assert await ends(broker, 1, 99, -1) == [(-1, -1)] * 3
-
-    run(test)
+@on_gated_store
+async def test_an_epoch_that_never_was_has_no_end(store: GatedStore):
+    broker = await started(store)
+    await create(broker, "a")
+    await produce(broker, "a", 3)
+    assert await ends(broker, 1, 99, -1) == [(-1, -1)] * 3
 
 
-def test_an_epoch_before_all_records_ends_where_they_begin():
-    async def test(store: GatedStore) -> None:
-        broker = await started(store)
-        await create(broker, "a")
-        broker = await started(store)
-        assert await ends(broker, 0, 1) == [(0, 0), (1, 0)]
-        await produce(broker, "a", 3)
-        assert await ends(broker, 0, 1) == [(0, 0), (1, 3)]
-
-    run(test)
+@on_gated_store
+async def test_an_epoch_before_all_records_ends_where_they_begin(store: GatedStore):
+    broker = await started(store)
+    await create(broker, "a")
+    broker = await started(store)
+    assert await ends(broker, 0, 1) == [(0, 0), (1, 0)]
+    await produce(broker, "a", 3)
+    assert await ends(broker, 0, 1) == [(0, 0), (1, 3)]
 
 
 @pytest.mark.parametrize(
     ("current", "error"),
     [(-1, "NONE"), (0, "FENCED_LEADER_EPOCH"), (1, "NONE"), (2, "UNKNOWN_LEADER_EPOCH")],
 )
-def test_a_client_with_another_idea_of_the_leader_epoch_is_told(current: int, error: str):
-    async def test(store: GatedStore) -> None:
-        broker = await started(store)
-        await create(broker, "a")
-        broker = await started(store)
-        end = await end_of(broker, 1, current=current)
-        assert names([end]) == [error]
-        assert (end.end_offset == -1) == (error != "NONE")
-
-    run(test)
-
-
-def test_what_is_not_there_is_unknown():
-    async def test(store: GatedStore) -> None:
-        broker = await started(store)
-        await create(broker, "a")
-        found = [
-            await end_of(broker, 0, name="nobody"),
-            await end_of(broker, 0, partition=1),
-            await end_of(broker, 0, partition=-1),
-        ]
-        assert names(found) == ["UNKNOWN_TOPIC_OR_PARTITION"] * 3
-
-    run(test)
+@on_gated_store
+async def test_a_client_with_another_idea_of_the_leader_epoch_is_told(
+    store: GatedStore, current: int, error: str
+):
+    broker = await started(store)
+    await create(broker, "a")
+    broker = await started(store)
+    end = await end_of(broker, 1, current=current)
+    assert names([end]) == [error]
+    assert (end.end_offset == -1) == (error != "NONE")
 
 
-def test_a_broker_that_lost_its_lanes_tells_no_offset():
-    async def test(store: GatedStore) -> None:
-        first = await started(store)
-        await create(first, "a")
-        await produce(first, "a", 3)
-        await started(store)
-        assert names([await end_of(first, 0)]) == ["NOT_LEADER_OR_FOLLOWER"]
+@on_gated_store
+async def test_what_is_not_there_is_unknown(store: GatedStore):
+    broker = await started(store)
+    await create(broker, "a")
+    found = [
+        await end_of(broker, 0, name="nobody"),
+        await end_of(broker, 0, partition=1),
+        await end_of(broker, 0, partition=-1),
+    ]
+    assert names(found) == ["UNKNOWN_TOPIC_OR_PARTITION"] * 3
 
-    run(test)
+
+@on_gated_store
+async def test_a_broker_that_lost_its_lanes_tells_no_offset(store: GatedStore):
+    first = await started(store)
+    await create(first, "a")
+    await produce(first, "a", 3)
+    await started(store)
+    assert names([await end_of(first, 0)]) == ["NOT_LEADER_OR_FOLLOWER"]

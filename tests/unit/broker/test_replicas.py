@@ -1,7 +1,8 @@
 """Readers are served by a broker of their own rack (KIP-392), never less than its leader told."""
 
-from tests.unit.broker.cluster import pass_time, produce, values_in
-from tests.unit.broker.several import Several, simulate
+from tests.support.async_tests import simulated
+from tests.support.brokers import pass_time, produce, values_in
+from tests.support.clusters import Several
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
@@ -54,96 +55,86 @@ async def fetch_all(
     return response.responses[0].partitions
 
 
-def test_a_reader_is_sent_to_the_broker_of_its_rack_which_has_all_that_is_durable():
-    async def test(world: Several) -> None:
-        leader, other = await two(world)
-        for i in range(5):
-            assert (await produce(leader, [b"%d" % i])).error_code == ErrorCode.NONE
-            sent = await fetch(leader, rack=other.settings.rack or "")
-            assert sent.preferred_read_replica == other.settings.broker_id
-            assert not sent.records
-            found = await fetch(other, rack=other.settings.rack or "")
-            assert found.error_code == ErrorCode.NONE
-            assert values_in(found) == [b"%d" % j for j in range(i + 1)]
-            assert found.high_watermark == i + 1
-
-    simulate(test)
-
-
-def test_a_reader_of_the_leaders_rack_or_of_none_is_served_by_the_leader():
-    async def test(world: Several) -> None:
-        leader, other = await two(world)
-        await produce(leader, [b"x"])
-        for rack in (leader.settings.rack or "", "", "a rack without a broker"):
-            assert values_in(await fetch(leader, rack=rack)) == [b"x"]
-        for rack in (leader.settings.rack or "", ""):
-            assert (await fetch(other, rack=rack)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    simulate(test)
-
-
-def test_a_fetch_that_waits_at_another_broker_gets_what_its_leader_takes_meanwhile():
-    async def test(world: Several) -> None:
-        leader, other = await two(world)
-        rack = other.settings.rack or ""
-        await produce(leader, [b"0"])
-        waiting = world.loop.create_task(fetch(other, 1, rack=rack, wait_ms=5_000))
-        await pass_time(1)
-        assert not waiting.done()
-        await produce(leader, [b"1"])
-        await pass_time(1)
-        assert values_in(await waiting) == [b"1"]
-
-    simulate(test)
-
-
-def test_a_lane_is_looked_at_once_for_all_partitions_of_a_fetch():
-    async def test(world: Several) -> None:
-        leader, other = await two(world, partitions=4)
-        rack = other.settings.rack or ""
-        await produce(leader, [b"0"])
-        await fetch_all(other, 4, rack=rack)
-        (lane,) = leader.lanes.values()
-        for partitions in (1, 4):
-            before = other.replicas.of(lane.lane).looks
-            found = await fetch_all(other, partitions, rack=rack)
-            assert values_in(found[0]) == [b"0"]
-            assert other.replicas.of(lane.lane).looks == before + 1
-
-    simulate(test)
-
-
-def test_where_the_leader_may_know_more_than_the_store_only_it_is_asked():
-    async def test(world: Several) -> None:
-        leader, other = await two(world)
-        await produce(leader, [b"0"])
-        (lane,) = leader.lanes.values()
-        (partition,) = lane.state.partitions
-        lane.add(CeilingReserved(partition, 1_000, lane.claimed_lane.cursor.claim))
-        await lane.flush()
+@simulated
+async def test_a_reader_is_sent_to_the_broker_of_its_rack_which_has_all_that_is_durable(
+    world: Several,
+):
+    leader, other = await two(world)
+    for i in range(5):
+        assert (await produce(leader, [b"%d" % i])).error_code == ErrorCode.NONE
+        sent = await fetch(leader, rack=other.settings.rack or "")
+        assert sent.preferred_read_replica == other.settings.broker_id
+        assert not sent.records
         found = await fetch(other, rack=other.settings.rack or "")
-        assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    simulate(test)
-
-
-def test_an_offset_that_no_record_has_is_out_of_range_there_too():
-    async def test(world: Several) -> None:
-        leader, other = await two(world)
-        await produce(leader, [b"0"])
-        found = await fetch(other, 7, rack=other.settings.rack or "")
-        assert found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-
-    simulate(test)
+        assert found.error_code == ErrorCode.NONE
+        assert values_in(found) == [b"%d" % j for j in range(i + 1)]
+        assert found.high_watermark == i + 1
 
 
-def test_brokers_with_a_rack_are_replicas_in_metadata():
-    async def test(world: Several) -> None:
-        leader, other = await two(world)
-        request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
-        told = await answer(leader, request, RequestContext(api_version=12))
-        (partition,) = told.topics[0].partitions
-        assert partition.replica_nodes == [leader.settings.broker_id, other.settings.broker_id]
-        assert partition.isr_nodes == partition.replica_nodes
+@simulated
+async def test_a_reader_of_the_leaders_rack_or_of_none_is_served_by_the_leader(world: Several):
+    leader, other = await two(world)
+    await produce(leader, [b"x"])
+    for rack in (leader.settings.rack or "", "", "a rack without a broker"):
+        assert values_in(await fetch(leader, rack=rack)) == [b"x"]
+    for rack in (leader.settings.rack or "", ""):
+        assert (await fetch(other, rack=rack)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    simulate(test)
+
+@simulated
+async def test_a_fetch_that_waits_at_another_broker_gets_what_its_leader_takes_meanwhile(
+    world: Several,
+):
+    leader, other = await two(world)
+    rack = other.settings.rack or ""
+    await produce(leader, [b"0"])
+    waiting = world.loop.create_task(fetch(other, 1, rack=rack, wait_ms=5_000))
+    await pass_time(1)
+    assert not waiting.done()
+    await produce(leader, [b"1"])
+    await pass_time(1)
+    assert values_in(await waiting) == [b"1"]
+
+
+@simulated
+async def test_a_lane_is_looked_at_once_for_all_partitions_of_a_fetch(world: Several):
+    leader, other = await two(world, partitions=4)
+    rack = other.settings.rack or ""
+    await produce(leader, [b"0"])
+    await fetch_all(other, 4, rack=rack)
+    (lane,) = leader.lanes.values()
+    for partitions in (1, 4):
+        before = other.replicas.of(lane.lane).looks
+        found = await fetch_all(other, partitions, rack=rack)
+        assert values_in(found[0]) == [b"0"]
+        assert other.replicas.of(lane.lane).looks == before + 1
+
+
+@simulated
+async def test_where_the_leader_may_know_more_than_the_store_only_it_is_asked(world: Several):
+    leader, other = await two(world)
+    await produce(leader, [b"0"])
+    (lane,) = leader.lanes.values()
+    (partition,) = lane.state.partitions
+    lane.appender.add(CeilingReserved(partition, 1_000, lane.claimed_lane.cursor.claim))
+    await lane.appender.flush()
+    found = await fetch(other, rack=other.settings.rack or "")
+    assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@simulated
+async def test_an_offset_that_no_record_has_is_out_of_range_there_too(world: Several):
+    leader, other = await two(world)
+    await produce(leader, [b"0"])
+    found = await fetch(other, 7, rack=other.settings.rack or "")
+    assert found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@simulated
+async def test_brokers_with_a_rack_are_replicas_in_metadata(world: Several):
+    leader, other = await two(world)
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    told = await answer(leader, request, RequestContext(api_version=12))
+    (partition,) = told.topics[0].partitions
+    assert partition.replica_nodes == [leader.settings.broker_id, other.settings.broker_id]
+    assert partition.isr_nodes == partition.replica_nodes

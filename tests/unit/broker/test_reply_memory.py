@@ -4,7 +4,8 @@ import asyncio
 import random
 
 import pytest
-from tests.unit.broker.cluster import (
+from tests.support.async_tests import simulated
+from tests.support.brokers import (
     Ask,
     Cluster,
     fetch,
@@ -90,66 +91,62 @@ def full_memory() -> tuple[ReplyMemory, ReplyAccount]:
     return memory, ReplyAccount(memory)
 
 
-def test_a_fetch_reads_less_where_others_hold_memory_and_answers_at_once():
-    async def test(world: Cluster) -> None:
-        broker = await filled(world)
-        memory, account = full_memory()
-        asks = [Ask(partition=i, max_bytes=50 * MIB) for i in range(2)]
-        response = await fetch_all(
-            broker, asks, replies=account, max_bytes=50 * MIB, min_bytes=MIB, max_wait_ms=60_000
-        )
-        found = [p for t in response.responses for p in t.partitions]
-        assert [len(records_in(part)) for part in found] == [1, 0]
-        assert world.loop.time() < 30
-        memory.used_bytes = account.used_bytes = 0
-        response = await fetch_all(broker, asks, replies=account, max_bytes=50 * MIB)
-        found = [p for t in response.responses for p in t.partitions]
-        assert [len(records_in(part)) for part in found] == [4, 2]  # half of 8 MiB, half of 4 MiB
-
-    simulate(test)
+@simulated
+async def test_a_fetch_reads_less_where_others_hold_memory_and_answers_at_once(world: Cluster):
+    broker = await filled(world)
+    memory, account = full_memory()
+    asks = [Ask(partition=i, max_bytes=50 * MIB) for i in range(2)]
+    response = await fetch_all(
+        broker, asks, replies=account, max_bytes=50 * MIB, min_bytes=MIB, max_wait_ms=60_000
+    )
+    found = [p for t in response.responses for p in t.partitions]
+    assert [len(records_in(part)) for part in found] == [1, 0]
+    assert world.loop.time() < 30
+    memory.used_bytes = account.used_bytes = 0
+    response = await fetch_all(broker, asks, replies=account, max_bytes=50 * MIB)
+    found = [p for t in response.responses for p in t.partitions]
+    assert [len(records_in(part)) for part in found] == [4, 2]  # half of 8 MiB, half of 4 MiB
 
 
-def test_what_a_fetch_reserved_is_given_back_once_its_connection_counts_the_reply():
-    async def test(world: Cluster) -> None:
-        broker = await filled(world)
-        account = ReplyAccount(ReplyMemory(64 * MIB))
-        part = await fetch(broker, replies=account, max_bytes=3 * MIB)
-        size = sum(map(len, part.records or []))
-        assert account.used_bytes == size > 2 * MIB
-        await asyncio.sleep(0)
-        assert account.used_bytes == 0
-
-    simulate(test)
-
-
-def test_a_fetch_that_waits_for_records_holds_no_memory():
-    async def test(world: Cluster) -> None:
-        broker = await filled(world)
-        account = ReplyAccount(ReplyMemory(64 * MIB))
-        waiting = asyncio.ensure_future(
-            fetch(broker, replies=account, max_wait_ms=5_000, min_bytes=50 * MIB, max_bytes=MIB)
-        )
-        await pass_time(1)
-        assert not waiting.done()
-        assert account.used_bytes == 0
-        assert len(records_in(await waiting)) == 1
-
-    simulate(test)
+@simulated
+async def test_what_a_fetch_reserved_is_given_back_once_its_connection_counts_the_reply(
+    world: Cluster,
+):
+    broker = await filled(world)
+    account = ReplyAccount(ReplyMemory(64 * MIB))
+    part = await fetch(broker, replies=account, max_bytes=3 * MIB)
+    size = sum(map(len, part.records or []))
+    assert account.used_bytes == size > 2 * MIB
+    await asyncio.sleep(0)
+    assert account.used_bytes == 0
 
 
-def test_a_second_fetch_of_a_connection_gets_nothing_while_its_first_holds_scarce_memory():
-    async def test(world: Cluster) -> None:
-        broker = await filled(world)
-        memory, account = full_memory()
-        account.count(1)
-        part = await fetch(broker, replies=account, max_wait_ms=1_000)
-        assert (part.records, part.error_code) == ([], 0)
-        account.count(-1)
-        assert len(records_in(await fetch(broker, replies=account))) == 1
-        await asyncio.sleep(0)
-        assert memory.used_bytes == 8 * MIB
+@simulated
+async def test_a_fetch_that_waits_for_records_holds_no_memory(world: Cluster):
+    broker = await filled(world)
+    account = ReplyAccount(ReplyMemory(64 * MIB))
+    waiting = asyncio.ensure_future(
+        fetch(broker, replies=account, max_wait_ms=5_000, min_bytes=50 * MIB, max_bytes=MIB)
+    )
+    await pass_time(1)
+    assert not waiting.done()
+    assert account.used_bytes == 0
+    assert len(records_in(await waiting)) == 1
 
-    simulate(test)
+
+@simulated
+async def test_a_second_fetch_of_a_connection_gets_nothing_while_its_first_holds_scarce_memory(
+    world: Cluster,
+):
+    broker = await filled(world)
+    memory, account = full_memory()
+    account.count(1)
+    part = await fetch(broker, replies=account, max_wait_ms=1_000)
+    assert (part.records, part.error_code) == ([], 0)
+    account.count(-1)
+    assert len(records_in(await fetch(broker, replies=account))) == 1
+    await asyncio.sleep(0)
+    assert memory.used_bytes == 8 * MIB
 
 
 def test_a_read_that_fails_or_is_cancelled_gives_its_memory_back():

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.unit.broker.cluster import pass_time
-from tests.unit.broker.several import Several, simulate
-from tests.unit.broker.spread import PARTITIONS, RoutedProducer, Spread
-from tests.unit.broker.transactional import BEFORE, NEWEST
+from tests.support.async_tests import simulated
+from tests.support.brokers import pass_time
+from tests.support.clusters import Several
+from tests.support.transactional import BEFORE, VERSIONS
+from tests.unit.broker.spread import PARTITIONS, PEER, RoutedProducer, Spread
 
 from holdfast.broker.broker import Broker
-from holdfast.broker.cluster.peer_network import PEER_CLIENT_ID
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
 from holdfast.client.address import Address
@@ -37,7 +37,6 @@ PRODUCERS = 3
 CALM_S = 90.0
 LOST = 0.1
 LATE_S_MAX = 20.0
-PEER = RequestContext(api_version=0, client_id=PEER_CLIENT_ID)
 
 
 class Unanswered(Exception):
@@ -222,33 +221,33 @@ def check(client: Client, seen: dict[int, list[bytes | None]]) -> None:
             assert not there, (done, times)
 
 
-@pytest.mark.parametrize("versions", [NEWEST, BEFORE], ids=["with KIP-890", "before KIP-890"])
+@VERSIONS
 @pytest.mark.parametrize("seed", SEEDS)
-def test_each_transaction_is_there_as_a_whole_or_not_at_all(seed: int, versions: dict[str, int]):
-    async def test(world: Several) -> None:
-        chance = random.Random(seed)
-        spread = await Spread.start(world)
-        network = Network(world, chance)
-        over = asyncio.Event()
-        clients = [Client(spread, f"client-{i}", versions, chance) for i in range(PRODUCERS)]
-        running = [world.loop.create_task(client.run(over)) for client in clients]
-        for number in range(FAULTS):
-            await harm(spread, chance, number)
-            await pass_time(chance.uniform(0.5, 10))
-        network.is_calm = True
-        over.set()
-        await asyncio.gather(*running)
-        await pass_time(CALM_S)
-        seen = {p: await spread.committed_values(p) for p in range(PARTITIONS)}
-        for partition in range(PARTITIONS):
-            assert not await spread.is_open(partition), partition
-        for client in clients:
-            check(client, seen)
-            committed = [done.offset for done in client.done if done.committed]
-            unknown = [done.offset for done in client.done if done.committed is None]
-            offset = await spread.committed_offset(client.partition)
-            assert offset in {*committed[-1:], *unknown} or not committed
-        ended = [done for client in clients for done in client.done if done.committed]
-        assert len(ended) >= PRODUCERS
-
-    simulate(test, seed)
+@simulated
+async def test_each_transaction_is_there_as_a_whole_or_not_at_all(
+    world: Several, seed: int, versions: dict[str, int]
+):
+    chance = random.Random(seed)
+    spread = await Spread.start(world)
+    network = Network(world, chance)
+    over = asyncio.Event()
+    clients = [Client(spread, f"client-{i}", versions, chance) for i in range(PRODUCERS)]
+    running = [world.loop.create_task(client.run(over)) for client in clients]
+    for number in range(FAULTS):
+        await harm(spread, chance, number)
+        await pass_time(chance.uniform(0.5, 10))
+    network.is_calm = True
+    over.set()
+    await asyncio.gather(*running)
+    await pass_time(CALM_S)
+    seen = {p: await spread.committed_values(p) for p in range(PARTITIONS)}
+    for partition in range(PARTITIONS):
+        assert not await spread.is_open(partition), partition
+    for client in clients:
+        check(client, seen)
+        committed = [done.offset for done in client.done if done.committed]
+        unknown = [done.offset for done in client.done if done.committed is None]
+        offset = await spread.committed_offset(client.partition)
+        assert offset in {*committed[-1:], *unknown} or not committed
+    ended = [done for client in clients for done in client.done if done.committed]
+    assert len(ended) >= PRODUCERS

@@ -2,68 +2,37 @@
 
 from typing import Any
 
-from tests.unit.broker.cluster import Cluster, simulate, topic
+from tests.support.async_tests import simulated
+from tests.support.brokers import Cluster, topic
+from tests.unit.broker.heartbeats import GROUP, beat, commit, given
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
 from holdfast.protocol.api import ErrorCode
-from holdfast.protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    TopicPartitions,
-)
 from holdfast.protocol.messages.heartbeat import HeartbeatRequest
 from holdfast.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from holdfast.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from holdfast.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
-GROUP = "g"
 PARTITIONS = 2
 
 
-async def beat(
-    broker: Broker, member_id: str, epoch: int, owned: list[int] | None, **more: Any
-) -> Any:
-    """A heartbeat that says all that the member knows."""
-    known = broker.state.topic_named("t")
-    assert known is not None
-    partitions = [TopicPartitions(topic_id=known.topic_id, partitions=owned)] if owned else []
-    request = ConsumerGroupHeartbeatRequest(
-        group_id=GROUP,
-        member_id=member_id,
-        member_epoch=epoch,
-        rebalance_timeout_ms=60_000,
-        subscribed_topic_names=["t"],
-        topic_partitions=partitions,
-        **more,
-    )
-    return await answer(broker, request, RequestContext(api_version=1))
-
-
-def given(response: Any) -> list[int]:
-    return [n for part in response.assignment.topic_partitions for n in part.partitions]
-
-
-def test_a_stale_broker_does_not_give_back_what_a_newer_one_gave_to_another_member():
-    async def test(world: Cluster) -> None:
-        old = await world.broker(lanes=1)
-        await topic(old, partitions=PARTITIONS)
-        assert given(await beat(old, "a", 0, None)) == [0, 1]
-        new = await world.broker(2)
-        await beat(new, "b", 0, None)
-        (kept,) = given(await beat(new, "a", 1, [0, 1]))
-        await beat(new, "a", 1, [kept])  # its answer is lost
-        (moved,) = given(await beat(new, "b", 2, None))
-        assert {kept, moved} == {0, 1}
-        response = await beat(old, "a", 1, [kept])
-        assert response.error_code == ErrorCode.NOT_COORDINATOR
-        assert response.assignment is None
-
-    simulate(test)
+@simulated
+async def test_a_stale_broker_does_not_give_back_what_a_newer_one_gave_to_another_member(
+    world: Cluster,
+):
+    old = await world.broker(lanes=1)
+    await topic(old, partitions=PARTITIONS)
+    assert given(await beat(old, "a", 0, None)) == [0, 1]
+    new = await world.broker(2)
+    await beat(new, "b", 0, None)
+    (kept,) = given(await beat(new, "a", 1, [0, 1]))
+    await beat(new, "a", 1, [kept])  # its answer is lost
+    (moved,) = given(await beat(new, "b", 2, None))
+    assert {kept, moved} == {0, 1}
+    response = await beat(old, "a", 1, [kept])
+    assert response.error_code == ErrorCode.NOT_COORDINATOR
+    assert response.assignment is None
 
 
 async def shared(broker: Broker) -> int:
@@ -77,29 +46,17 @@ async def shared(broker: Broker) -> int:
     return moved
 
 
-async def commit(broker: Broker, member_id: str, epoch: int, partition: int) -> ErrorCode:
-    wanted = OffsetCommitRequestPartition(partition_index=partition, committed_offset=1)
-    request = OffsetCommitRequest(
-        group_id=GROUP,
-        generation_id_or_member_epoch=epoch,
-        member_id=member_id,
-        topics=[OffsetCommitRequestTopic(name="t", partitions=[wanted])],
-    )
-    response = await answer(broker, request, RequestContext(api_version=9))
-    return ErrorCode(response.topics[0].partitions[0].error_code)
-
-
-def test_a_stale_broker_refuses_no_commit_for_what_another_member_owned_before():
-    async def test(world: Cluster) -> None:
-        old = await world.broker(lanes=1)
-        moved = await shared(old)
-        assert await commit(old, "a", 2, moved) is ErrorCode.STALE_MEMBER_EPOCH
-        new = await world.broker(2)
-        await beat(new, "b", -1, None)
-        assert await commit(old, "a", 2, moved) is ErrorCode.NOT_COORDINATOR
-        assert await commit(new, "a", 2, moved) is ErrorCode.NONE
-
-    simulate(test)
+@simulated
+async def test_a_stale_broker_refuses_no_commit_for_what_another_member_owned_before(
+    world: Cluster,
+):
+    old = await world.broker(lanes=1)
+    moved = await shared(old)
+    assert await commit(old, "a", 2, moved) is ErrorCode.STALE_MEMBER_EPOCH
+    new = await world.broker(2)
+    await beat(new, "b", -1, None)
+    assert await commit(old, "a", 2, moved) is ErrorCode.NOT_COORDINATOR
+    assert await commit(new, "a", 2, moved) is ErrorCode.NONE
 
 
 async def join(broker: Broker, member_id: str = "") -> Any:
@@ -126,18 +83,18 @@ async def sync(broker: Broker, member_id: str, given: dict[str, bytes]) -> Any:
     return await answer(broker, request, RequestContext(api_version=3))
 
 
-def test_a_stale_broker_tells_no_assignment_of_a_generation_but_that_a_member_is_alive():
-    async def test(world: Cluster) -> None:
-        old = await world.broker(lanes=1)
-        member_id = (await join(old)).member_id
-        mine = b"\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff"
-        assert (await sync(old, member_id, {member_id: mine})).assignment == mine
-        assert (await sync(old, member_id, {})).assignment == mine
-        await world.broker(2)
-        response = await sync(old, member_id, {})
-        assert (response.error_code, response.assignment) == (ErrorCode.NOT_COORDINATOR, b"")
-        alive = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=member_id)
-        told = await answer(old, alive, RequestContext(api_version=4))
-        assert told.error_code in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR)
-
-    simulate(test)
+@simulated
+async def test_a_stale_broker_tells_no_assignment_of_a_generation_but_that_a_member_is_alive(
+    world: Cluster,
+):
+    old = await world.broker(lanes=1)
+    member_id = (await join(old)).member_id
+    mine = b"\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff"
+    assert (await sync(old, member_id, {member_id: mine})).assignment == mine
+    assert (await sync(old, member_id, {})).assignment == mine
+    await world.broker(2)
+    response = await sync(old, member_id, {})
+    assert (response.error_code, response.assignment) == (ErrorCode.NOT_COORDINATOR, b"")
+    alive = HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=member_id)
+    told = await answer(old, alive, RequestContext(api_version=4))
+    assert told.error_code in (ErrorCode.NONE, ErrorCode.NOT_COORDINATOR)

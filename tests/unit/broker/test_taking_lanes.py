@@ -3,9 +3,10 @@
 import asyncio
 
 import pytest
-from tests.unit.broker.cluster import VALID_MS, pass_time, produce, topic
-from tests.unit.broker.several import Several, simulate
-from tests.unit.lane.world import HookedStore
+from tests.support.async_tests import simulated
+from tests.support.brokers import VALID_MS, pass_time, produce, topic
+from tests.support.clusters import Several
+from tests.support.stores import HookedStore
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
@@ -71,45 +72,42 @@ async def ignorant_successor(world: Several, bad: type[ServedLanes] | None) -> t
     return second, partition
 
 
-def test_a_lane_is_not_served_before_what_was_deleted_is_known():
-    async def test(world: Several) -> None:
-        second, partition = await ignorant_successor(world, None)
-        await pass_time(30)
-        assert sorted(second.lanes) == [LaneId(lane) for lane in (1, 2, 3, 4)]
-        done = await produce(second, partition=partition)
-        assert done.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    simulate(test)
+@simulated
+async def test_a_lane_is_not_served_before_what_was_deleted_is_known(world: Several):
+    second, partition = await ignorant_successor(world, None)
+    await pass_time(30)
+    assert sorted(second.lanes) == [LaneId(lane) for lane in (1, 2, 3, 4)]
+    done = await produce(second, partition=partition)
+    assert done.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_who_does_not_look_gives_the_offsets_of_a_deleted_topic_out_again(seed: int):
-    async def test(world: Several) -> None:
-        second, partition = await ignorant_successor(world, DoesNotLook)
-        assert sorted(second.lanes) == [LaneId(lane) for lane in (1, 2, 3, 4)]
-        assert (await produce(second, partition=partition)).base_offset == 0
+@simulated
+async def test_who_does_not_look_gives_the_offsets_of_a_deleted_topic_out_again(
+    world: Several, seed: int
+):
+    second, partition = await ignorant_successor(world, DoesNotLook)
+    assert sorted(second.lanes) == [LaneId(lane) for lane in (1, 2, 3, 4)]
+    assert (await produce(second, partition=partition)).base_offset == 0
 
-    simulate(test, seed)
 
-
-def test_an_owner_that_falls_silent_while_it_is_asked_for_a_lane_is_not_waited_for():
+@simulated
+async def test_an_owner_that_falls_silent_while_it_is_asked_for_a_lane_is_not_waited_for(
+    world: Several,
+):
     """An answer to a hand-over is waited for up to 30 s."""
+    first = await world.join(1)
 
-    async def test(world: Several) -> None:
-        first = await world.join(1)
+    async def fall_silent(asker: Address, asked: Address, message: Message) -> None:
+        del asker
+        if isinstance(message, LaneHandOverRequest) and asked not in world.wires.silent:
+            world.silence(first)
+            await world.stall(first)
+            world.wires.listening[asked] = first
 
-        async def fall_silent(asker: Address, asked: Address, message: Message) -> None:
-            del asker
-            if isinstance(message, LaneHandOverRequest) and asked not in world.wires.silent:
-                world.silence(first)
-                await world.stall(first)
-                world.wires.listening[asked] = first
-
-        world.wires.before.append(fall_silent)
-        async with asyncio.timeout(VALID_MS / 1000 * 1.1 + 8):
-            second = await world.join(2)
-            while len(second.lanes) < 4:
-                await pass_time(0.1)
-        assert sorted(second.lanes) == [LaneId(lane) for lane in (1, 2, 3, 4)]
-
-    simulate(test)
+    world.wires.before.append(fall_silent)
+    async with asyncio.timeout(VALID_MS / 1000 * 1.1 + 8):
+        second = await world.join(2)
+        while len(second.lanes) < 4:
+            await pass_time(0.1)
+    assert sorted(second.lanes) == [LaneId(lane) for lane in (1, 2, 3, 4)]

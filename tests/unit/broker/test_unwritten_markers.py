@@ -3,10 +3,9 @@
 import logging
 
 import pytest
-from tests.unit.broker.cluster import pass_time
-from tests.unit.broker.several import Several, simulate
-from tests.unit.broker.spread import RoutedProducer, Spread
-from tests.unit.broker.test_spread_transactions import is_end
+from tests.support.brokers import pass_time
+from tests.support.clusters import Several, simulate
+from tests.unit.broker.spread import RoutedProducer, Spread, is_end
 
 from holdfast.broker.transactions.unwritten import UnwrittenMarkers
 from holdfast.client.address import Address

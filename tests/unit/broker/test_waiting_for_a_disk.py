@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from simulation.faults.memory_disk import MemoryDisk
-from tests.unit.broker.cluster import (
+from tests.support.async_tests import simulated
+from tests.support.brokers import (
     Ask,
     Cluster,
     fetch,
@@ -19,6 +20,8 @@ from tests.unit.broker.cluster import (
     simulate,
     values_in,
 )
+from tests.support.stores import Hold
+from tests.support.transactional import TransactionalProducer
 from tests.unit.broker.spooled import (
     LANE_OBJECTS,
     configure,
@@ -27,8 +30,6 @@ from tests.unit.broker.spooled import (
     serving,
     values,
 )
-from tests.unit.broker.transactional import TransactionalProducer
-from tests.unit.lane.world import Hold
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
@@ -52,34 +53,30 @@ from holdfast.protocol.messages.offset_for_leader_epoch import (
 )
 
 
-def test_after_a_crash_the_disk_has_what_was_acknowledged():
-    async def test(world: Cluster) -> None:
-        disk, _ = await crashed(world)
-        again, _ = await serving(world, 2, disk)
-        assert await values(again) == [b"0", b"1", b"2"]
-        assert (await produce(again, [b"3"])).base_offset == 3
-        assert again.disk_acks.totals["record_batches"] == 2
-
-    simulate(test)
+@simulated
+async def test_after_a_crash_the_disk_has_what_was_acknowledged(world: Cluster):
+    disk, _ = await crashed(world)
+    again, _ = await serving(world, 2, disk)
+    assert await values(again) == [b"0", b"1", b"2"]
+    assert (await produce(again, [b"3"])).base_offset == 3
+    assert again.disk_acks.totals["record_batches"] == 2
 
 
-def test_without_the_disk_the_partition_is_offline_and_all_else_is_served():
-    async def test(world: Cluster) -> None:
-        disk, _ = await crashed(world)
-        other, _ = await serving(world, 2)
-        errors = await errors_of_all_apis(other)
-        assert errors.pop("metadata") == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
-        assert errors.pop("produce") == ErrorCode.LEADER_NOT_AVAILABLE
-        assert set(errors.values()) == {ErrorCode.NOT_LEADER_OR_FOLLOWER}, errors
-        assert values_in(await fetch(other, 0, name="plain")) == [b"p"]
-        assert (await produce(other, [b"q"], name="plain")).base_offset == 1
-        await pass_time(60)
-        assert (await produce(other)).error_code == ErrorCode.LEADER_NOT_AVAILABLE
-        await other.stop(release=True)
-        back, _ = await serving(world, 3, disk)
-        assert await values(back) == [b"0", b"1", b"2"]
-
-    simulate(test)
+@simulated
+async def test_without_the_disk_the_partition_is_offline_and_all_else_is_served(world: Cluster):
+    disk, _ = await crashed(world)
+    other, _ = await serving(world, 2)
+    errors = await errors_of_all_apis(other)
+    assert errors.pop("metadata") == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
+    assert errors.pop("produce") == ErrorCode.LEADER_NOT_AVAILABLE
+    assert set(errors.values()) == {ErrorCode.NOT_LEADER_OR_FOLLOWER}, errors
+    assert values_in(await fetch(other, 0, name="plain")) == [b"p"]
+    assert (await produce(other, [b"q"], name="plain")).base_offset == 1
+    await pass_time(60)
+    assert (await produce(other)).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    await other.stop(release=True)
+    back, _ = await serving(world, 3, disk)
+    assert await values(back) == [b"0", b"1", b"2"]
 
 
 async def errors_of_all_apis(broker: Broker) -> dict[str, Any]:
@@ -155,81 +152,77 @@ def test_with_unclean_elections_the_partition_goes_on_behind_a_hole_that_is_name
     assert f"offsets=1..{RESERVED_OFFSETS}" in caplog.text
 
 
-def test_a_disk_that_comes_back_after_the_partition_went_on_is_kept():
-    async def test(world: Cluster) -> None:
-        broker, disk, topic_id = await ready(world)
-        await produce(broker, [b"1"])
-        unclean = {"unclean_leader_election_enable": "true", "holdfast_ack": "disk"}
-        await configure(broker, topic_id, **unclean)
-        before = {name: bytes(data) for name, data in disk.files.items()}
-        other, _ = await serving(world, 2)
-        await produce(other, [b"after"])
-        await other.stop(release=True)
-        back, _ = await serving(world, 3, disk)
-        assert values_in(await fetch(back, 0)) == [b"0", b"after"]
-        assert before.items() <= {name: bytes(data) for name, data in disk.files.items()}.items()
-
-    simulate(test)
+@simulated
+async def test_a_disk_that_comes_back_after_the_partition_went_on_is_kept(world: Cluster):
+    broker, disk, topic_id = await ready(world)
+    await produce(broker, [b"1"])
+    unclean = {"unclean_leader_election_enable": "true", "holdfast_ack": "disk"}
+    await configure(broker, topic_id, **unclean)
+    before = {name: bytes(data) for name, data in disk.files.items()}
+    other, _ = await serving(world, 2)
+    await produce(other, [b"after"])
+    await other.stop(release=True)
+    back, _ = await serving(world, 3, disk)
+    assert values_in(await fetch(back, 0)) == [b"0", b"after"]
+    assert before.items() <= {name: bytes(data) for name, data in disk.files.items()}.items()
 
 
-def test_what_a_stale_owner_writes_to_the_same_disk_is_neither_acked_nor_taken_in():
-    async def test(world: Cluster) -> None:
-        broker, disk, _ = await ready(world)
-        disk._delay_seconds = (20.0, 20.0)
-        sending = asyncio.ensure_future(produce(broker, [b"late"]))
-        await pass_time(0.1)
-        disk._delay_seconds = (0.001, 0.001)
-        second, _ = await serving(world, 2, disk)
-        assert (await produce(second, [b"1"])).base_offset == 1
-        assert (await sending).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        await pass_time(30)
-        third, _ = await serving(world, 3, disk)
-        assert await values(third) == [b"0", b"1"]
-
-    simulate(test)
-
-
-def test_a_ceiling_that_is_about_to_be_lowered_does_not_count():
-    async def test(world: Cluster) -> None:
-        broker, _, topic_id = await ready(world)
-        await produce(broker, [b"1"])
-        await configure(broker, topic_id, holdfast_ack="store")
-        hold = Hold("create", LANE_OBJECTS)
-        world.store.before.append(hold)
-        sends = [asyncio.ensure_future(produce(broker, [b"2"]))]
-        await hold.reached.wait()
-        await configure(broker, topic_id, holdfast_ack="disk")
-        sends.append(asyncio.ensure_future(produce(broker, [b"3"])))
-        after_it = Hold("create", LANE_OBJECTS)
-        world.store.before.append(after_it)
-        await pass_time(0.1)
-        hold.go.set()
-        await pass_time(1)
-        assert [sent.done() for sent in sends] == [True, False]
-        after_it.go.set()
-        assert [done.base_offset for done in await asyncio.gather(*sends)] == [2, 3]
-
-    simulate(test)
+@simulated
+async def test_what_a_stale_owner_writes_to_the_same_disk_is_neither_acked_nor_taken_in(
+    world: Cluster,
+):
+    broker, disk, _ = await ready(world)
+    disk._delay_seconds = (20.0, 20.0)
+    sending = asyncio.ensure_future(produce(broker, [b"late"]))
+    await pass_time(0.1)
+    disk._delay_seconds = (0.001, 0.001)
+    second, _ = await serving(world, 2, disk)
+    assert (await produce(second, [b"1"])).base_offset == 1
+    assert (await sending).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await pass_time(30)
+    third, _ = await serving(world, 3, disk)
+    assert await values(third) == [b"0", b"1"]
 
 
-def test_a_spool_that_is_damaged_in_the_middle_is_kept_and_its_partition_waits():
-    async def test(world: Cluster) -> None:
-        broker, disk, _ = await ready(world)
-        sizes: list[int] = []
-        for number in range(1, 4):
-            await produce(broker, [b"%d" % number])
-            sizes.append(sum(len(data) for data in disk.files.values()))
-        ((name, data),) = disk.files.items()
-        data[sizes[0] + 5] ^= 1
-        second, _ = await serving(world, 2, disk)
-        assert (await produce(second)).error_code == ErrorCode.LEADER_NOT_AVAILABLE
-        assert disk.files[name] is data
-        await second.stop(release=True)
-        data[sizes[0] + 5] ^= 1
-        third, _ = await serving(world, 3, disk)
-        assert await values(third) == [b"0", b"1", b"2", b"3"]
+@simulated
+async def test_a_ceiling_that_is_about_to_be_lowered_does_not_count(world: Cluster):
+    broker, _, topic_id = await ready(world)
+    await produce(broker, [b"1"])
+    await configure(broker, topic_id, holdfast_ack="store")
+    hold = Hold("create", LANE_OBJECTS)
+    world.store.before.append(hold)
+    sends = [asyncio.ensure_future(produce(broker, [b"2"]))]
+    await hold.reached.wait()
+    await configure(broker, topic_id, holdfast_ack="disk")
+    sends.append(asyncio.ensure_future(produce(broker, [b"3"])))
+    after_it = Hold("create", LANE_OBJECTS)
+    world.store.before.append(after_it)
+    await pass_time(0.1)
+    hold.go.set()
+    await pass_time(1)
+    assert [sent.done() for sent in sends] == [True, False]
+    after_it.go.set()
+    assert [done.base_offset for done in await asyncio.gather(*sends)] == [2, 3]
 
-    simulate(test)
+
+@simulated
+async def test_a_spool_that_is_damaged_in_the_middle_is_kept_and_its_partition_waits(
+    world: Cluster,
+):
+    broker, disk, _ = await ready(world)
+    sizes: list[int] = []
+    for number in range(1, 4):
+        await produce(broker, [b"%d" % number])
+        sizes.append(sum(len(data) for data in disk.files.values()))
+    ((name, data),) = disk.files.items()
+    data[sizes[0] + 5] ^= 1
+    second, _ = await serving(world, 2, disk)
+    assert (await produce(second)).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert disk.files[name] is data
+    await second.stop(release=True)
+    data[sizes[0] + 5] ^= 1
+    third, _ = await serving(world, 3, disk)
+    assert await values(third) == [b"0", b"1", b"2", b"3"]
 
 
 def test_a_file_that_is_gone_when_it_is_read_leaves_the_partition_waiting():
@@ -276,24 +269,24 @@ def test_the_spool_of_another_store_is_neither_believed_nor_deleted():
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_transaction_ends_on_a_partition_behind_what_its_disk_holds(committed: bool):
-    async def test(world: Cluster) -> None:
-        broker, disk, _ = await ready(world)
-        producer = TransactionalProducer(broker)
-        assert await producer.init() == 0
-        assert (await producer.send(0, b"in the transaction")).base_offset == 1
-        assert (await produce(broker, [b"2"])).base_offset == 2
-        other, _ = await serving(world, 2)
-        producer.broker = other
-        assert await producer.end(committed=committed) == 0
-        await pass_time(5)
-        assert log_of(other).log_end_offset == 2
-        await other.stop(release=True)
-        back, _ = await serving(world, 3, disk)
-        await pass_time(5)
-        log = log_of(back)
-        assert (log.log_end_offset, log.last_stable_offset) == (4, 4)
-        seen = values_in(await fetch(back, 0, isolation_level=1))
-        assert b"2" in seen and len(log.transactions.aborted) == (not committed)
-
-    simulate(test)
+@simulated
+async def test_a_transaction_ends_on_a_partition_behind_what_its_disk_holds(
+    world: Cluster, committed: bool
+):
+    broker, disk, _ = await ready(world)
+    producer = TransactionalProducer(broker)
+    assert await producer.init() == 0
+    assert (await producer.send(0, b"in the transaction")).base_offset == 1
+    assert (await produce(broker, [b"2"])).base_offset == 2
+    other, _ = await serving(world, 2)
+    producer.broker = other
+    assert await producer.end(committed=committed) == 0
+    await pass_time(5)
+    assert log_of(other).log_end_offset == 2
+    await other.stop(release=True)
+    back, _ = await serving(world, 3, disk)
+    await pass_time(5)
+    log = log_of(back)
+    assert (log.log_end_offset, log.last_stable_offset) == (4, 4)
+    seen = values_in(await fetch(back, 0, isolation_level=1))
+    assert b"2" in seen and len(log.transactions.aborted) == (not committed)

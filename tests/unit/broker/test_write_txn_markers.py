@@ -1,8 +1,9 @@
 """An administrator aborts a transaction: one that hangs, or one that is merely open."""
 
 import pytest
-from tests.unit.broker.cluster import Cluster, fetch, log_of, produce, simulate, topic
-from tests.unit.broker.transactional import READ_COMMITTED, TransactionalProducer
+from tests.support.async_tests import simulated
+from tests.support.brokers import Cluster, fetch, log_of, produce, topic
+from tests.support.transactional import READ_COMMITTED, TransactionalProducer
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
@@ -58,87 +59,77 @@ async def hanging(world: Cluster, lanes: int) -> Broker:
 
 
 @LANES
-def test_a_hanging_transaction_is_aborted_where_it_hangs(lanes: int):
-    async def test(world: Cluster) -> None:
-        broker = await hanging(world, lanes)
-        assert await abort(broker, (77, 3)) is ErrorCode.INVALID_PRODUCER_EPOCH
-        assert await stable(broker) == (0, 1)
-        assert await abort(broker, (77, 4)) is ErrorCode.NONE
-        assert await stable(broker) == (2, 2)
-        assert await abort(broker, (77, 4)) is ErrorCode.NONE
-        assert await stable(broker) == (2, 2)
-        await broker.stop(release=True)
-        again = await world.broker(2, lanes=lanes)
-        assert await stable(again) == (2, 2)
-
-    simulate(test)
+@simulated
+async def test_a_hanging_transaction_is_aborted_where_it_hangs(world: Cluster, lanes: int):
+    broker = await hanging(world, lanes)
+    assert await abort(broker, (77, 3)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await stable(broker) == (0, 1)
+    assert await abort(broker, (77, 4)) is ErrorCode.NONE
+    assert await stable(broker) == (2, 2)
+    assert await abort(broker, (77, 4)) is ErrorCode.NONE
+    assert await stable(broker) == (2, 2)
+    await broker.stop(release=True)
+    again = await world.broker(2, lanes=lanes)
+    assert await stable(again) == (2, 2)
 
 
 @LANES
-def test_a_transaction_that_its_coordinator_has_open_is_aborted_everywhere(lanes: int):
-    async def test(world: Cluster) -> None:
-        broker = await world.broker(lanes=lanes)
-        await topic(broker, partitions=PARTITIONS)
-        producer = TransactionalProducer(broker)
-        await producer.init()
-        for partition in range(PARTITIONS):
-            assert (await producer.send(partition, b"x")).error_code == 0
-        named = (producer.producer_id, producer.producer_epoch)
-        too_old = (named[0], named[1] - 1)
-        assert await abort(broker, too_old, 1) is ErrorCode.INVALID_PRODUCER_EPOCH
-        assert await stable(broker, 1) == (0, 1)
-        assert await abort(broker, named, 1) is ErrorCode.NONE
-        for partition in range(PARTITIONS):
-            assert await stable(broker, partition) == (2, 2)
-        assert await producer.end(committed=True) is ErrorCode.PRODUCER_FENCED
-        assert (await producer.send(0, b"late")).error_code != 0
-        assert await producer.init() is ErrorCode.NONE
-        assert (await producer.send(0, b"next")).error_code == 0
-        assert await producer.end(committed=True) is ErrorCode.NONE
-
-    simulate(test)
-
-
-def test_what_is_not_open_is_left_as_it_is():
-    async def test(world: Cluster) -> None:
-        broker = await world.broker(lanes=1)
-        await topic(broker, partitions=PARTITIONS)
-        assert await abort(broker, (5, 0)) is ErrorCode.NONE
-        assert log_of(broker).log_end_offset == 0
-        assert 5 not in log_of(broker).producers
-        missing = await abort(broker, (5, 0), name="missing")
-        assert missing is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-    simulate(test)
+@simulated
+async def test_a_transaction_that_its_coordinator_has_open_is_aborted_everywhere(
+    world: Cluster, lanes: int
+):
+    broker = await world.broker(lanes=lanes)
+    await topic(broker, partitions=PARTITIONS)
+    producer = TransactionalProducer(broker)
+    await producer.init()
+    for partition in range(PARTITIONS):
+        assert (await producer.send(partition, b"x")).error_code == 0
+    named = (producer.producer_id, producer.producer_epoch)
+    too_old = (named[0], named[1] - 1)
+    assert await abort(broker, too_old, 1) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await stable(broker, 1) == (0, 1)
+    assert await abort(broker, named, 1) is ErrorCode.NONE
+    for partition in range(PARTITIONS):
+        assert await stable(broker, partition) == (2, 2)
+    assert await producer.end(committed=True) is ErrorCode.PRODUCER_FENCED
+    assert (await producer.send(0, b"late")).error_code != 0
+    assert await producer.init() is ErrorCode.NONE
+    assert (await producer.send(0, b"next")).error_code == 0
+    assert await producer.end(committed=True) is ErrorCode.NONE
 
 
-def test_a_commit_does_not_come_this_way():
-    async def test(world: Cluster) -> None:
-        broker = await hanging(world, 1)
-        assert await abort(broker, (77, 4), committed=True) is ErrorCode.INVALID_REQUEST
-        assert await stable(broker) == (0, 1)
-
-    simulate(test)
-
-
-def test_an_older_coordinator_epoch_than_that_of_the_last_marker_is_refused():
-    async def test(world: Cluster) -> None:
-        broker = await hanging(world, 1)
-        assert await abort(broker, (77, 4), coordinator_epoch=9) is ErrorCode.NONE
-        done = await produce(broker, [b"again"], producer=(77, 5, 0), transactional=True)
-        assert done.error_code == 0
-        refused = await abort(broker, (77, 5), coordinator_epoch=8)
-        assert refused is ErrorCode.TRANSACTION_COORDINATOR_FENCED
-        assert await abort(broker, (77, 5), coordinator_epoch=9) is ErrorCode.NONE
-
-    simulate(test)
+@simulated
+async def test_what_is_not_open_is_left_as_it_is(world: Cluster):
+    broker = await world.broker(lanes=1)
+    await topic(broker, partitions=PARTITIONS)
+    assert await abort(broker, (5, 0)) is ErrorCode.NONE
+    assert log_of(broker).log_end_offset == 0
+    assert 5 not in log_of(broker).producers
+    missing = await abort(broker, (5, 0), name="missing")
+    assert missing is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_stale_broker_aborts_nothing():
-    async def test(world: Cluster) -> None:
-        broker = await hanging(world, 1)
-        newer = await world.broker(2)
-        assert await abort(broker, (77, 4)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert await stable(newer) == (0, 1)
+@simulated
+async def test_a_commit_does_not_come_this_way(world: Cluster):
+    broker = await hanging(world, 1)
+    assert await abort(broker, (77, 4), committed=True) is ErrorCode.INVALID_REQUEST
+    assert await stable(broker) == (0, 1)
 
-    simulate(test)
+
+@simulated
+async def test_an_older_coordinator_epoch_than_that_of_the_last_marker_is_refused(world: Cluster):
+    broker = await hanging(world, 1)
+    assert await abort(broker, (77, 4), coordinator_epoch=9) is ErrorCode.NONE
+    done = await produce(broker, [b"again"], producer=(77, 5, 0), transactional=True)
+    assert done.error_code == 0
+    refused = await abort(broker, (77, 5), coordinator_epoch=8)
+    assert refused is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert await abort(broker, (77, 5), coordinator_epoch=9) is ErrorCode.NONE
+
+
+@simulated
+async def test_a_stale_broker_aborts_nothing(world: Cluster):
+    broker = await hanging(world, 1)
+    newer = await world.broker(2)
+    assert await abort(broker, (77, 4)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert await stable(newer) == (0, 1)

@@ -2,12 +2,12 @@
 
 import contextlib
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
+from tests.support.command_tree import ALL
 
 from holdfast.cli.main import cli
 
@@ -23,17 +23,6 @@ OWN_TEXT = {
 """Commands in which a shared option means something of its own."""
 
 
-def walk(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
-    yield path, command
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for name in command.list_commands(context):
-            found = command.get_command(context, name)
-            assert found is not None
-            yield from walk(found, f"{path} {name}")
-
-
-ALL = dict(walk(cli, "holdfast"))
 LEAVES = {path: found for path, found in ALL.items() if not isinstance(found, click.Group)}
 
 

@@ -5,7 +5,8 @@ import weakref
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.broker.cluster import Cluster, pass_time, simulate
+from tests.support.async_tests import simulated
+from tests.support.brokers import Cluster, pass_time
 
 from holdfast.cli.server.garbage import LEFT_S, OBJECTS_MAX, OLDEST, LongLivedObjects
 from holdfast.identifiers import LaneId
@@ -53,24 +54,22 @@ def test_few_objects_are_looked_at_each_time_so_that_cycles_among_them_are_freed
     assert gc.get_freeze_count() == frozen
 
 
-def test_a_lane_that_was_left_is_freed():
-    async def test(world: Cluster) -> None:
-        objects = LongLivedObjects()
-        lane = Cycle()
-        gone = weakref.ref(lane)
-        objects.begin()
-        try:
-            objects.lane_left(LaneId(1))
-            del lane
-            gc.collect()
-            assert gone() is not None
-            await pass_time(2 * LEFT_S)
-            gc.collect()
-            assert gone() is None
-        finally:
-            objects.end()
-
-    simulate(test)
+@simulated
+async def test_a_lane_that_was_left_is_freed(world: Cluster):
+    objects = LongLivedObjects()
+    lane = Cycle()
+    gone = weakref.ref(lane)
+    objects.begin()
+    try:
+        objects.lane_left(LaneId(1))
+        del lane
+        gc.collect()
+        assert gone() is not None
+        await pass_time(2 * LEFT_S)
+        gc.collect()
+        assert gone() is None
+    finally:
+        objects.end()
 
 
 def test_nothing_is_left_behind_at_the_end():

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.support.async_tests import in_event_loop
 from tests.unit.cli.stores import StoreBuilder, build_store
 from tests.unit.spark.stores import made
-from tests.unit.spark.test_store_committed import goes_on, transactions
+from tests.unit.spark.transactions import goes_on, transactions
 
 from holdfast.cli.inspect import progress_lines
 from holdfast.cli.main import cli
@@ -148,18 +149,16 @@ def test_a_store_that_this_user_may_only_read_can_be_inspected(built: Path, tmp_
             path.chmod(0o755 if path.is_dir() else 0o644)
 
 
-def test_a_read_only_store_refuses_every_change(built: Path):
-    async def attempt() -> None:
-        environment = SystemEnvironment()
-        store = open_read_only(f"file://{built}", environment=environment)
-        key = (await store.list("lanes/"))[0].key
-        for change in (store.create("x", [b"y"]), store.delete([key])):
-            with pytest.raises(CallError, match="reading only"):
-                await change
-        assert await store.size(key) is not None
-        await store.close()
-
-    asyncio.run(attempt())
+@in_event_loop
+async def test_a_read_only_store_refuses_every_change(built: Path):
+    environment = SystemEnvironment()
+    store = open_read_only(f"file://{built}", environment=environment)
+    key = (await store.list("lanes/"))[0].key
+    for change in (store.create("x", [b"y"]), store.delete([key])):
+        with pytest.raises(CallError, match="reading only"):
+            await change
+    assert await store.size(key) is not None
+    await store.close()
 
 
 def test_a_directory_that_is_not_there_is_named_and_not_made(tmp_path: Path):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.broker.transactional import TransactionalProducer
+from tests.support.transactional import TransactionalProducer
 from tests.unit.cli.stores import StoreBuilder, build_store
 
 from holdfast.environment import SystemEnvironment

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.peers.kafka import KafkaBroker
+from tests.support.client_cluster import create_topic, with_client
 
 from holdfast.broker.endpoints import BETWEEN_BROKERS
 from holdfast.client import admin
@@ -14,8 +15,7 @@ from holdfast.client.connection import BrokerConnection
 from holdfast.client.fetch import fetch, records_of
 from holdfast.client.produce import IdempotentProducer
 from holdfast.client.refusals import RefusedForNow, RequestRefused
-from holdfast.environment import SystemEnvironment
-from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.api import BETWEEN_BROKERS, ErrorCode
 from holdfast.protocol.schemas import SCHEMAS
 from holdfast.records.compression import Codec
 from holdfast.records.record import Record
@@ -25,23 +25,11 @@ NUMBERS = itertools.count()
 
 
 def run(broker: KafkaBroker, body: Callable[[Cluster], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with Cluster(
-            broker.bootstrap,
-            environment=SystemEnvironment(),
-            request_timeout_ms=10_000,
-            deadline_ms=20_000,
-        ) as cluster:
-            await asyncio.wait_for(body(cluster), 60)
-
-    asyncio.run(main())
+    with_client(broker.bootstrap, body)
 
 
 async def new_topic(cluster: Cluster, *, partitions: int = 1, **configs: str) -> str:
-    name = f"client-{next(NUMBERS)}"
-    await admin.create_topics(cluster, [admin.NewTopic(name, partitions, 1, configs)])
-    await admin.describe_topic(cluster, name)
-    return name
+    return await create_topic(cluster, f"client-{next(NUMBERS)}", partitions, **configs)
 
 
 async def refusal_of(cluster: Cluster, topic: str) -> ErrorCode:

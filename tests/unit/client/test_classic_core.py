@@ -3,8 +3,8 @@
 import struct
 
 import pytest
-from tests.unit.client.driven import settings
-from tests.unit.groups.world import GROUP, TOPIC
+from tests.support.driven_members import settings
+from tests.support.groups import GROUP, TOPIC
 
 from holdfast.client.membership.classic_core import ClassicCore
 from holdfast.client.membership.core import TopicsSeen

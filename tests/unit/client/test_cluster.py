@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.support.async_tests import in_event_loop
 from tests.unit.client.scripted_broker import (
     TOPIC,
     Answer,
@@ -68,28 +69,24 @@ def answers(key: ApiKey, *rows: Answer) -> Script:
     return lambda asked, _request: left.pop(0) if asked is key else None
 
 
-def test_the_first_bootstrap_address_that_answers_is_enough():
-    async def main() -> None:
-        async with ScriptedBroker() as gone:
-            dead = gone.bootstrap
-        async with ScriptedBroker() as broker, cluster_of(f"{dead},{broker.bootstrap}") as cluster:
-            await cluster.refresh([])
-            assert cluster.brokers[7].port == broker.port
-
-    asyncio.run(main())
+@in_event_loop
+async def test_the_first_bootstrap_address_that_answers_is_enough():
+    async with ScriptedBroker() as gone:
+        dead = gone.bootstrap
+    async with ScriptedBroker() as broker, cluster_of(f"{dead},{broker.bootstrap}") as cluster:
+        await cluster.refresh([])
+        assert cluster.brokers[7].port == broker.port
 
 
-def test_all_addresses_that_were_tried_are_named_where_none_answers():
-    async def main() -> None:
-        async with ScriptedBroker() as one, ScriptedBroker() as other:
-            addresses = [one.bootstrap, other.bootstrap]
-        async with cluster_of(",".join(addresses), deadline_ms=0) as cluster:
-            with pytest.raises(BrokerUnavailable) as error:
-                await admin.list_offset(cluster, TOPIC, 0)
-        assert all(address in str(error.value) for address in addresses)
-        assert "gave up after 1 tries" in str(error.value)
-
-    asyncio.run(main())
+@in_event_loop
+async def test_all_addresses_that_were_tried_are_named_where_none_answers():
+    async with ScriptedBroker() as one, ScriptedBroker() as other:
+        addresses = [one.bootstrap, other.bootstrap]
+    async with cluster_of(",".join(addresses), deadline_ms=0) as cluster:
+        with pytest.raises(BrokerUnavailable) as error:
+            await admin.list_offset(cluster, TOPIC, 0)
+    assert all(address in str(error.value) for address in addresses)
+    assert "gave up after 1 tries" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +109,8 @@ def test_trouble_that_may_pass_is_asked_again_with_new_metadata(trouble: Answer)
     assert broker.times_asked(ApiKey.METADATA) == 3
 
 
-def test_the_newest_leader_epoch_is_sent_after_a_refresh():
+@in_event_loop
+async def test_the_newest_leader_epoch_is_sent_after_a_refresh():
     seen: list[int] = []
 
     def script(key: ApiKey, request: Message) -> Answer | None:
@@ -124,12 +122,8 @@ def test_the_newest_leader_epoch_is_sent_after_a_refresh():
         return listed(12) if len(seen) == 2 else listed(-1, ErrorCode.FENCED_LEADER_EPOCH)
 
     broker = ScriptedBroker(script)
-
-    async def main() -> None:
-        async with broker, cluster_of(broker.bootstrap) as cluster:
-            await admin.list_offset(cluster, TOPIC, 0)
-
-    asyncio.run(main())
+    async with broker, cluster_of(broker.bootstrap) as cluster:
+        await admin.list_offset(cluster, TOPIC, 0)
     assert seen == [2, 3]
 
 

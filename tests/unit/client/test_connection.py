@@ -4,6 +4,7 @@ import asyncio
 import struct
 
 import pytest
+from tests.support.async_tests import in_event_loop
 from tests.unit.client.scripted_broker import (
     Answer,
     HangUp,
@@ -38,7 +39,8 @@ def on_metadata(answer: Answer) -> Script:
     return lambda key, _request: answer if key is ApiKey.METADATA else None
 
 
-def test_the_newest_version_of_both_sides_is_used():
+@in_event_loop
+async def test_the_newest_version_of_both_sides_is_used():
     def script(key: ApiKey, _request: Message) -> Answer | None:
         if key is not ApiKey.API_VERSIONS:
             return None
@@ -49,19 +51,17 @@ def test_the_newest_version_of_both_sides_is_used():
             ]
         )
 
-    async def main() -> None:
-        async with ScriptedBroker(script) as broker:
-            connection = await connect(broker)
-            await metadata(connection)
-            assert broker.versions[-1] == (ApiKey.METADATA, 8)
-            with pytest.raises(UnsupportedByBroker, match="99 to 120 of FETCH"):
-                connection.version_for(FetchRequest)
-            await connection.close()
-
-    asyncio.run(main())
+    async with ScriptedBroker(script) as broker:
+        connection = await connect(broker)
+        await metadata(connection)
+        assert broker.versions[-1] == (ApiKey.METADATA, 8)
+        with pytest.raises(UnsupportedByBroker, match="99 to 120 of FETCH"):
+            connection.version_for(FetchRequest)
+        await connection.close()
 
 
-def test_a_broker_that_knows_only_an_older_apiversions_is_asked_again():
+@in_event_loop
+async def test_a_broker_that_knows_only_an_older_apiversions_is_asked_again():
     def script(key: ApiKey, request: Message) -> Answer | None:
         if key is ApiKey.API_VERSIONS and broker.versions[-1][1] > 2:
             body = struct.pack(">ihi hhh", 0, ErrorCode.UNSUPPORTED_VERSION, 1, 18, 0, 2)
@@ -69,25 +69,19 @@ def test_a_broker_that_knows_only_an_older_apiversions_is_asked_again():
         return None
 
     broker = ScriptedBroker(script)
-
-    async def main() -> None:
-        async with broker:
-            connection = await connect(broker)
-            assert [version for _, version in broker.versions] == [4, 2]
-            await metadata(connection)
-            await connection.close()
-
-    asyncio.run(main())
+    async with broker:
+        connection = await connect(broker)
+        assert [version for _, version in broker.versions] == [4, 2]
+        await metadata(connection)
+        await connection.close()
 
 
-def test_a_port_where_nobody_listens_is_named_with_a_remedy():
-    async def main() -> None:
-        async with ScriptedBroker() as broker:
-            port = broker.port
-        with pytest.raises(BrokerUnavailable, match=f"127.0.0.1:{port}.*is a broker running"):
-            await BrokerConnection.open(Address("127.0.0.1", port))
-
-    asyncio.run(main())
+@in_event_loop
+async def test_a_port_where_nobody_listens_is_named_with_a_remedy():
+    async with ScriptedBroker() as broker:
+        port = broker.port
+    with pytest.raises(BrokerUnavailable, match=f"127.0.0.1:{port}.*is a broker running"):
+        await BrokerConnection.open(Address("127.0.0.1", port))
 
 
 @pytest.mark.parametrize(
@@ -105,23 +99,22 @@ def test_a_port_where_nobody_listens_is_named_with_a_remedy():
     ],
     ids=str,
 )
-def test_a_bad_answer_ends_the_connection_with_a_reason(answer: Answer, reason: str):
-    async def main() -> None:
-        async with ScriptedBroker(on_metadata(answer)) as broker:
-            connection = await connect(broker)
-            timeout_ms = 50 if isinstance(answer, Silence) else None
-            with pytest.raises(BrokerUnavailable, match=reason) as first:
-                await metadata(connection, timeout_ms=timeout_ms)
-            assert f"127.0.0.1:{broker.port}" in str(first.value)
-            assert not connection.is_open
-            with pytest.raises(BrokerUnavailable, match="is closed"):
-                await metadata(connection)
-            await connection.close()
-
-    asyncio.run(main())
+@in_event_loop
+async def test_a_bad_answer_ends_the_connection_with_a_reason(answer: Answer, reason: str):
+    async with ScriptedBroker(on_metadata(answer)) as broker:
+        connection = await connect(broker)
+        timeout_ms = 50 if isinstance(answer, Silence) else None
+        with pytest.raises(BrokerUnavailable, match=reason) as first:
+            await metadata(connection, timeout_ms=timeout_ms)
+        assert f"127.0.0.1:{broker.port}" in str(first.value)
+        assert not connection.is_open
+        with pytest.raises(BrokerUnavailable, match="is closed"):
+            await metadata(connection)
+        await connection.close()
 
 
-def test_a_hang_up_ends_every_request_under_way():
+@in_event_loop
+async def test_a_hang_up_ends_every_request_under_way():
     held: list[Message] = []
 
     def script(key: ApiKey, request: Message) -> Answer | None:
@@ -130,19 +123,17 @@ def test_a_hang_up_ends_every_request_under_way():
         held.append(request)
         return HangUp() if len(held) == 5 else Silence()
 
-    async def main() -> None:
-        async with ScriptedBroker(script) as broker:
-            connection = await connect(broker)
-            answers = await asyncio.gather(
-                *(metadata(connection) for _ in range(5)), return_exceptions=True
-            )
-            assert [type(answer) for answer in answers] == [BrokerUnavailable] * 5
-            await connection.close()
-
-    asyncio.run(main())
+    async with ScriptedBroker(script) as broker:
+        connection = await connect(broker)
+        answers = await asyncio.gather(
+            *(metadata(connection) for _ in range(5)), return_exceptions=True
+        )
+        assert [type(answer) for answer in answers] == [BrokerUnavailable] * 5
+        await connection.close()
 
 
-def test_a_cancelled_request_does_not_harm_the_next():
+@in_event_loop
+async def test_a_cancelled_request_does_not_harm_the_next():
     release: list[bool] = []
 
     def script(key: ApiKey, _request: Message) -> Answer | None:
@@ -151,24 +142,19 @@ def test_a_cancelled_request_does_not_harm_the_next():
             return Silence()
         return None
 
-    async def main() -> None:
-        async with ScriptedBroker(script) as broker:
-            connection = await connect(broker)
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(metadata(connection), 0.05)
-            assert (await metadata(connection)).controller_id == 7
-            await connection.close()
-
-    asyncio.run(main())
+    async with ScriptedBroker(script) as broker:
+        connection = await connect(broker)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(metadata(connection), 0.05)
+        assert (await metadata(connection)).controller_id == 7
+        await connection.close()
 
 
-def test_answers_may_come_for_many_requests_at_once():
-    async def main() -> None:
-        async with ScriptedBroker(lambda key, _: all_versions() if key == 18 else None) as broker:
-            connection = await connect(broker)
-            answers = await asyncio.gather(*(metadata(connection) for _ in range(100)))
-            assert {answer.controller_id for answer in answers} == {7}
-            assert broker.times_asked(ApiKey.METADATA) == 100
-            await connection.close()
-
-    asyncio.run(main())
+@in_event_loop
+async def test_answers_may_come_for_many_requests_at_once():
+    async with ScriptedBroker(lambda key, _: all_versions() if key == 18 else None) as broker:
+        connection = await connect(broker)
+        answers = await asyncio.gather(*(metadata(connection) for _ in range(100)))
+        assert {answer.controller_id for answer in answers} == {7}
+        assert broker.times_asked(ApiKey.METADATA) == 100
+        await connection.close()

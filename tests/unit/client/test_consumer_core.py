@@ -3,8 +3,9 @@
 from uuid import UUID
 
 import pytest
-from tests.unit.client.driven import settings
-from tests.unit.groups.world import REBALANCE_MS, TOPIC
+from tests.support.driven_members import settings
+from tests.support.groups import REBALANCE_MS, TOPIC
+from tests.unit.client.heartbeats import TOPIC_ID, answer, refusal
 
 from holdfast.client.membership.consumer_core import ConsumerCore
 from holdfast.client.membership.core import TopicsSeen
@@ -13,30 +14,10 @@ from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.consumer_protocol import TopicPartition
 from holdfast.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    ConsumerGroupHeartbeatResponseTopicPartitions,
-    HeartbeatAssignment,
 )
 
-TOPIC_ID, OTHER_ID = UUID(int=7), UUID(int=8)
+OTHER_ID = UUID(int=8)
 SEEN = TopicsSeen((TOPIC,), {TOPIC: 4}, {TOPIC_ID: TOPIC}, frozenset({TOPIC}))
-
-
-def answer(
-    epoch: int, *numbers: int, topic_id: UUID = TOPIC_ID, is_news: bool = True
-) -> ConsumerGroupHeartbeatResponse:
-    row = ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=topic_id, partitions=list(numbers))
-    rows = [row] if numbers else []
-    return ConsumerGroupHeartbeatResponse(
-        member_id="me",
-        member_epoch=epoch,
-        heartbeat_interval_ms=3000,
-        assignment=HeartbeatAssignment(topic_partitions=rows) if is_news else None,
-    )
-
-
-def refusal(code: ErrorCode) -> ConsumerGroupHeartbeatResponse:
-    return ConsumerGroupHeartbeatResponse(error_code=code, error_message="the broker's words")
 
 
 def asked(core: ConsumerCore, version: int = 1) -> ConsumerGroupHeartbeatRequest:

@@ -3,6 +3,7 @@
 import struct
 
 import pytest
+from tests.unit.client.batches import data
 
 from holdfast.client.fetch import PartitionFetch, records_of, without_cut_batch
 from holdfast.errors import CorruptObject
@@ -10,17 +11,6 @@ from holdfast.protocol.messages.fetch import AbortedTransaction
 from holdfast.records.record import Record, encode_batch
 
 COMMIT, ABORT = 1, 0
-
-
-def data(offset: int, *values: bytes, producer_id: int = -1) -> bytes:
-    return encode_batch(
-        [Record(0, 1_000, None, value) for value in values],
-        base_offset=offset,
-        producer_id=producer_id,
-        producer_epoch=0,
-        base_sequence=0,
-        transactional=producer_id >= 0,
-    )
 
 
 def marker(offset: int, producer_id: int, kind: int) -> bytes:

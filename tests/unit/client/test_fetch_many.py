@@ -4,8 +4,9 @@ import asyncio
 from uuid import UUID
 
 import pytest
+from tests.support.async_tests import in_event_loop
+from tests.unit.client.batches import data
 from tests.unit.client.scripted_broker import TOPIC, ScriptedBroker
-from tests.unit.client.test_fetch import data
 
 from holdfast.client.address import Address
 from holdfast.client.cluster import Cluster
@@ -113,43 +114,35 @@ def test_each_partition_has_its_own_answer_in_one_request():
     assert {p.current_leader_epoch for p in topic.partitions} == {3}
 
 
-def test_a_leader_that_the_answer_names_is_the_one_that_is_asked_next():
+@in_event_loop
+async def test_a_leader_that_the_answer_names_is_the_one_that_is_asked_next():
     moved = PartitionData(
         partition_index=0,
         error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
         current_leader=FetchCurrentLeader(leader_id=9, leader_epoch=4),
     )
-
-    async def scenario() -> None:
-        cluster, answers = await asked(Scripted([moved]), [PartitionToFetch(TOPIC, 0, 5, 100)])
-        hint = LeaderHint(9, 4)
-        assert answers == {
-            TopicPartition(TOPIC, 0): Unfetched(ErrorCode.NOT_LEADER_OR_FOLLOWER, hint)
-        }
-        leader = await cluster.leader(TOPIC, 0)
-        assert (leader.node_id, leader.leader_epoch, leader.topic_id) == (9, 4, TOPIC_ID)
-        assert cluster.brokers[9] == Address("127.0.0.1", 9)
-
-    asyncio.run(scenario())
+    cluster, answers = await asked(Scripted([moved]), [PartitionToFetch(TOPIC, 0, 5, 100)])
+    hint = LeaderHint(9, 4)
+    assert answers == {TopicPartition(TOPIC, 0): Unfetched(ErrorCode.NOT_LEADER_OR_FOLLOWER, hint)}
+    leader = await cluster.leader(TOPIC, 0)
+    assert (leader.node_id, leader.leader_epoch, leader.topic_id) == (9, 4, TOPIC_ID)
+    assert cluster.brokers[9] == Address("127.0.0.1", 9)
 
 
-def test_without_a_name_in_the_answer_the_leader_is_asked_for_anew():
+@in_event_loop
+async def test_without_a_name_in_the_answer_the_leader_is_asked_for_anew():
     moved = PartitionData(partition_index=0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
-    async def scenario() -> None:
-        scripted = Scripted([moved])
-        async with (
-            scripted.broker as broker,
-            Cluster(broker.bootstrap, environment=SystemEnvironment()) as cluster,
-        ):
-            await fetch_many(cluster, NODE, [PartitionToFetch(TOPIC, 0, 5, 100)])
-            before = broker.times_asked(ApiKey.METADATA)
-            await cluster.leader(TOPIC, 1)
-            assert broker.times_asked(ApiKey.METADATA) == before + 1
-            await cluster.leader(TOPIC, 0)
-            assert broker.times_asked(ApiKey.METADATA) == before + 1
-
-    asyncio.run(scenario())
+    scripted = Scripted([moved])
+    async with (
+        scripted.broker as broker,
+        Cluster(broker.bootstrap, environment=SystemEnvironment()) as cluster,
+    ):
+        await fetch_many(cluster, NODE, [PartitionToFetch(TOPIC, 0, 5, 100)])
+        before = broker.times_asked(ApiKey.METADATA)
+        await cluster.leader(TOPIC, 1)
+        assert broker.times_asked(ApiKey.METADATA) == before + 1
+        await cluster.leader(TOPIC, 0)
+        assert broker.times_asked(ApiKey.METADATA) == before + 1
 
 
 def test_a_cluster_without_topic_ids_is_asked_by_name():
@@ -173,18 +166,16 @@ def test_a_topic_that_is_gone_does_not_hold_up_the_others():
     assert answers == {TopicPartition("gone", 3): gone}
 
 
-def test_after_a_broker_that_does_not_answer_the_leaders_are_asked_for_anew():
-    async def scenario() -> None:
-        scripted = Scripted([])
-        async with (
-            scripted.broker as broker,
-            Cluster(broker.bootstrap, environment=SystemEnvironment()) as cluster,
-        ):
-            await cluster.leader(TOPIC, 0)
-            before = broker.times_asked(ApiKey.METADATA)
-            with pytest.raises(RetryError):
-                await fetch_many(cluster, 99, [PartitionToFetch(TOPIC, 0, 5, 100)])
-            assert (await cluster.leader(TOPIC, 0)).node_id == NODE
-            assert broker.times_asked(ApiKey.METADATA) == before + 1
-
-    asyncio.run(scenario())
+@in_event_loop
+async def test_after_a_broker_that_does_not_answer_the_leaders_are_asked_for_anew():
+    scripted = Scripted([])
+    async with (
+        scripted.broker as broker,
+        Cluster(broker.bootstrap, environment=SystemEnvironment()) as cluster,
+    ):
+        await cluster.leader(TOPIC, 0)
+        before = broker.times_asked(ApiKey.METADATA)
+        with pytest.raises(RetryError):
+            await fetch_many(cluster, 99, [PartitionToFetch(TOPIC, 0, 5, 100)])
+        assert (await cluster.leader(TOPIC, 0)).node_id == NODE
+        assert broker.times_asked(ApiKey.METADATA) == before + 1

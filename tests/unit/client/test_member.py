@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection
 from uuid import UUID
 
 import pytest
-from tests.unit.client.driven import settings
+from tests.support.driven_members import settings
+from tests.unit.client.heartbeats import answer, refusal
 from tests.unit.client.scripted_broker import TOPIC, ScriptedBroker, all_versions
-from tests.unit.client.test_consumer_core import answer, refusal
 
 from holdfast.client.cluster import Cluster
 from holdfast.client.membership.interface import MemberSettings

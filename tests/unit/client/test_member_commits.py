@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
-from tests.unit.client.driven import settings
+from tests.support.driven_members import settings
+from tests.support.groups import GROUP, TOPIC
 from tests.unit.client.scripted_broker import HangUp, ScriptedBroker
-from tests.unit.groups.world import GROUP, TOPIC
 
 from holdfast.client.cluster import Cluster
 from holdfast.client.membership.commits import NOT_OWNED, MembershipCommits

@@ -6,16 +6,16 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
+from tests.support.client_cluster import create_topic, with_client
+from tests.support.librdkafka import committed_values
 
-from holdfast.client import admin, groups
+from holdfast.client import groups
 from holdfast.client.cluster import Cluster
 from holdfast.client.groups import GroupOffset
 from holdfast.client.refusals import RequestRefused
 from holdfast.client.transactions import FENCED, ClientTransaction, begin_transaction
-from holdfast.environment import SystemEnvironment
 from holdfast.protocol.consumer_protocol import TopicPartition as Where
 from holdfast.records.record import Record, encode_batch
 
@@ -33,19 +33,10 @@ def broker(request: pytest.FixtureRequest) -> HoldfastBroker | KafkaBroker:
 def run(
     broker: HoldfastBroker | KafkaBroker, body: Callable[[Cluster, str], Awaitable[None]]
 ) -> None:
-    async def main() -> None:
-        async with Cluster(
-            broker.bootstrap,
-            environment=SystemEnvironment(),
-            request_timeout_ms=10_000,
-            deadline_ms=20_000,
-        ) as cluster:
-            name = f"transactions-{next(NUMBERS)}"
-            await admin.create_topics(cluster, [admin.NewTopic(name, 2, 1)])
-            await admin.describe_topic(cluster, name)
-            await asyncio.wait_for(body(cluster, name), 60)
+    async def with_topic(cluster: Cluster) -> None:
+        await body(cluster, await create_topic(cluster, f"transactions-{next(NUMBERS)}", 2))
 
-    asyncio.run(main())
+    with_client(broker.bootstrap, with_topic)
 
 
 def batch(*values: bytes) -> bytearray:
@@ -61,31 +52,6 @@ async def written(transaction: ClientTransaction, name: str, *values: bytes) -> 
     await transaction.produce(Where(name, 0), [batch(v, v + b"'") for v in values])
     for value in values:
         await transaction.produce(Where(name, 1), [batch(value)])
-
-
-def committed_values(bootstrap: str, topic: str, partition: int) -> list[bytes]:
-    """What a librdkafka that reads committed records sees, up to the last stable offset."""
-    reader = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "none",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "log_level": 0,
-        }
-    )
-    try:
-        reader.assign([TopicPartition(topic, partition, 0)])
-        found: list[bytes] = []
-        while True:
-            message = reader.poll(20)
-            assert message is not None
-            if message.error() is not None:
-                return found
-            found.append(message.value())
-    finally:
-        reader.close()
 
 
 def test_records_and_offsets_of_a_transaction_are_visible_together_when_it_is_committed(

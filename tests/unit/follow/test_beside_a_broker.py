@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.chaos.brokers import ChaosBroker
-from tests.peers.process import free_port
+from tests.support.warm_broker import ChaosBroker, eager_broker_on
 
 from holdfast.client import admin
 from holdfast.client.cluster import Cluster, PartitionLeader
@@ -40,16 +39,8 @@ SECONDS_MAX = 90.0
 
 @pytest.fixture
 def eager_broker(tmp_path: Path) -> Iterator[ChaosBroker]:
-    """A broker that snapshots, rewrites and deletes all the time."""
-    broker = ChaosBroker(
-        tmp_path, name="eager", store=str(tmp_path / "store"), port=free_port(), eager=True
-    )
-    try:
-        broker.go()
-        broker.wait_ready()
+    with eager_broker_on(tmp_path) as broker:
         yield broker
-    finally:
-        broker.kill()
 
 
 class Written(NamedTuple):

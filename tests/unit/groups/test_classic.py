@@ -1,7 +1,7 @@
 """The classic group protocol, by its pure coordinator."""
 
 import pytest
-from tests.unit.groups.world import (
+from tests.support.groups import (
     GROUP,
     INITIAL_DELAY_S,
     REBALANCE_MS,

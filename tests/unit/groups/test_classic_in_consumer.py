@@ -1,9 +1,9 @@
 """Classic members of a consumer group: what they ask and are told, and when they are late."""
 
 import pytest
-from tests.unit.groups.classics import ALL, Classic, all_beat, classic_group, owned, run
-from tests.unit.groups.consumers import Client, ConsumerWorld
-from tests.unit.groups.world import GROUP, REBALANCE_MS, SESSION_MS, TOPIC, assignment, subscription
+from tests.support.classic_members import ALL, Classic, all_beat, classic_group, owned, run
+from tests.support.consumer_groups import Client, ConsumerWorld
+from tests.support.groups import GROUP, REBALANCE_MS, SESSION_MS, TOPIC, assignment, subscription
 
 from holdfast.groups.commits import NOT_OWNED, CommitDecision
 from holdfast.protocol.api import ErrorCode

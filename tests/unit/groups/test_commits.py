@@ -1,7 +1,7 @@
 """Who may move a committed offset: the rule of the late ack, and Kafka's own."""
 
 import pytest
-from tests.unit.groups.world import GROUP, TOPIC_ID, World, assignment
+from tests.support.groups import GROUP, TOPIC_ID, World, assignment
 
 from holdfast.groups.commits import NOT_OWNED, CommitDecision
 from holdfast.groups.topics import Topics, TopicShape

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-from tests.unit.groups.consumers import REBALANCE_S, SESSION_S, Client, ConsumerWorld, settle
-from tests.unit.groups.world import GROUP, TOPIC, assignment
+from tests.support.consumer_groups import REBALANCE_S, SESSION_S, Client, ConsumerWorld, settle
+from tests.support.groups import GROUP, TOPIC, assignment
 
 from holdfast.groups.commits import NOT_OWNED, CommitDecision
 from holdfast.groups.rules import GroupRules

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from tests.unit.groups.world import INITIAL_DELAY_S, World
+from tests.support.groups import INITIAL_DELAY_S, World
 
 from holdfast.groups.classic.roster import Joining, Roster
 from holdfast.groups.facts import ClassicMember

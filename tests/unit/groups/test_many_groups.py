@@ -3,8 +3,8 @@
 from uuid import UUID
 
 import msgspec
-from tests.unit.groups.consumers import Client, ConsumerWorld, settle
-from tests.unit.groups.world import TOPIC_ID, World
+from tests.support.consumer_groups import Client, ConsumerWorld, settle
+from tests.support.groups import TOPIC_ID, World
 
 from holdfast.groups.consumer.consumer_group import PROMPT_MEMBERS_MAX, ConsumerPhase
 from holdfast.groups.coordinator import SLICE_GROUPS, SLICE_OFFSETS

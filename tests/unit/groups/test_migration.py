@@ -4,7 +4,7 @@ import dataclasses
 
 import msgspec
 import pytest
-from tests.unit.groups.classics import (
+from tests.support.classic_members import (
     ALL,
     COOPERATIVE,
     EAGER,
@@ -14,8 +14,8 @@ from tests.unit.groups.classics import (
     owned,
     run,
 )
-from tests.unit.groups.consumers import Client, ConsumerWorld, settle
-from tests.unit.groups.world import (
+from tests.support.consumer_groups import Client, ConsumerWorld, settle
+from tests.support.groups import (
     GROUP,
     TOPIC,
     assignment,

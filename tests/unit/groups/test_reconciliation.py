@@ -4,8 +4,8 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.groups.consumers import Client, ConsumerWorld, settle
-from tests.unit.groups.world import TOPIC, TOPIC_ID
+from tests.support.consumer_groups import Client, ConsumerWorld, settle
+from tests.support.groups import TOPIC, TOPIC_ID
 
 from holdfast.groups.consumer.reconciliation import (
     MemberStanding,

@@ -6,7 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from tests.unit.landing.records import ENVIRONMENT, batch, new_store, row
+from tests.support.async_tests import in_event_loop
+from tests.support.landing import ENVIRONMENT, batch, new_store, row
 
 from holdfast.cli.landed import command
 from holdfast.errors import CallError
@@ -44,86 +45,76 @@ async def land_dead(
     return await letters_on(store).land([dead_batch(batch, unfit)], start_offset=start)
 
 
-def test_unfit_records_are_kept_whole_with_their_reasons():
-    async def main() -> None:
-        store = new_store()
-        outcome = await land_dead(store, whole_batch())
-        assert isinstance(outcome, Landed)
-        assert outcome.next_offset == 6
-        assert [row.key for row in await store.list("_dead/")] == [
-            "_dead/_orders+3+origin",
-            "_dead/orders+3+00000000000000000000.jsonl.zst",
-        ]
-        found = [
-            row
-            async for part in records(store, environment=ENVIRONMENT, topic="orders", dead=True)
-            for row in part.to_pylist()
-        ]
-        reasons = [row.pop("reason") for row in found]
-        assert found == [whole_batch().to_pylist()[i] for i in (1, 2, 3, 5)]
-        assert [reason.split(",")[0] for reason in reasons] == [
-            "its value is not one JSON text",
-            "its value has a line feed or a carriage return inside",
-            "its value is null",
-            "it is larger than 100 bytes: it has 208",
-        ]
-
-    run(main())
+@in_event_loop
+async def test_unfit_records_are_kept_whole_with_their_reasons():
+    store = new_store()
+    outcome = await land_dead(store, whole_batch())
+    assert isinstance(outcome, Landed)
+    assert outcome.next_offset == 6
+    assert [row.key for row in await store.list("_dead/")] == [
+        "_dead/_orders+3+origin",
+        "_dead/orders+3+00000000000000000000.jsonl.zst",
+    ]
+    found = [
+        row
+        async for part in records(store, environment=ENVIRONMENT, topic="orders", dead=True)
+        for row in part.to_pylist()
+    ]
+    reasons = [row.pop("reason") for row in found]
+    assert found == [whole_batch().to_pylist()[i] for i in (1, 2, 3, 5)]
+    assert [reason.split(",")[0] for reason in reasons] == [
+        "its value is not one JSON text",
+        "its value has a line feed or a carriage return inside",
+        "its value is null",
+        "it is larger than 100 bytes: it has 208",
+    ]
 
 
-def test_dead_letters_are_not_among_the_records_of_their_topic():
-    async def main() -> None:
-        store = new_store()
-        fit, _ = SINK.sort_out(whole_batch())
-        await land_dead(store, whole_batch())
-        chain = Chain(store, "orders", 3, format=SINK, environment=ENVIRONMENT)
-        await chain.land([fit], start_offset=0, end_offset=6)
-        values = [
-            value
-            async for part in records(store, environment=ENVIRONMENT, topic="orders")
-            for value in part.column("value").to_pylist()
-        ]
-        assert values == [b"{}", b"[1]"]
-
-    run(main())
+@in_event_loop
+async def test_dead_letters_are_not_among_the_records_of_their_topic():
+    store = new_store()
+    fit, _ = SINK.sort_out(whole_batch())
+    await land_dead(store, whole_batch())
+    chain = Chain(store, "orders", 3, format=SINK, environment=ENVIRONMENT)
+    await chain.land([fit], start_offset=0, end_offset=6)
+    values = [
+        value
+        async for part in records(store, environment=ENVIRONMENT, topic="orders")
+        for value in part.column("value").to_pylist()
+    ]
+    assert values == [b"{}", b"[1]"]
 
 
-def test_landing_them_again_adds_only_what_is_new():
-    async def main() -> None:
-        store = new_store()
-        await land_dead(store, whole_batch())
-        again = await land_dead(store, whole_batch())
-        assert isinstance(again, Landed)
-        assert again.created == ()
-        both = pa.concat_batches([whole_batch(), whole_batch(6)])
-        more = await land_dead(store, both)
-        assert [(facts.first_offset, facts.records) for facts in more.created] == [(6, 4)]
-
-    run(main())
+@in_event_loop
+async def test_landing_them_again_adds_only_what_is_new():
+    store = new_store()
+    await land_dead(store, whole_batch())
+    again = await land_dead(store, whole_batch())
+    assert isinstance(again, Landed)
+    assert again.created == ()
+    both = pa.concat_batches([whole_batch(), whole_batch(6)])
+    more = await land_dead(store, both)
+    assert [(facts.first_offset, facts.records) for facts in more.created] == [(6, 4)]
 
 
-def test_offsets_between_dead_letters_are_covered():
-    async def main() -> None:
-        store = new_store()
-        await land_dead(store, whole_batch())
-        later = await land_dead(store, whole_batch(1000), start=900)
-        assert [(f.first_offset, f.last_offset) for f in later.created] == [(6, 1005)]
-        assert (await survey(store, environment=ENVIRONMENT)).is_whole
-
-    run(main())
+@in_event_loop
+async def test_offsets_between_dead_letters_are_covered():
+    store = new_store()
+    await land_dead(store, whole_batch())
+    later = await land_dead(store, whole_batch(1000), start=900)
+    assert [(f.first_offset, f.last_offset) for f in later.created] == [(6, 1005)]
+    assert (await survey(store, environment=ENVIRONMENT)).is_whole
 
 
-def test_a_record_that_another_member_passed_as_fit_is_refused_and_not_lost():
-    async def main() -> None:
-        store = new_store()
-        lenient = new_format("jsonl", require_json=False, record_bytes_max=100)
-        await land_dead(store, whole_batch(), lenient)
-        outcome = await land_dead(store, whole_batch())
-        assert isinstance(outcome, NotLanded)
-        assert "cannot land the record at offset 1" in outcome.reason
-        assert "the same format, layout" in outcome.reason
-
-    run(main())
+@in_event_loop
+async def test_a_record_that_another_member_passed_as_fit_is_refused_and_not_lost():
+    store = new_store()
+    lenient = new_format("jsonl", require_json=False, record_bytes_max=100)
+    await land_dead(store, whole_batch(), lenient)
+    outcome = await land_dead(store, whole_batch())
+    assert isinstance(outcome, NotLanded)
+    assert "cannot land the record at offset 1" in outcome.reason
+    assert "the same format, layout" in outcome.reason
 
 
 def test_a_batch_without_all_columns_cannot_become_dead_letters():

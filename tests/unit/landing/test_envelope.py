@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.landing import batch, batch_of, row
 from tests.unit.landing import old_envelope
-from tests.unit.landing.records import batch, batch_of, row
 
 from holdfast.landing.formats import envelope
 from holdfast.landing.formats.envelope import envelopes, opened

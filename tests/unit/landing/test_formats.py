@@ -16,7 +16,8 @@ import pytest
 from fastcrc import crc32
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.landing.records import ENVIRONMENT, batch, batch_of, new_store, row
+from tests.support.landing import ENVIRONMENT, batch, batch_of, new_store, row
+from tests.unit.landing.all_formats import CODECS, FORMATS, LINES, RAW, WHOLE, WRAPPED
 
 from holdfast.errors import ConfigurationError, CorruptObject
 from holdfast.landing.blocking import run
@@ -28,15 +29,6 @@ from holdfast.landing.formats.known import format_named, new_format
 from holdfast.landing.formats.parquet import Parquet
 from holdfast.landing.formats.raw import Raw
 
-CODECS = ("zstd", "gzip", "lz4", "none")
-LINES: list[Format] = [JsonLines("value", compression=codec) for codec in CODECS]
-WRAPPED: list[Format] = [JsonLines("value", compression=codec, wrap_unfit=True) for codec in CODECS]
-RAW: list[Format] = [Raw(compression=codec) for codec in CODECS]
-WHOLE: list[Format] = [
-    *(JsonLines("envelope", compression=codec) for codec in CODECS),
-    *(Parquet(compression=codec) for codec in CODECS),
-]
-FORMATS: list[Format] = [*LINES, *WRAPPED, *RAW, *WHOLE]
 VALUES = st.one_of(st.none(), st.binary(max_size=20), st.text(max_size=10).map(str.encode))
 
 

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from tests.unit.landing.records import ENVIRONMENT, new_store
+from tests.support.async_tests import in_event_loop
+from tests.support.landing import ENVIRONMENT, new_store
 
 from holdfast.errors import CallError, CorruptObject
 from holdfast.landing.blocking import run
@@ -53,46 +54,38 @@ async def fill(store: Store, count: int) -> Ledger:
     return ledger
 
 
-def test_entries_are_found_again_with_their_state():
-    async def main() -> None:
-        store = new_store()
-        await fill(store, 3)
-        head = (await opened(store)).head
-        assert head is not None
-        assert (head.n, head.state) == (2, b"\x002")
-
-    run(main())
+@in_event_loop
+async def test_entries_are_found_again_with_their_state():
+    store = new_store()
+    await fill(store, 3)
+    head = (await opened(store)).head
+    assert head is not None
+    assert (head.n, head.state) == (2, b"\x002")
 
 
-def test_a_replay_of_the_newest_batch_is_already_committed_and_its_files_do_not_count():
-    async def main() -> None:
-        store = new_store()
-        await fill(store, 2)
-        ledger = await opened(store)
-        again = await ledger.commit(batch(1, 10, 20), effects(1, "b"), n=1)
-        assert again == AlreadyCommitted(n=1)
-        paths = [file.path for file in await files(store, "s", environment=ENVIRONMENT)]
-        assert paths == [effects(n).files[0].path for n in range(2)]
-
-    run(main())
+@in_event_loop
+async def test_a_replay_of_the_newest_batch_is_already_committed_and_its_files_do_not_count():
+    store = new_store()
+    await fill(store, 2)
+    ledger = await opened(store)
+    again = await ledger.commit(batch(1, 10, 20), effects(1, "b"), n=1)
+    assert again == AlreadyCommitted(n=1)
+    paths = [file.path for file in await files(store, "s", environment=ENVIRONMENT)]
+    assert paths == [effects(n).files[0].path for n in range(2)]
 
 
-def test_another_query_that_begins_where_the_ledger_ends_may_go_on():
-    async def main() -> None:
-        ledger = await fill(new_store(), 2)
-        assert await ledger.plan(batch(0, 20, 30, "new")) == Commit(n=2)
-
-    run(main())
+@in_event_loop
+async def test_another_query_that_begins_where_the_ledger_ends_may_go_on():
+    ledger = await fill(new_store(), 2)
+    assert await ledger.plan(batch(0, 20, 30, "new")) == Commit(n=2)
 
 
-def test_offsets_are_compared_as_json_and_not_as_text():
-    async def main() -> None:
-        ledger = await fill(new_store(), 1)
-        source = SourceRange(start='{ "t" : {"0":10}}', end='{"t":{"0":20}}')
-        other = MicroBatch(query_id="q", batch_id=1, sources=(source,))
-        assert await ledger.plan(other) == Commit(n=1)
-
-    run(main())
+@in_event_loop
+async def test_offsets_are_compared_as_json_and_not_as_text():
+    ledger = await fill(new_store(), 1)
+    source = SourceRange(start='{ "t" : {"0":10}}', end='{"t":{"0":20}}')
+    other = MicroBatch(query_id="q", batch_id=1, sources=(source,))
+    assert await ledger.plan(other) == Commit(n=1)
 
 
 @pytest.mark.parametrize(
@@ -106,126 +99,108 @@ def test_offsets_are_compared_as_json_and_not_as_text():
         (batch(7, 70, 80, "other"), CommitRefusal.ANOTHER_QUERY, "its own sink id"),
     ],
 )
-def test_a_refusal_names_both_positions_and_the_remedy(
+@in_event_loop
+async def test_a_refusal_names_both_positions_and_the_remedy(
     later: MicroBatch, refusal: CommitRefusal, remedy: str
 ):
-    async def main() -> None:
-        outcome = decide((await fill(new_store(), 3)).head, later)
-        assert isinstance(outcome, CommitRefused)
-        assert outcome.refusal is refusal
-        assert remedy in outcome.message
-        assert '{"t": {"0": 30}}' in outcome.message
-        assert later.sources[0].end in outcome.message
-
-    run(main())
+    outcome = decide((await fill(new_store(), 3)).head, later)
+    assert isinstance(outcome, CommitRefused)
+    assert outcome.refusal is refusal
+    assert remedy in outcome.message
+    assert '{"t": {"0": 30}}' in outcome.message
+    assert later.sources[0].end in outcome.message
 
 
-def test_of_two_drivers_with_the_same_batch_one_commits_and_the_other_learns_of_it():
-    async def main() -> None:
-        store = new_store()
-        first, second = await opened(store), await opened(store)
-        assert isinstance(await first.commit(batch(0, 0, 10), effects(0), n=0), Committed)
-        assert await second.commit(batch(0, 0, 10), effects(0, "b"), n=0) == AlreadyCommitted(n=0)
-        loser = await second.commit(batch(0, 0, 12), effects(0, "b"), n=0)
-        assert isinstance(loser, CommitRefused)
-        assert loser.refusal is CommitRefusal.TWO_DRIVERS
-
-    run(main())
+@in_event_loop
+async def test_of_two_drivers_with_the_same_batch_one_commits_and_the_other_learns_of_it():
+    store = new_store()
+    first, second = await opened(store), await opened(store)
+    assert isinstance(await first.commit(batch(0, 0, 10), effects(0), n=0), Committed)
+    assert await second.commit(batch(0, 0, 10), effects(0, "b"), n=0) == AlreadyCommitted(n=0)
+    loser = await second.commit(batch(0, 0, 12), effects(0, "b"), n=0)
+    assert isinstance(loser, CommitRefused)
+    assert loser.refusal is CommitRefusal.TWO_DRIVERS
 
 
-def test_a_batch_that_still_fits_but_ran_on_an_older_entry_must_run_again():
-    async def main() -> None:
-        store = new_store()
-        await fill(store, 1)
-        timer, data = await opened(store), await opened(store)
-        assert isinstance(await timer.commit(batch(1, 10, 10, "t"), effects(1), n=1), Committed)
-        outcome = await data.commit(batch(1, 10, 20), effects(1, "b"), n=1)
-        assert isinstance(outcome, CommitRefused)
-        assert outcome.refusal is CommitRefusal.OVERTAKEN
-
-    run(main())
+@in_event_loop
+async def test_a_batch_that_still_fits_but_ran_on_an_older_entry_must_run_again():
+    store = new_store()
+    await fill(store, 1)
+    timer, data = await opened(store), await opened(store)
+    assert isinstance(await timer.commit(batch(1, 10, 10, "t"), effects(1), n=1), Committed)
+    outcome = await data.commit(batch(1, 10, 20), effects(1, "b"), n=1)
+    assert isinstance(outcome, CommitRefused)
+    assert outcome.refusal is CommitRefusal.OVERTAKEN
 
 
-def test_a_file_named_for_another_entry_cannot_be_committed():
-    async def main() -> None:
-        ledger = await opened(new_store())
-        with pytest.raises(CallError, match="its name is not one for this entry"):
-            await ledger.commit(batch(0, 0, 10), effects(1), n=0)
-
-    run(main())
+@in_event_loop
+async def test_a_file_named_for_another_entry_cannot_be_committed():
+    ledger = await opened(new_store())
+    with pytest.raises(CallError, match="its name is not one for this entry"):
+        await ledger.commit(batch(0, 0, 10), effects(1), n=0)
 
 
-def test_a_rewrite_replaces_files_and_leaves_the_position_as_it_was():
-    async def main() -> None:
-        store = new_store()
-        ledger = await fill(store, 3)
-        old = [effects(n).files[0].path for n in range(3)]
-        outcome = await ledger.rewrite(removed=old[:2], files=effects(3, "c").files, n=3)
-        assert isinstance(outcome, Committed)
-        found = await committed_files(store, "s", environment=ENVIRONMENT)
-        assert [file.path for file in found.files] == [old[2], effects(3, "c").files[0].path]
-        assert [file.path for file in found.replaced] == old[:2]
-        assert await ledger.plan(batch(2, 20, 30)) == AlreadyCommitted(n=3)
-        assert await ledger.plan(batch(3, 30, 40)) == Commit(n=4)
-        assert outcome.entry.state == b"\x002"
-
-    run(main())
+@in_event_loop
+async def test_a_rewrite_replaces_files_and_leaves_the_position_as_it_was():
+    store = new_store()
+    ledger = await fill(store, 3)
+    old = [effects(n).files[0].path for n in range(3)]
+    outcome = await ledger.rewrite(removed=old[:2], files=effects(3, "c").files, n=3)
+    assert isinstance(outcome, Committed)
+    found = await committed_files(store, "s", environment=ENVIRONMENT)
+    assert [file.path for file in found.files] == [old[2], effects(3, "c").files[0].path]
+    assert [file.path for file in found.replaced] == old[:2]
+    assert await ledger.plan(batch(2, 20, 30)) == AlreadyCommitted(n=3)
+    assert await ledger.plan(batch(3, 30, 40)) == Commit(n=4)
+    assert outcome.entry.state == b"\x002"
 
 
-def test_a_rewrite_that_was_overtaken_is_refused():
-    async def main() -> None:
-        store = new_store()
-        ledger = await fill(store, 1)
-        await (await opened(store)).commit(batch(1, 10, 20), effects(1), n=1)
-        outcome = await ledger.rewrite(removed=[], files=effects(1, "c").files, n=1)
-        assert isinstance(outcome, CommitRefused)
-
-    run(main())
+@in_event_loop
+async def test_a_rewrite_that_was_overtaken_is_refused():
+    store = new_store()
+    ledger = await fill(store, 1)
+    await (await opened(store)).commit(batch(1, 10, 20), effects(1), n=1)
+    outcome = await ledger.rewrite(removed=[], files=effects(1, "c").files, n=1)
+    assert isinstance(outcome, CommitRefused)
 
 
-def test_summaries_keep_the_reads_for_a_long_ledger_few():
-    async def main() -> None:
-        store = new_store()
-        await fill(store, 2 * BLOCK + 5)
-        counted = CountingStore(store)
-        found = await committed_files(counted, "s", environment=ENVIRONMENT)
-        assert len(found.files) == 2 * BLOCK + 5
-        assert counted.requests["read"] < 12
-        await store.delete([summary_key("s", 0)])
-        without = await committed_files(counted, "s", environment=ENVIRONMENT)
-        assert without.files == found.files
-
-    run(main())
+@in_event_loop
+async def test_summaries_keep_the_reads_for_a_long_ledger_few():
+    store = new_store()
+    await fill(store, 2 * BLOCK + 5)
+    counted = CountingStore(store)
+    found = await committed_files(counted, "s", environment=ENVIRONMENT)
+    assert len(found.files) == 2 * BLOCK + 5
+    assert counted.requests["read"] < 12
+    await store.delete([summary_key("s", 0)])
+    without = await committed_files(counted, "s", environment=ENVIRONMENT)
+    assert without.files == found.files
 
 
-def test_an_entry_from_another_history_is_noticed():
-    async def main() -> None:
-        store, other = new_store(), new_store()
-        await fill(store, 2)
-        ledger = await opened(other)
-        await ledger.commit(batch(0, 0, 10, "x"), effects(0), n=0)
-        await ledger.commit(batch(1, 10, 20, "x"), effects(1), n=1)
-        key = entry_key("s", 1)
-        await store.delete([key])
-        await store.create(key, (await other.read(key),))
-        with pytest.raises(CorruptObject, match="does not follow the entry before it"):
-            await committed_files(store, "s", environment=ENVIRONMENT)
-
-    run(main())
+@in_event_loop
+async def test_an_entry_from_another_history_is_noticed():
+    store, other = new_store(), new_store()
+    await fill(store, 2)
+    ledger = await opened(other)
+    await ledger.commit(batch(0, 0, 10, "x"), effects(0), n=0)
+    await ledger.commit(batch(1, 10, 20, "x"), effects(1), n=1)
+    key = entry_key("s", 1)
+    await store.delete([key])
+    await store.create(key, (await other.read(key),))
+    with pytest.raises(CorruptObject, match="does not follow the entry before it"):
+        await committed_files(store, "s", environment=ENVIRONMENT)
 
 
-def test_a_changed_entry_is_noticed_at_every_byte():
-    async def main() -> None:
-        store = new_store()
-        await fill(store, 1)
-        body = await store.read(entry_key("s", 0))
-        for position in range(len(body)):
-            changed = bytearray(body)
-            changed[position] ^= 1
-            with pytest.raises(CorruptObject):
-                decode_entry(bytes(changed), sink_id="s", n=0)
-
-    run(main())
+@in_event_loop
+async def test_a_changed_entry_is_noticed_at_every_byte():
+    store = new_store()
+    await fill(store, 1)
+    body = await store.read(entry_key("s", 0))
+    for position in range(len(body)):
+        changed = bytearray(body)
+        changed[position] ^= 1
+        with pytest.raises(CorruptObject):
+            decode_entry(bytes(changed), sink_id="s", n=0)
 
 
 @pytest.mark.parametrize("sink_id", ["", "a/b", "..", "-a", "x" * 101])

@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from msgspec.structs import replace
-from tests.unit.landing.records import ENVIRONMENT, new_store
+from tests.support.landing import ENVIRONMENT, new_store
 
 from holdfast.errors import CorruptObject, ObjectNotFound
 from holdfast.landing.data_files import checksum_of, data_key, is_of_a_table, number_of

@@ -1,7 +1,7 @@
 """Cutting batches into objects: bounds kept, order checked, landed records dropped."""
 
 import pytest
-from tests.unit.landing.records import batch_of
+from tests.support.landing import batch_of
 
 from holdfast.errors import CallError
 from holdfast.landing.packing import ObjectBounds, PackedObject, Packer

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tests.unit.landing.records import ENVIRONMENT, batch_of, new_store
+from tests.support.async_tests import in_event_loop
+from tests.support.landing import ENVIRONMENT, batch_of, new_store
 
 from holdfast.cli.landed import command
 from holdfast.inspect.output_survey import OutputSurvey, survey
@@ -70,155 +71,133 @@ def kinds(report: OutputSurvey) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("template", [None, HIVE_TEMPLATE])
-def test_a_whole_chain_is_whole_with_its_numbers(template: str | None):
-    async def main() -> None:
-        store = new_store()
-        await land_chain(store, template)
-        report = await looked_at(store, verify=True)
-        assert report.is_whole
-        (chain,) = report.chains
-        assert (chain.objects, chain.first_offset, chain.next_offset, chain.records) == (3, 0, 9, 9)
-
-    run(main())
+@in_event_loop
+async def test_a_whole_chain_is_whole_with_its_numbers(template: str | None):
+    store = new_store()
+    await land_chain(store, template)
+    report = await looked_at(store, verify=True)
+    assert report.is_whole
+    (chain,) = report.chains
+    assert (chain.objects, chain.first_offset, chain.next_offset, chain.records) == (3, 0, 9, 9)
 
 
-def test_a_missing_object_is_a_hole_wherever_it_was():
-    async def main() -> None:
-        for missing in (0, 1):
-            store = new_store()
-            await land_chain(store)
-            await store.delete([CHAIN_KEYS[missing]])
-            assert kinds(await looked_at(store)) == [("hole", CHAIN_KEYS[missing + 1])]
-
-    run(main())
-
-
-def test_an_object_that_begins_inside_another_is_an_overlap():
-    async def main() -> None:
-        store, other = new_store(), new_store()
-        await land_chain(store)
-        chain = Chain(other, "orders", 3, format=JsonLines(), environment=ENVIRONMENT)
-        await chain.land([batch_of(range(4, 8))], start_offset=4, end_offset=8)
-        await store.create(chain.key(4), (await other.read(chain.key(4)),))
-        assert kinds(await looked_at(store)) == [("overlap", chain.key(4))]
-
-    run(main())
-
-
-def test_foreign_copied_and_harmed_objects_are_named():
-    async def main() -> None:
+@in_event_loop
+async def test_a_missing_object_is_a_hole_wherever_it_was():
+    for missing in (0, 1):
         store = new_store()
         await land_chain(store)
-        await store.create("orders+3+notes.txt", (b"x",))
-        await store.create(f"orders+3+{9:020d}.jsonl.zst", (await store.read(CHAIN_KEYS[0]),))
-        await store.create(f"orders+3+{10:020d}.jsonl.zst", (b"x" * 2000,))
-        await store.create("elsewhere.txt", (b"x",))
-        report = await looked_at(store)
-        assert sorted(kind for kind, _ in kinds(report)) == ["corrupt", "foreign", "foreign"]
-        assert report.others == ("elsewhere.txt",)
-
-    run(main())
+        await store.delete([CHAIN_KEYS[missing]])
+        assert kinds(await looked_at(store)) == [("hole", CHAIN_KEYS[missing + 1])]
 
 
-def test_a_chain_without_its_origin_is_not_whole():
-    async def main() -> None:
-        store = new_store()
-        await land_chain(store)
-        await store.delete(["_orders+3+origin"])
-        assert kinds(await looked_at(store)) == [("missing", key) for key in CHAIN_KEYS]
-
-    run(main())
-
-
-def test_a_damaged_origin_is_named_once():
-    async def main() -> None:
-        store = new_store()
-        await land_chain(store)
-        await store.delete(["_orders+3+origin"])
-        await store.create("_orders+3+origin", (b'{"\xff',))
-        report = await looked_at(store)
-        assert ("corrupt", "_orders+3+origin") in kinds(report)
-        assert report.others == ()
-
-    run(main())
+@in_event_loop
+async def test_an_object_that_begins_inside_another_is_an_overlap():
+    store, other = new_store(), new_store()
+    await land_chain(store)
+    chain = Chain(other, "orders", 3, format=JsonLines(), environment=ENVIRONMENT)
+    await chain.land([batch_of(range(4, 8))], start_offset=4, end_offset=8)
+    await store.create(chain.key(4), (await other.read(chain.key(4)),))
+    assert kinds(await looked_at(store)) == [("overlap", chain.key(4))]
 
 
-def test_a_changed_byte_is_found_where_everything_is_read():
-    async def main() -> None:
-        store = new_store()
-        await land_chain(store)
-        body = bytearray(await store.read(CHAIN_KEYS[2]))
-        body[5] ^= 1
-        await store.delete([CHAIN_KEYS[2]])
-        await store.create(CHAIN_KEYS[2], (bytes(body),))
-        assert (await looked_at(store)).is_whole
-        assert kinds(await looked_at(store, verify=True)) == [("corrupt", CHAIN_KEYS[2])]
-
-    run(main())
-
-
-def test_files_that_no_entry_names_are_orphans_and_never_counted():
-    async def main() -> None:
-        store = new_store()
-        await commit(store, 0, await write(store, 0, "won"))
-        orphan = await write(store, 0, "lost")
-        report = await looked_at(store, verify=True)
-        assert report.is_whole
-        (sink,) = report.sinks
-        assert (len(sink.files), sink.rows) == (1, 2)
-        assert [row.key for row in sink.orphans] == [orphan.path]
-
-    run(main())
+@in_event_loop
+async def test_foreign_copied_and_harmed_objects_are_named():
+    store = new_store()
+    await land_chain(store)
+    await store.create("orders+3+notes.txt", (b"x",))
+    await store.create(f"orders+3+{9:020d}.jsonl.zst", (await store.read(CHAIN_KEYS[0]),))
+    await store.create(f"orders+3+{10:020d}.jsonl.zst", (b"x" * 2000,))
+    await store.create("elsewhere.txt", (b"x",))
+    report = await looked_at(store)
+    assert sorted(kind for kind, _ in kinds(report)) == ["corrupt", "foreign", "foreign"]
+    assert report.others == ("elsewhere.txt",)
 
 
-def test_a_file_of_the_ledger_that_is_gone_or_changed_is_named():
-    async def main() -> None:
-        store = new_store()
-        files = [await write(store, n, f"run{n}") for n in range(3)]
-        for n, file in enumerate(files):
-            await commit(store, n, file)
-        await store.delete([file.path for file in files])
-        await store.create(files[1].path, (b"longer than it was",))
-        await store.create(files[2].path, (b"RUN2",))
-        found = kinds(await looked_at(store, verify=True))
-        assert found == [
-            ("missing", files[0].path),
-            ("corrupt", files[1].path),
-            ("corrupt", files[2].path),
-        ]
-
-    run(main())
+@in_event_loop
+async def test_a_chain_without_its_origin_is_not_whole():
+    store = new_store()
+    await land_chain(store)
+    await store.delete(["_orders+3+origin"])
+    assert kinds(await looked_at(store)) == [("missing", key) for key in CHAIN_KEYS]
 
 
-def test_a_sweep_deletes_what_lost_and_keeps_what_may_still_be_committed():
-    async def main() -> None:
-        store = new_store()
-        await commit(store, 0, await write(store, 0, "won"))
-        lost = await write(store, 0, "lost")
-        coming = await write(store, 1, "coming")
-        swept = await sweep(store, "lake", environment=ENVIRONMENT)
-        assert [row.key for row in swept.deleted] == [lost.path]
-        assert [row.key for row in swept.kept] == [coming.path]
-        await commit(store, 1, coming)
-        assert (await looked_at(store, verify=True)).is_whole
-
-    run(main())
+@in_event_loop
+async def test_a_damaged_origin_is_named_once():
+    store = new_store()
+    await land_chain(store)
+    await store.delete(["_orders+3+origin"])
+    await store.create("_orders+3+origin", (b'{"\xff',))
+    report = await looked_at(store)
+    assert ("corrupt", "_orders+3+origin") in kinds(report)
+    assert report.others == ()
 
 
-def test_a_replaced_file_is_swept_only_after_its_grace():
-    async def main() -> None:
-        store = new_store()
-        old = await write(store, 0, "old")
-        await commit(store, 0, old)
-        ledger = await Ledger.open(store, "lake", environment=ENVIRONMENT)
-        await ledger.rewrite(removed=[old.path], files=[await write(store, 1, "new")], n=1)
-        early = await sweep(store, "lake", environment=ENVIRONMENT)
-        assert not early.deleted
-        late = await sweep(store, "lake", environment=ENVIRONMENT, grace_ms=0)
-        assert [row.key for row in late.deleted] == [old.path]
-        assert (await looked_at(store)).is_whole
+@in_event_loop
+async def test_a_changed_byte_is_found_where_everything_is_read():
+    store = new_store()
+    await land_chain(store)
+    body = bytearray(await store.read(CHAIN_KEYS[2]))
+    body[5] ^= 1
+    await store.delete([CHAIN_KEYS[2]])
+    await store.create(CHAIN_KEYS[2], (bytes(body),))
+    assert (await looked_at(store)).is_whole
+    assert kinds(await looked_at(store, verify=True)) == [("corrupt", CHAIN_KEYS[2])]
 
-    run(main())
+
+@in_event_loop
+async def test_files_that_no_entry_names_are_orphans_and_never_counted():
+    store = new_store()
+    await commit(store, 0, await write(store, 0, "won"))
+    orphan = await write(store, 0, "lost")
+    report = await looked_at(store, verify=True)
+    assert report.is_whole
+    (sink,) = report.sinks
+    assert (len(sink.files), sink.rows) == (1, 2)
+    assert [row.key for row in sink.orphans] == [orphan.path]
+
+
+@in_event_loop
+async def test_a_file_of_the_ledger_that_is_gone_or_changed_is_named():
+    store = new_store()
+    files = [await write(store, n, f"run{n}") for n in range(3)]
+    for n, file in enumerate(files):
+        await commit(store, n, file)
+    await store.delete([file.path for file in files])
+    await store.create(files[1].path, (b"longer than it was",))
+    await store.create(files[2].path, (b"RUN2",))
+    found = kinds(await looked_at(store, verify=True))
+    assert found == [
+        ("missing", files[0].path),
+        ("corrupt", files[1].path),
+        ("corrupt", files[2].path),
+    ]
+
+
+@in_event_loop
+async def test_a_sweep_deletes_what_lost_and_keeps_what_may_still_be_committed():
+    store = new_store()
+    await commit(store, 0, await write(store, 0, "won"))
+    lost = await write(store, 0, "lost")
+    coming = await write(store, 1, "coming")
+    swept = await sweep(store, "lake", environment=ENVIRONMENT)
+    assert [row.key for row in swept.deleted] == [lost.path]
+    assert [row.key for row in swept.kept] == [coming.path]
+    await commit(store, 1, coming)
+    assert (await looked_at(store, verify=True)).is_whole
+
+
+@in_event_loop
+async def test_a_replaced_file_is_swept_only_after_its_grace():
+    store = new_store()
+    old = await write(store, 0, "old")
+    await commit(store, 0, old)
+    ledger = await Ledger.open(store, "lake", environment=ENVIRONMENT)
+    await ledger.rewrite(removed=[old.path], files=[await write(store, 1, "new")], n=1)
+    early = await sweep(store, "lake", environment=ENVIRONMENT)
+    assert not early.deleted
+    late = await sweep(store, "lake", environment=ENVIRONMENT, grace_ms=0)
+    assert [row.key for row in late.deleted] == [old.path]
+    assert (await looked_at(store)).is_whole
 
 
 async def in_directory(path: Path) -> None:
@@ -291,19 +270,17 @@ def test_an_address_where_nothing_landed_does_not_look_like_success(tmp_path: Pa
 
 
 @pytest.mark.parametrize("format", EVERY_FORMAT, ids=lambda format: format.name)
-def test_chains_of_every_format_are_proved(format: Format):
-    async def main() -> None:
-        store = new_store()
-        chain = Chain(store, "orders", 3, format=format, environment=ENVIRONMENT)
-        await chain.land(
-            [batch_of(range(9))], start_offset=0, end_offset=12, bounds=ObjectBounds(rows_max=3)
-        )
-        await chain.land([], start_offset=12, end_offset=20)
-        report = await looked_at(store, verify=True)
-        assert report.is_whole
-        assert [row.format for row in report.chains] == [format.name]
-        assert [(row.objects, row.records) for row in report.chains] == [(4, 9)]
-        await store.delete(["_orders+3+origin"])
-        assert len(kinds(await looked_at(store))) == 4
-
-    run(main())
+@in_event_loop
+async def test_chains_of_every_format_are_proved(format: Format):
+    store = new_store()
+    chain = Chain(store, "orders", 3, format=format, environment=ENVIRONMENT)
+    await chain.land(
+        [batch_of(range(9))], start_offset=0, end_offset=12, bounds=ObjectBounds(rows_max=3)
+    )
+    await chain.land([], start_offset=12, end_offset=20)
+    report = await looked_at(store, verify=True)
+    assert report.is_whole
+    assert [row.format for row in report.chains] == [format.name]
+    assert [(row.objects, row.records) for row in report.chains] == [(4, 9)]
+    await store.delete(["_orders+3+origin"])
+    assert len(kinds(await looked_at(store))) == 4

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.unit.landing.records import batch, batch_of, row
-from tests.unit.landing.test_formats import FORMATS
+from tests.support.landing import batch, batch_of, row
+from tests.unit.landing.all_formats import FORMATS
 
 from holdfast.columnar.schema import SCHEMA
 from holdfast.errors import CallError

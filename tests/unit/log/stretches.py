@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tests.unit.lane.world import P0
+from tests.support.lanes import P0
 
 from holdfast.identifiers import PartitionId
 from holdfast.log.facts import Appended

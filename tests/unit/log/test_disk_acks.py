@@ -6,29 +6,19 @@ import random
 
 import pytest
 from simulation.faults.memory_disk import MemoryDisk
-from tests.unit.lane.world import LANE, P0, P1, Hold, World, append_batch, batch, end, simulate
+from tests.support.async_tests import simulated
+from tests.support.batches import batch
+from tests.support.lanes import P0, P1, World, end
+from tests.support.stores import Hold
+from tests.unit.log.spooled import LANE_OBJECT, acked, add, in_the_store, owner, values
 
 from holdfast.errors import Fenced
 from holdfast.identifiers import PartitionId
 from holdfast.lane.entry import HEADER_BYTES
-from holdfast.lane.journal_queue import JournalSettings
-from holdfast.lane.recovery import recover
+from holdfast.lane.spool.queue import SpoolSettings
 from holdfast.lane.spool.spool import spools_on
-from holdfast.log.data_lane import RESERVED_OFFSETS, DataLane
-from holdfast.log.facts import CeilingReserved, LogStartMoved
-from holdfast.log.memory import ReadCache, Tail
-from holdfast.log.partition import PartitionLog
-from holdfast.log.reader import LogReader
-from holdfast.log.state import LogStateKind
-from holdfast.records.batch import walk
-from holdfast.records.record import decode
-
-LANE_OBJECT = "lanes/"
-NEVER_FLUSHED = JournalSettings(flush_bytes=1 << 40, flush_ms=86_400_000)
-
-
-def add(lane: DataLane, value: bytes, partition: PartitionId = P0, *, to_disk: bool = True) -> int:
-    return append_batch(lane, batch([value]), partition, to_disk=to_disk)
+from holdfast.log.data_lane import DataLane
+from holdfast.log.facts import LogStartMoved
 
 
 async def acked_from_disk(lane: DataLane) -> None:
@@ -38,242 +28,175 @@ async def acked_from_disk(lane: DataLane) -> None:
         barrier.result()
 
 
-async def acked(lane: DataLane) -> None:
-    """Wait for all that was added, whichever way it went."""
-    waited = [f for f in (lane.barrier(), lane.barrier(by_journal=True)) if f is not None]
-    if waited:
-        await asyncio.wait(waited)
-        for future in waited:
-            future.result()
+@simulated
+async def test_an_ack_from_disk_needs_no_put_and_the_record_can_be_read_at_once(world: World):
+    lane, _ = await owner(world)
+    puts = len(world.store.calls)
+    assert add(lane, b"one") == 0
+    await acked(lane)
+    assert add(lane, b"two") == 1
+    await acked(lane)
+    assert not [call for call in world.store.calls[puts:] if call[0] == "create"]
+    assert lane.log_of(P0).high_watermark == 2
+    assert await values(lane.reader, lane.log_of(P0)) == [b"one", b"two"]
+    assert await in_the_store(world) == []
 
 
-async def values(reader: LogReader, log: PartitionLog) -> list[bytes | None]:
-    """All that a reader sees from the beginning, control batches left out."""
-    found: list[bytes | None] = []
-    offset = log.log_start_offset
-    while offset < log.high_watermark:
-        cut = await reader.read(log, offset, 1 << 20)
-        assert cut.next_offset > offset
-        for buffer in cut.buffers:
-            for position, header in walk(buffer):
-                if not header.is_control:
-                    whole = memoryview(buffer)[position : position + header.size_bytes]
-                    found += [record.value for record in decode(whole)]
-        offset = cut.next_offset
-    return found
-
-
-async def in_the_store(world: World, partition: PartitionId = P0) -> list[bytes | None]:
-    """What a process that has the store alone can read."""
-    environment = world.environment()
-    recovered = await recover(world.memory, environment, LANE, LogStateKind())
-    reader = LogReader(
-        store=world.memory,
-        environment=environment,
-        lane=LANE,
-        tail=Tail(0),
-        cache=ReadCache(1 << 20),
-    )
-    return await values(reader, recovered.state.log_of(partition))
-
-
-async def owner(
-    world: World, spool: JournalSettings = NEVER_FLUSHED, disk: MemoryDisk | None = None
-) -> tuple[DataLane, MemoryDisk]:
-    """An owner whose disk is ready, and whose ceilings are reserved."""
-    disk = disk or MemoryDisk(environment=world.environment())
-    lane = await world.own(disk=disk, journal_settings=spool)
-    await asyncio.sleep(0.1)
-    assert lane.takes_to_journal
-    for partition in (P0, P1):
-        claim = lane.claimed_lane.cursor.claim
-        lane.add(CeilingReserved(partition, RESERVED_OFFSETS, claim))
-    await lane.flush()
-    return lane, disk
-
-
-def test_an_ack_from_disk_needs_no_put_and_the_record_can_be_read_at_once():
-    async def test(world: World) -> None:
-        lane, _ = await owner(world)
-        puts = len(world.store.calls)
-        assert add(lane, b"one") == 0
-        await acked(lane)
-        assert add(lane, b"two") == 1
-        await acked(lane)
-        assert not [call for call in world.store.calls[puts:] if call[0] == "create"]
-        assert lane.log_of(P0).high_watermark == 2
-        assert await values(lane.reader, lane.log_of(P0)) == [b"one", b"two"]
-        assert await in_the_store(world) == []
-
-    simulate(test)
-
-
-def test_what_is_on_disk_can_be_read_while_it_is_flushed_and_after():
-    async def test(world: World) -> None:
-        lane, disk = await owner(world)
-        add(lane, b"one")
-        await acked(lane)
-        hold = Hold("create", LANE_OBJECT)
-        world.store.before.append(hold)
-        flushing = asyncio.ensure_future(lane.flush_journal())
-        await hold.reached.wait()
-        assert await values(lane.reader, lane.log_of(P0)) == [b"one"]
-        add(lane, b"two")
-        await acked_from_disk(lane)
-        assert await values(lane.reader, lane.log_of(P0)) == [b"one", b"two"]
-        hold.go.set()
-        await flushing
-        assert await values(lane.reader, lane.log_of(P0)) == [b"one", b"two"]
-        assert await in_the_store(world) == [b"one"]
-        await lane.flush_journal()
-        assert await in_the_store(world) == [b"one", b"two"]
-        await asyncio.sleep(1)
-        (left,) = (await spools_on(disk)).values()
-        assert len(left) == 1 and len(disk.files[left[0]]) == HEADER_BYTES
-
-    simulate(test)
+@simulated
+async def test_what_is_on_disk_can_be_read_while_it_is_flushed_and_after(world: World):
+    lane, disk = await owner(world)
+    add(lane, b"one")
+    await acked(lane)
+    hold = Hold("create", LANE_OBJECT)
+    world.store.before.append(hold)
+    flushing = asyncio.ensure_future(lane.appender.flush_spool())
+    await hold.reached.wait()
+    assert await values(lane.reader, lane.log_of(P0)) == [b"one"]
+    add(lane, b"two")
+    await acked_from_disk(lane)
+    assert await values(lane.reader, lane.log_of(P0)) == [b"one", b"two"]
+    hold.go.set()
+    await flushing
+    assert await values(lane.reader, lane.log_of(P0)) == [b"one", b"two"]
+    assert await in_the_store(world) == [b"one"]
+    await lane.appender.flush_spool()
+    assert await in_the_store(world) == [b"one", b"two"]
+    await asyncio.sleep(1)
+    (left,) = (await spools_on(disk)).values()
+    assert len(left) == 1 and len(disk.files[left[0]]) == HEADER_BYTES
 
 
 @pytest.mark.parametrize(
     "settings", [JournalSettings(flush_bytes=300), JournalSettings(flush_ms=2_000)]
 )
-def test_what_is_on_disk_goes_to_the_store_by_size_or_by_age(settings: JournalSettings):
-    async def test(world: World) -> None:
-        lane, _ = await owner(world, settings)
-        written = [b"value %d" % number for number in range(10)]
-        for value in written:
-            add(lane, value)
-            await acked(lane)
-        await asyncio.sleep(3)
-        stored = await in_the_store(world)
-        assert stored == written[: len(stored)]
-        assert len(stored) >= (10 if settings.flush_ms == 2_000 else 7)
-
-    simulate(test)
+@simulated
+async def test_what_is_on_disk_goes_to_the_store_by_size_or_by_age(
+    world: World, settings: SpoolSettings
+):
+    lane, _ = await owner(world, settings)
+    written = [b"value %d" % number for number in range(10)]
+    for value in written:
+        add(lane, value)
+        await acked(lane)
+    await asyncio.sleep(3)
+    stored = await in_the_store(world)
+    assert stored == written[: len(stored)]
+    assert len(stored) >= (10 if settings.flush_ms == 2_000 else 7)
 
 
 @pytest.mark.parametrize("fact", ["batch", "marker", "log start"])
-def test_what_goes_to_the_store_takes_along_what_its_partition_has_on_disk(fact: str):
-    async def test(world: World) -> None:
-        lane, _ = await owner(world)
-        add(lane, b"one")
-        add(lane, b"other", P1)
+@simulated
+async def test_what_goes_to_the_store_takes_along_what_its_partition_has_on_disk(
+    world: World, fact: str
+):
+    lane, _ = await owner(world)
+    add(lane, b"one")
+    add(lane, b"other", P1)
+    await acked(lane)
+    add(lane, b"two")
+    match fact:
+        case "batch":
+            add(lane, b"three", to_disk=False)
+        case "marker":
+            end(lane, 5, 0, committed=True)
+        case _:
+            lane.appender.add(LogStartMoved(P0, 1))
+    await acked(lane)
+    expected = {"batch": [b"one", b"two", b"three"], "marker": [b"one", b"two"]}
+    assert await in_the_store(world) == expected.get(fact, [b"two"])
+    assert await in_the_store(world, P1) == [b"other"]
+    add(lane, b"four")
+    await acked(lane)
+    assert (await values(lane.reader, lane.log_of(P0)))[-1] == b"four"
+
+
+@simulated
+async def test_a_batch_behind_one_that_waits_for_the_store_waits_too(world: World):
+    lane, _ = await owner(world)
+    hold = Hold("create", LANE_OBJECT)
+    world.store.before.append(hold)
+    add(lane, b"one", to_disk=False)
+    add(lane, b"two")
+    await asyncio.sleep(5)
+    assert lane.log_of(P0).high_watermark == 0
+    hold.go.set()
+    await acked(lane)
+    assert lane.log_of(P0).high_watermark == 2
+    assert await in_the_store(world) == [b"one", b"two"]
+
+
+@simulated
+async def test_a_disk_that_is_full_costs_time_and_nothing_else(world: World):
+    lane, disk = await owner(world)
+    add(lane, b"one")
+    await acked(lane)
+    disk.bytes_max = 1
+    for value in (b"two", b"three"):
+        add(lane, value)
         await acked(lane)
-        add(lane, b"two")
-        match fact:
-            case "batch":
-                add(lane, b"three", to_disk=False)
-            case "marker":
-                end(lane, 5, 0, committed=True)
-            case _:
-                lane.add(LogStartMoved(P0, 1))
+    assert await in_the_store(world) == [b"one", b"two", b"three"]
+    disk.bytes_max = None
+    await asyncio.sleep(2)
+    puts = len(world.store.calls)
+    add(lane, b"four")
+    await acked(lane)
+    assert not [call for call in world.store.calls[puts:] if call[0] == "create"]
+    assert (await values(lane.reader, lane.log_of(P0)))[-1] == b"four"
+
+
+@simulated
+async def test_an_owner_that_was_replaced_acknowledges_nothing_from_its_disk(world: World):
+    lane, _ = await owner(world)
+    add(lane, b"one")
+    await acked(lane)
+    await world.claim(broker=2)
+    await asyncio.sleep(10)
+    add(lane, b"two")
+    with pytest.raises(Fenced):
         await acked(lane)
-        expected = {"batch": [b"one", b"two", b"three"], "marker": [b"one", b"two"]}
-        assert await in_the_store(world) == expected.get(fact, [b"two"])
-        assert await in_the_store(world, P1) == [b"other"]
-        add(lane, b"four")
-        await acked(lane)
-        assert (await values(lane.reader, lane.log_of(P0)))[-1] == b"four"
-
-    simulate(test)
+    assert lane.log_of(P0).high_watermark == 1
 
 
-def test_a_batch_behind_one_that_waits_for_the_store_waits_too():
-    async def test(world: World) -> None:
-        lane, _ = await owner(world)
-        hold = Hold("create", LANE_OBJECT)
-        world.store.before.append(hold)
-        add(lane, b"one", to_disk=False)
-        add(lane, b"two")
-        await asyncio.sleep(5)
-        assert lane.log_of(P0).high_watermark == 0
-        hold.go.set()
-        await acked(lane)
-        assert lane.log_of(P0).high_watermark == 2
-        assert await in_the_store(world) == [b"one", b"two"]
-
-    simulate(test)
-
-
-def test_a_disk_that_is_full_costs_time_and_nothing_else():
-    async def test(world: World) -> None:
-        lane, disk = await owner(world)
-        add(lane, b"one")
-        await acked(lane)
-        disk.bytes_max = 1
-        for value in (b"two", b"three"):
-            add(lane, value)
-            await acked(lane)
-        assert await in_the_store(world) == [b"one", b"two", b"three"]
-        disk.bytes_max = None
-        await asyncio.sleep(2)
-        puts = len(world.store.calls)
-        add(lane, b"four")
-        await acked(lane)
-        assert not [call for call in world.store.calls[puts:] if call[0] == "create"]
-        assert (await values(lane.reader, lane.log_of(P0)))[-1] == b"four"
-
-    simulate(test)
-
-
-def test_an_owner_that_was_replaced_acknowledges_nothing_from_its_disk():
-    async def test(world: World) -> None:
-        lane, _ = await owner(world)
-        add(lane, b"one")
-        await acked(lane)
-        await world.claim(broker=2)
-        await asyncio.sleep(10)
-        add(lane, b"two")
-        with pytest.raises(Fenced):
-            await acked(lane)
-        assert lane.log_of(P0).high_watermark == 1
-
-    simulate(test)
-
-
-def test_a_lane_that_closes_leaves_everything_in_the_store():
-    async def test(world: World) -> None:
-        lane, _ = await owner(world)
-        for number in range(5):
-            add(lane, b"%d" % number)
-        await acked(lane)
-        await lane.close(release=True)
-        assert await in_the_store(world) == [b"0", b"1", b"2", b"3", b"4"]
-
-    simulate(test)
+@simulated
+async def test_a_lane_that_closes_leaves_everything_in_the_store(world: World):
+    lane, _ = await owner(world)
+    for number in range(5):
+        add(lane, b"%d" % number)
+    await acked(lane)
+    await lane.close(release=True)
+    assert await in_the_store(world) == [b"0", b"1", b"2", b"3", b"4"]
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_any_mix_of_ways_keeps_each_partition_in_order_and_durable_before_visible(seed: int):
+@simulated
+async def test_any_mix_of_ways_keeps_each_partition_in_order_and_durable_before_visible(
+    world: World, seed: int
+):
     chance = random.Random(seed)
-
-    async def test(world: World) -> None:
-        settings = JournalSettings(
-            flush_bytes=chance.choice((200, 2_000, 1 << 40)),
-            flush_ms=chance.choice((50, 1_000, 86_400_000)),
-            frame_bytes_max=chance.choice((1, 1 << 20)),
-        )
-        lane, disk = await owner(world, settings)
-        written: dict[PartitionId, list[bytes]] = {P0: [], P1: []}
-        for number in range(60):
-            partition = chance.choice((P0, P1))
-            value = b"%d" % number
-            add(lane, value, partition, to_disk=chance.random() < 0.7)
-            written[partition].append(value)
-            disk.bytes_max = 1 if chance.random() < 0.05 else None
-            if chance.random() < 0.1:
-                await lane.snapshot_now()
-            if chance.random() < 0.4:
-                await asyncio.sleep(chance.random() * 0.02)
-            await _nothing_is_visible_that_could_be_lost(world, disk, lane, written)
-        await acked(lane)
-        for partition, expected in written.items():
-            assert await values(lane.reader, lane.log_of(partition)) == expected
-        await lane.close(release=True)
-        for partition, expected in written.items():
-            assert await in_the_store(world, partition) == expected
-
-    simulate(test, seed=seed)
+    settings = SpoolSettings(
+        flush_bytes=chance.choice((200, 2_000, 1 << 40)),
+        flush_ms=chance.choice((50, 1_000, 86_400_000)),
+        frame_bytes_max=chance.choice((1, 1 << 20)),
+    )
+    lane, disk = await owner(world, settings)
+    written: dict[PartitionId, list[bytes]] = {P0: [], P1: []}
+    for number in range(60):
+        partition = chance.choice((P0, P1))
+        value = b"%d" % number
+        add(lane, value, partition, to_disk=chance.random() < 0.7)
+        written[partition].append(value)
+        disk.bytes_max = 1 if chance.random() < 0.05 else None
+        if chance.random() < 0.1:
+            await lane.snapshot_now()
+        if chance.random() < 0.4:
+            await asyncio.sleep(chance.random() * 0.02)
+        await _nothing_is_visible_that_could_be_lost(world, disk, lane, written)
+    await acked(lane)
+    for partition, expected in written.items():
+        assert await values(lane.reader, lane.log_of(partition)) == expected
+    await lane.close(release=True)
+    for partition, expected in written.items():
+        assert await in_the_store(world, partition) == expected
 
 
 async def _nothing_is_visible_that_could_be_lost(

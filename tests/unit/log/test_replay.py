@@ -5,7 +5,7 @@ from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.lane.world import LANE, P0, P1, World, append, end, simulate
+from tests.support.lanes import LANE, P0, P1, World, append, end, simulate
 
 from holdfast.identifiers import PartitionId
 from holdfast.lane.entry import SealedEntry

@@ -3,10 +3,12 @@
 import asyncio
 
 import pytest
-from tests.unit.lane.world import P0, P1, Hold, World, append, append_all, flush, simulate
+from tests.support.async_tests import simulated
+from tests.support.lanes import P0, P1, World, append, append_all, flush, simulate
+from tests.support.stores import Hold
+from tests.unit.log.rewriting import IN_STEPS, NOW, all_bytes, written
 
 from holdfast.errors import Fenced, ObjectNotFound
-from holdfast.identifiers import PartitionId
 from holdfast.lane.recovery import recover
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import LogStartMoved, PartitionRemoved
@@ -21,47 +23,18 @@ from holdfast.log.rewriter import (
 )
 from holdfast.log.state import LogStateKind
 
-NOW = RewriteSettings(delete_delay_s=0)
-IN_STEPS = RewriteSettings(delete_delay_s=0, step_entries_max=2)
 BOTH = pytest.mark.parametrize("settings", [NOW, IN_STEPS], ids=["at once", "in steps"])
 
 
-async def all_bytes(lane: DataLane, partition: PartitionId = P0) -> bytes:
-    """Everything from the log start on, read as a fetch does."""
-    log = lane.log_of(partition)
-    found: list[bytes] = []
-    offset = log.log_start_offset
-    while offset < log.high_watermark:
-        cut = await lane.reader.read(log, offset, 300)
-        assert cut.buffers, f"nothing at offset {offset} of {log.high_watermark}"
-        found.extend(bytes(buffer) for buffer in cut.buffers)
-        offset = cut.next_offset
-    return b"".join(found)
-
-
-async def written(world: World, objects: int = 6) -> DataLane:
-    lane = await world.own()
-    for i in range(objects):
-        append(lane, P0, [b"a%d" % i, b"b%d" % i])
-        append(lane, P1, [b"c%d" % i])
-        append(lane, P0, [b"d%d" % i])
-        await flush(lane)
-    return lane
-
-
-def test_after_rewriting_the_bytes_are_the_same_and_the_lane_objects_are_gone():
-    async def test(world: World) -> None:
-        lane = await written(world)
-        before = [await all_bytes(lane, p) for p in (P0, P1)]
-        await rewrite(lane, NOW)
-        assert [await all_bytes(lane, p) for p in (P0, P1)] == before
-        fresh = await world.own()
-        assert [await all_bytes(fresh, p) for p in (P0, P1)] == before
-        assert await world.keys("lanes/0001/") == [
-            f"lanes/0001/{number:020d}" for number in (0, 7, 8)
-        ]
-
-    simulate(test)
+@simulated
+async def test_after_rewriting_the_bytes_are_the_same_and_the_lane_objects_are_gone(world: World):
+    lane = await written(world)
+    before = [await all_bytes(lane, p) for p in (P0, P1)]
+    await rewrite(lane, NOW)
+    assert [await all_bytes(lane, p) for p in (P0, P1)] == before
+    fresh = await world.own()
+    assert [await all_bytes(fresh, p) for p in (P0, P1)] == before
+    assert await world.keys("lanes/0001/") == [f"lanes/0001/{number:020d}" for number in (0, 7, 8)]
 
 
 def count_of_calls(settings: RewriteSettings) -> int:
@@ -130,231 +103,207 @@ def test_a_crash_before_or_after_any_call_of_the_store_loses_nothing_and_moves_n
 
 
 @BOTH
-def test_a_reader_that_planned_before_the_objects_went_finds_the_same_bytes(
-    settings: RewriteSettings,
+@simulated
+async def test_a_reader_that_planned_before_the_objects_went_finds_the_same_bytes(
+    world: World, settings: RewriteSettings
 ):
-    async def test(world: World) -> None:
-        lane = await written(world)
-        before = await all_bytes(lane)
-        lane.tail.forget(lane.lane)
-        hold = Hold("read", "lanes/0001/00000000000000000001")
-        world.store.before.append(hold)
-        reading = asyncio.ensure_future(all_bytes(lane))
-        await hold.reached.wait()
-        world.store.before.clear()
-        await rewrite(lane, settings)
-        hold.go.set()
-        assert await reading == before
-
-    simulate(test)
+    lane = await written(world)
+    before = await all_bytes(lane)
+    lane.tail.forget(lane.lane)
+    hold = Hold("read", "lanes/0001/00000000000000000001")
+    world.store.before.append(hold)
+    reading = asyncio.ensure_future(all_bytes(lane))
+    await hold.reached.wait()
+    world.store.before.clear()
+    await rewrite(lane, settings)
+    hold.go.set()
+    assert await reading == before
 
 
 @BOTH
-def test_records_that_arrive_while_the_lane_is_rewritten_stay_where_they_are(
-    settings: RewriteSettings,
+@simulated
+async def test_records_that_arrive_while_the_lane_is_rewritten_stay_where_they_are(
+    world: World, settings: RewriteSettings
 ):
-    async def test(world: World) -> None:
-        lane = await written(world)
-        hold = Hold("create", "topics/")
-        world.store.before.append(hold)
-        rewriting = asyncio.ensure_future(rewrite(lane, settings))
-        await hold.reached.wait()
-        append(lane, P0, [b"meanwhile"])
-        await flush(lane)
-        before = await all_bytes(lane)
-        hold.go.set()
-        await rewriting
-        assert await all_bytes(lane) == before
-        assert len(lane.log_of(P0).runs) == 1
-        assert await all_bytes(await world.own()) == before
-
-    simulate(test)
+    lane = await written(world)
+    hold = Hold("create", "topics/")
+    world.store.before.append(hold)
+    rewriting = asyncio.ensure_future(rewrite(lane, settings))
+    await hold.reached.wait()
+    append(lane, P0, [b"meanwhile"])
+    await flush(lane)
+    before = await all_bytes(lane)
+    hold.go.set()
+    await rewriting
+    assert await all_bytes(lane) == before
+    assert len(lane.log_of(P0).runs) == 1
+    assert await all_bytes(await world.own()) == before
 
 
 @BOTH
-def test_a_log_start_that_moves_while_the_lane_is_rewritten_holds_afterwards(
-    settings: RewriteSettings,
+@simulated
+async def test_a_log_start_that_moves_while_the_lane_is_rewritten_holds_afterwards(
+    world: World, settings: RewriteSettings
 ):
-    async def test(world: World) -> None:
-        lane = await written(world)
-        hold = Hold("create", "topics/")
-        world.store.before.append(hold)
-        rewriting = asyncio.ensure_future(rewrite(lane, settings))
-        await hold.reached.wait()
-        lane.add(LogStartMoved(P0, 18))
-        lane.add(LogStartMoved(P1, 3))
-        await flush(lane)
-        hold.go.set()
-        await rewriting
-        for owner in (lane, await world.own()):
-            assert owner.log_of(P0).log_start_offset == owner.log_of(P0).high_watermark == 18
-            assert owner.log_of(P0).segments == []
-            assert owner.log_of(P1).log_start_offset == 3
-            assert await all_bytes(owner, P1)
-        await collect(lane)
-        assert not await world.keys(f"topics/{P0.topic_id}/{P0.partition:06d}/")
-
-    simulate(test)
+    lane = await written(world)
+    hold = Hold("create", "topics/")
+    world.store.before.append(hold)
+    rewriting = asyncio.ensure_future(rewrite(lane, settings))
+    await hold.reached.wait()
+    lane.appender.add(LogStartMoved(P0, 18))
+    lane.appender.add(LogStartMoved(P1, 3))
+    await flush(lane)
+    hold.go.set()
+    await rewriting
+    for owner in (lane, await world.own()):
+        assert owner.log_of(P0).log_start_offset == owner.log_of(P0).high_watermark == 18
+        assert owner.log_of(P0).segments == []
+        assert owner.log_of(P1).log_start_offset == 3
+        assert await all_bytes(owner, P1)
+    await collect(lane)
+    assert not await world.keys(f"topics/{P0.topic_id}/{P0.partition:06d}/")
 
 
 @BOTH
-def test_a_topic_that_is_deleted_while_it_is_rewritten_leaves_nothing_behind(
-    settings: RewriteSettings,
+@simulated
+async def test_a_topic_that_is_deleted_while_it_is_rewritten_leaves_nothing_behind(
+    world: World, settings: RewriteSettings
 ):
-    async def test(world: World) -> None:
-        lane = await written(world)
-        hold = Hold("create", "topics/")
-        world.store.before.append(hold)
-        rewriting = asyncio.ensure_future(rewrite(lane, settings))
-        await hold.reached.wait()
-        lane.add(PartitionRemoved(P0))
-        hold.go.set()
-        await rewriting
-        await purge_removed(lane)
-        await flush(lane)
-        assert P0 not in lane.state.partitions and P0 not in lane.state.removed
-        assert {key.split("/")[2] for key in await world.keys("topics/")} == {"000001"}
-
-    simulate(test)
+    lane = await written(world)
+    hold = Hold("create", "topics/")
+    world.store.before.append(hold)
+    rewriting = asyncio.ensure_future(rewrite(lane, settings))
+    await hold.reached.wait()
+    lane.appender.add(PartitionRemoved(P0))
+    hold.go.set()
+    await rewriting
+    await purge_removed(lane)
+    await flush(lane)
+    assert P0 not in lane.state.partitions and P0 not in lane.state.removed
+    assert {key.split("/")[2] for key in await world.keys("topics/")} == {"000001"}
 
 
-def test_a_segment_whose_removal_is_decided_but_not_durable_is_not_swept():
-    async def test(world: World) -> None:
-        first = await written(world)
-        await rewrite(first, RewriteSettings(delete_delay_s=0, segment_bytes_max=400))
-        segments = len(first.log_of(P0).segments)
-        assert segments > 1
-        second = await world.own()
-        before = await all_bytes(second)
-        hold = Hold("create", "lanes/0001/")
-        world.store.before.append(hold)
-        second.add(LogStartMoved(P0, second.log_of(P0).segments[0].last_offset + 1))
-        await hold.reached.wait()
-        await sweep_segments(second)
-        third = await world.own(store=world.memory)
-        assert await all_bytes(third) == before
-
-    simulate(test)
+@simulated
+async def test_a_segment_whose_removal_is_decided_but_not_durable_is_not_swept(world: World):
+    first = await written(world)
+    await rewrite(first, RewriteSettings(delete_delay_s=0, segment_bytes_max=400))
+    segments = len(first.log_of(P0).segments)
+    assert segments > 1
+    second = await world.own()
+    before = await all_bytes(second)
+    hold = Hold("create", "lanes/0001/")
+    world.store.before.append(hold)
+    second.appender.add(LogStartMoved(P0, second.log_of(P0).segments[0].last_offset + 1))
+    await hold.reached.wait()
+    await sweep_segments(second)
+    third = await world.own(store=world.memory)
+    assert await all_bytes(third) == before
 
 
-def test_a_sweep_removes_what_an_earlier_claim_left_and_nothing_of_a_newer_one():
-    async def test(world: World) -> None:
-        first = await written(world)
-        await rewrite(first, NOW)
-        name = first.log_of(P0).segments[0].name
-        prefix = f"topics/{P0.topic_id}/{P0.partition:06d}/"
-        orphan = f"{prefix}{name[:-8]}00000000"
-        await world.memory.create(orphan, [b"left by a crash"])
-        stale = await world.own(broker=2)
-        newest = await world.own(broker=3)
-        append(newest, P0, [b"new"])
-        await flush(newest)
-        await rewrite(newest, RewriteSettings(delete_delay_s=0, segment_bytes_max=1))
-        before = await all_bytes(newest)
-        await world.memory.create(f"{prefix}a-stranger", [b"not ours to judge"])
-        assert await sweep_segments(stale) == 1
-        assert orphan not in await world.keys(prefix)
-        assert f"{prefix}a-stranger" in await world.keys(prefix)
-        assert await all_bytes(newest) == before
-
-    simulate(test)
+@simulated
+async def test_a_sweep_removes_what_an_earlier_claim_left_and_nothing_of_a_newer_one(world: World):
+    first = await written(world)
+    await rewrite(first, NOW)
+    name = first.log_of(P0).segments[0].name
+    prefix = f"topics/{P0.topic_id}/{P0.partition:06d}/"
+    orphan = f"{prefix}{name[:-8]}00000000"
+    await world.memory.create(orphan, [b"left by a crash"])
+    stale = await world.own(broker=2)
+    newest = await world.own(broker=3)
+    append(newest, P0, [b"new"])
+    await flush(newest)
+    await rewrite(newest, RewriteSettings(delete_delay_s=0, segment_bytes_max=1))
+    before = await all_bytes(newest)
+    await world.memory.create(f"{prefix}a-stranger", [b"not ours to judge"])
+    assert await sweep_segments(stale) == 1
+    assert orphan not in await world.keys(prefix)
+    assert f"{prefix}a-stranger" in await world.keys(prefix)
+    assert await all_bytes(newest) == before
 
 
 @BOTH
-def test_a_fenced_owner_stops_rewriting_before_it_deletes_anything(
-    settings: RewriteSettings,
+@simulated
+async def test_a_fenced_owner_stops_rewriting_before_it_deletes_anything(
+    world: World, settings: RewriteSettings
 ):
-    async def test(world: World) -> None:
-        stale = await written(world)
-        before = await all_bytes(stale)
-        newest = await world.own(broker=2)
-        with pytest.raises(Fenced):
-            await rewrite(stale, settings)
-        newest.tail.forget(newest.lane)
-        assert await all_bytes(newest) == before
-        assert len(await world.keys("lanes/0001/")) == 8
-
-    simulate(test)
+    stale = await written(world)
+    before = await all_bytes(stale)
+    newest = await world.own(broker=2)
+    with pytest.raises(Fenced):
+        await rewrite(stale, settings)
+    newest.tail.forget(newest.lane)
+    assert await all_bytes(newest) == before
+    assert len(await world.keys("lanes/0001/")) == 8
 
 
-def test_a_purge_by_a_fenced_owner_deletes_nothing():
-    async def test(world: World) -> None:
-        stale = await written(world)
-        await rewrite(stale, NOW)
-        newest = await world.own(broker=2)
-        before = await all_bytes(newest)
-        stale.add(PartitionRemoved(P0))
-        with pytest.raises(Fenced):
-            await purge_removed(stale)
-        assert await all_bytes(newest) == before
-
-    simulate(test)
+@simulated
+async def test_a_purge_by_a_fenced_owner_deletes_nothing(world: World):
+    stale = await written(world)
+    await rewrite(stale, NOW)
+    newest = await world.own(broker=2)
+    before = await all_bytes(newest)
+    stale.appender.add(PartitionRemoved(P0))
+    with pytest.raises(Fenced):
+        await purge_removed(stale)
+    assert await all_bytes(newest) == before
 
 
-def test_small_segments_are_merged_and_their_number_stays_small():
-    async def test(world: World) -> None:
-        lane = await world.own()
-        counts: list[int] = []
-        for _ in range(20):
-            await append_all(lane, 3)
-            await rewrite(lane, NOW)
-            counts.append(len(lane.log_of(P0).segments))
-        assert max(counts) <= 6
-        assert len(await world.keys("topics/")) == counts[-1]
-        cut = await all_bytes(lane)
-        assert cut == await all_bytes(await world.own())
-
-    simulate(test)
-
-
-def test_a_segment_is_never_larger_than_its_bound_where_batches_allow():
-    async def test(world: World) -> None:
-        lane = await written(world)
-        await rewrite(lane, RewriteSettings(delete_delay_s=0, segment_bytes_max=500))
-        assert all(s.size_bytes <= 500 for s in lane.log_of(P0).segments)
-
-    simulate(test)
-
-
-def test_rewriting_is_due_by_objects_by_runs_or_by_bytes():
-    async def test(world: World) -> None:
-        lane = await written(world, 3)
-        assert not is_due(lane, RewriteSettings())
-        assert is_due(lane, RewriteSettings(entries_max=4))
-        assert not is_due(lane, RewriteSettings(entries_max=5))
-        assert is_due(lane, RewriteSettings(runs_max=6))
-        assert is_due(lane, RewriteSettings(bytes_max=100))
+@simulated
+async def test_small_segments_are_merged_and_their_number_stays_small(world: World):
+    lane = await world.own()
+    counts: list[int] = []
+    for _ in range(20):
+        await append_all(lane, 3)
         await rewrite(lane, NOW)
-        assert not is_due(lane, RewriteSettings(entries_max=4, runs_max=1, bytes_max=1))
-
-    simulate(test)
-
-
-def test_a_recovery_that_runs_while_the_lane_is_rewritten_sees_one_of_both_layouts():
-    async def test(world: World) -> None:
-        lane = await written(world)
-        before = await all_bytes(lane)
-        hold = Hold("read", "lanes/0001/00000000000000000001")
-        other = type(world.store)(world.memory)
-        other.before.append(hold)
-        recovering = asyncio.ensure_future(world.own(store=other, broker=2))
-        await hold.reached.wait()
-        await rewrite(lane, NOW)
-        hold.go.set()
-        assert await all_bytes(await recovering) == before
-
-    simulate(test)
+        counts.append(len(lane.log_of(P0).segments))
+    assert max(counts) <= 6
+    assert len(await world.keys("topics/")) == counts[-1]
+    cut = await all_bytes(lane)
+    assert cut == await all_bytes(await world.own())
 
 
-def test_a_reading_of_a_vanished_object_says_so_in_the_end():
-    async def test(world: World) -> None:
-        lane = await written(world)
-        lane.tail.forget(lane.lane)
-        await world.memory.delete(["lanes/0001/00000000000000000001"])
-        with pytest.raises(ObjectNotFound):
-            await all_bytes(lane)
+@simulated
+async def test_a_segment_is_never_larger_than_its_bound_where_batches_allow(world: World):
+    lane = await written(world)
+    await rewrite(lane, RewriteSettings(delete_delay_s=0, segment_bytes_max=500))
+    assert all(s.size_bytes <= 500 for s in lane.log_of(P0).segments)
 
-    simulate(test)
+
+@simulated
+async def test_rewriting_is_due_by_objects_by_runs_or_by_bytes(world: World):
+    lane = await written(world, 3)
+    assert not is_due(lane, RewriteSettings())
+    assert is_due(lane, RewriteSettings(entries_max=4))
+    assert not is_due(lane, RewriteSettings(entries_max=5))
+    assert is_due(lane, RewriteSettings(runs_max=6))
+    assert is_due(lane, RewriteSettings(bytes_max=100))
+    await rewrite(lane, NOW)
+    assert not is_due(lane, RewriteSettings(entries_max=4, runs_max=1, bytes_max=1))
+
+
+@simulated
+async def test_a_recovery_that_runs_while_the_lane_is_rewritten_sees_one_of_both_layouts(
+    world: World,
+):
+    lane = await written(world)
+    before = await all_bytes(lane)
+    hold = Hold("read", "lanes/0001/00000000000000000001")
+    other = type(world.store)(world.memory)
+    other.before.append(hold)
+    recovering = asyncio.ensure_future(world.own(store=other, broker=2))
+    await hold.reached.wait()
+    await rewrite(lane, NOW)
+    hold.go.set()
+    assert await all_bytes(await recovering) == before
+
+
+@simulated
+async def test_a_reading_of_a_vanished_object_says_so_in_the_end(world: World):
+    lane = await written(world)
+    lane.tail.forget(lane.lane)
+    await world.memory.delete(["lanes/0001/00000000000000000001"])
+    with pytest.raises(ObjectNotFound):
+        await all_bytes(lane)
 
 
 def test_the_claim_of_a_segment_is_read_from_its_name():
@@ -363,29 +312,27 @@ def test_the_claim_of_a_segment_is_read_from_its_name():
         assert claim_in(strange) is None
 
 
-def test_what_was_rewritten_is_recovered_from_the_snapshot_alone():
-    async def test(world: World) -> None:
-        lane = await written(world)
-        await rewrite(lane, NOW)
-        recovered = await recover(world.store, world.environment(), lane.lane, LogStateKind())
-        assert recovered.entries_read == 0
-        assert recovered.state.encode() == lane.state.encode()
-
-    simulate(test)
+@simulated
+async def test_what_was_rewritten_is_recovered_from_the_snapshot_alone(world: World):
+    lane = await written(world)
+    await rewrite(lane, NOW)
+    recovered = await recover(world.store, world.environment(), lane.lane, LogStateKind())
+    assert recovered.entries_read == 0
+    assert recovered.state.encode() == lane.state.encode()
 
 
-def test_what_an_object_holds_from_before_a_removal_is_in_no_log_and_in_no_segment():
-    async def test(world: World) -> None:
-        lane = await world.own()
-        append(lane, P1, [b"before it"])
-        append(lane, P0, [b"gone"])
-        lane.add(PartitionRemoved(P0))
-        append(lane, P0, [b"new"])
-        await flush(lane)
-        expected = [await all_bytes(lane, p) for p in (P0, P1)]
-        assert b"new" in expected[0] and b"gone" not in expected[0]
-        await rewrite(lane, NOW)
-        for owner in (lane, await world.own()):
-            assert [await all_bytes(owner, p) for p in (P0, P1)] == expected
-
-    simulate(test)
+@simulated
+async def test_what_an_object_holds_from_before_a_removal_is_in_no_log_and_in_no_segment(
+    world: World,
+):
+    lane = await world.own()
+    append(lane, P1, [b"before it"])
+    append(lane, P0, [b"gone"])
+    lane.appender.add(PartitionRemoved(P0))
+    append(lane, P0, [b"new"])
+    await flush(lane)
+    expected = [await all_bytes(lane, p) for p in (P0, P1)]
+    assert b"new" in expected[0] and b"gone" not in expected[0]
+    await rewrite(lane, NOW)
+    for owner in (lane, await world.own()):
+        assert [await all_bytes(owner, p) for p in (P0, P1)] == expected

@@ -1,8 +1,8 @@
 """Segments: any offset is found by the index, and every harm is recognised."""
 
 import pytest
-from tests.unit.lane.world import P0, P1
-from tests.unit.log.stretches import built_segment, stored_batch
+from tests.support.lanes import P0, P1
+from tests.unit.log.stretches import stored_batch
 
 from holdfast.errors import CorruptObject, InvariantViolation
 from holdfast.log.memory import SMALL_BUFFER_BYTES

@@ -5,7 +5,7 @@ import random
 
 import pytest
 from simulation.faults.faulty_store import Fault, FaultPlan, FaultyStore
-from tests.unit.lane.world import P0, P1, World, append, simulate
+from tests.support.lanes import P0, P1, World, append, simulate
 
 from holdfast.errors import Fenced, HoldfastError
 from holdfast.identifiers import LaneNumber, PartitionId

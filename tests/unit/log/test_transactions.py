@@ -2,7 +2,10 @@
 
 import msgspec
 import pytest
-from tests.unit.lane.world import P0, Hold, World, append, batch, end, flush, simulate
+from tests.support.async_tests import simulated
+from tests.support.batches import batch
+from tests.support.lanes import P0, World, append, end, flush
+from tests.support.stores import Hold
 
 from holdfast.inspect.lane_audit import payload_problems, transaction_problems
 from holdfast.lane.recovery import recover
@@ -227,57 +230,51 @@ def test_the_aborted_index_names_what_has_something_in_a_range():
     assert transactions.aborted == [three, again]
 
 
-def test_retention_stops_at_the_last_stable_offset():
-    async def test(world: World) -> None:
-        lane = await world.own()
-        rules = RetentionRules(retention_ms=1, retention_bytes=-1, deletes=True)
-        append(lane)
-        await flush(lane)
-        append(lane, producer=(1, 0, 0), transactional=True)
-        await flush(lane)
-        append(lane)
-        await flush(lane)
-        log = lane.log_of(P0)
-        assert decide_retention(log, rules, 1 << 50) == LogStartMoved(P0, 1)
-        end(lane, 1, 0, committed=True)
-        await flush(lane)
-        assert decide_retention(log, rules, 1 << 50) == LogStartMoved(P0, 4)
-
-    simulate(test)
+@simulated
+async def test_retention_stops_at_the_last_stable_offset(world: World):
+    lane = await world.own()
+    rules = RetentionRules(retention_ms=1, retention_bytes=-1, deletes=True)
+    append(lane)
+    await flush(lane)
+    append(lane, producer=(1, 0, 0), transactional=True)
+    await flush(lane)
+    append(lane)
+    await flush(lane)
+    log = lane.log_of(P0)
+    assert decide_retention(log, rules, 1 << 50) == LogStartMoved(P0, 1)
+    end(lane, 1, 0, committed=True)
+    await flush(lane)
+    assert decide_retention(log, rules, 1 << 50) == LogStartMoved(P0, 4)
 
 
-def test_aborted_entries_below_the_log_start_go_also_from_the_snapshot():
-    async def test(world: World) -> None:
-        lane = await world.own()
-        for sequence in range(2):
-            append(lane, producer=(1, 0, sequence), transactional=True)
-            end(lane, 1, 0, committed=False)
-        await flush(lane)
-        log = lane.log_of(P0)
-        assert [entry.last_offset for entry in log.transactions.aborted] == [1, 3]
-        lane.add(LogStartMoved(P0, 2))
-        decoded = LogStateKind().decode(lane.state.encode()).log_of(P0)
-        assert [entry.last_offset for entry in decoded.transactions.aborted] == [3]
-        await flush(lane)
-        assert [entry.last_offset for entry in log.transactions.aborted] == [3]
-
-    simulate(test)
+@simulated
+async def test_aborted_entries_below_the_log_start_go_also_from_the_snapshot(world: World):
+    lane = await world.own()
+    for sequence in range(2):
+        append(lane, producer=(1, 0, sequence), transactional=True)
+        end(lane, 1, 0, committed=False)
+    await flush(lane)
+    log = lane.log_of(P0)
+    assert [entry.last_offset for entry in log.transactions.aborted] == [1, 3]
+    lane.appender.add(LogStartMoved(P0, 2))
+    decoded = LogStateKind().decode(lane.state.encode()).log_of(P0)
+    assert [entry.last_offset for entry in decoded.transactions.aborted] == [3]
+    await flush(lane)
+    assert [entry.last_offset for entry in log.transactions.aborted] == [3]
 
 
-def test_a_producer_with_an_open_transaction_does_not_expire():
-    async def test(world: World) -> None:
-        lane = await world.own()
-        append(lane, producer=(1, 0, 0), transactional=True)
-        append(lane, producer=(2, 0, 0))
-        lane.add(ProducersExpired(1 << 60))
-        log = lane.log_of(P0)
-        assert list(log.producers) == [1]
-        assert log.expired_producers(1 << 60) == []
-        end(lane, 1, 0, committed=True)
-        lane.add(ProducersExpired(1 << 60))
-        assert log.producers == {}
-
-    simulate(test)
+@simulated
+async def test_a_producer_with_an_open_transaction_does_not_expire(world: World):
+    lane = await world.own()
+    append(lane, producer=(1, 0, 0), transactional=True)
+    append(lane, producer=(2, 0, 0))
+    lane.appender.add(ProducersExpired(1 << 60))
+    log = lane.log_of(P0)
+    assert list(log.producers) == [1]
+    assert log.expired_producers(1 << 60) == []
+    end(lane, 1, 0, committed=True)
+    lane.appender.add(ProducersExpired(1 << 60))
+    assert log.producers == {}
 
 
 async def with_transactions(world: World) -> DataLane:
@@ -295,74 +292,66 @@ async def with_transactions(world: World) -> DataLane:
     return lane
 
 
-def test_open_and_aborted_transactions_survive_rewriting_and_a_new_owner():
-    async def test(world: World) -> None:
-        lane = await with_transactions(world)
-        before = lane.log_of(P0)
-        cut = await lane.reader.read(before, 0, 1 << 20)
-        data = b"".join(bytes(buffer) for buffer in cut.buffers)
-        await rewrite(lane, NOW)
-        for fresh in (lane, await world.own()):
-            log = fresh.log_of(P0)
-            assert log.runs.find(0) == len(log.runs)
-            assert log.transactions.open == {3: OpenTransaction(0, 5, log.producers[3].last_ms)}
-            assert log.transactions.aborted == [AbortedTxn(1, 0, 3, 2)]
-            assert log.last_stable_offset == 5
-            assert log.producers[2].coordinator_epoch == 6
-            assert list(transaction_problems(log)) == []
-            cut = await fresh.reader.read(log, 0, 1 << 20)
-            assert b"".join(bytes(buffer) for buffer in cut.buffers) == data
-
-    simulate(test)
+@simulated
+async def test_open_and_aborted_transactions_survive_rewriting_and_a_new_owner(world: World):
+    lane = await with_transactions(world)
+    before = lane.log_of(P0)
+    cut = await lane.reader.read(before, 0, 1 << 20)
+    data = b"".join(bytes(buffer) for buffer in cut.buffers)
+    await rewrite(lane, NOW)
+    for fresh in (lane, await world.own()):
+        log = fresh.log_of(P0)
+        assert log.runs.find(0) == len(log.runs)
+        assert log.transactions.open == {3: OpenTransaction(0, 5, log.producers[3].last_ms)}
+        assert log.transactions.aborted == [AbortedTxn(1, 0, 3, 2)]
+        assert log.last_stable_offset == 5
+        assert log.producers[2].coordinator_epoch == 6
+        assert list(transaction_problems(log)) == []
+        cut = await fresh.reader.read(log, 0, 1 << 20)
+        assert b"".join(bytes(buffer) for buffer in cut.buffers) == data
 
 
-def test_a_snapshot_of_the_same_number_is_the_same_state():
-    async def test(world: World) -> None:
-        lane = await with_transactions(world)
-        await lane.snapshot_now()
-        recovered = await recover(world.memory, world.environment(), lane.lane, LogStateKind())
-        assert recovered.state.encode() == lane.state.encode()
-        assert recovered.state.log_of(P0).last_stable_offset == 5
-
-    simulate(test)
+@simulated
+async def test_a_snapshot_of_the_same_number_is_the_same_state(world: World):
+    lane = await with_transactions(world)
+    await lane.snapshot_now()
+    recovered = await recover(world.memory, world.environment(), lane.lane, LogStateKind())
+    assert recovered.state.encode() == lane.state.encode()
+    assert recovered.state.log_of(P0).last_stable_offset == 5
 
 
-def test_a_snapshot_and_facts_from_before_transactions_are_still_read():
-    async def test(world: World) -> None:
-        lane = await world.own()
-        append(lane, producer=(1, 0, 0))
-        await flush(lane)
-        raw = msgspec.msgpack.decode(lane.state.encode())
-        for partition in raw[3]:
-            del partition[8:]
-            for producer in partition[7]:
-                del producer[4:]
-        log = LogStateKind().decode(msgspec.msgpack.encode(raw)).log_of(P0)
-        assert log.producers[1].coordinator_epoch == -1
-        assert log.transactions.open == {}
-        assert log.last_stable_offset == 1
-        fact = Appended(P0, 0, 0, 80, 1, 7, 1, 0, 0, 5)
-        old = [one[:-2] for one in msgspec.msgpack.decode(encode_facts([fact]))]
-        assert decode_facts(msgspec.msgpack.encode(old)) == [fact]
-
-    simulate(test)
+@simulated
+async def test_a_snapshot_and_facts_from_before_transactions_are_still_read(world: World):
+    lane = await world.own()
+    append(lane, producer=(1, 0, 0))
+    await flush(lane)
+    raw = msgspec.msgpack.decode(lane.state.encode())
+    for partition in raw[3]:
+        del partition[8:]
+        for producer in partition[7]:
+            del producer[4:]
+    log = LogStateKind().decode(msgspec.msgpack.encode(raw)).log_of(P0)
+    assert log.producers[1].coordinator_epoch == -1
+    assert log.transactions.open == {}
+    assert log.last_stable_offset == 1
+    fact = Appended(P0, 0, 0, 80, 1, 7, 1, 0, 0, 5)
+    old = [one[:-2] for one in msgspec.msgpack.decode(encode_facts([fact]))]
+    assert decode_facts(msgspec.msgpack.encode(old)) == [fact]
 
 
-def test_a_reader_waits_for_the_durable_marker_also_while_its_put_hangs():
-    async def test(world: World) -> None:
-        lane = await world.own()
-        append(lane, producer=(1, 0, 0), transactional=True)
-        await flush(lane)
-        hold = Hold("create", "lanes/")
-        world.store.before.append(hold)
-        end(lane, 1, 0, committed=True)
-        await hold.reached.wait()
-        assert lane.log_of(P0).last_stable_offset == 0
-        hold.go.set()
-        await flush(lane)
-        assert lane.log_of(P0).last_stable_offset == 2
-
-    simulate(test)
+@simulated
+async def test_a_reader_waits_for_the_durable_marker_also_while_its_put_hangs(world: World):
+    lane = await world.own()
+    append(lane, producer=(1, 0, 0), transactional=True)
+    await flush(lane)
+    hold = Hold("create", "lanes/")
+    world.store.before.append(hold)
+    end(lane, 1, 0, committed=True)
+    await hold.reached.wait()
+    assert lane.log_of(P0).last_stable_offset == 0
+    hold.go.set()
+    await flush(lane)
+    assert lane.log_of(P0).last_stable_offset == 2
 
 
 def audited(fact: Appended, data: bytearray) -> list[str]:

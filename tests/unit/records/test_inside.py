@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.hostile.wire import batch, record, varint
+from tests.support.hostile_bytes import batch, record, varint
 
 from holdfast.errors import CorruptObject
 from holdfast.records.check import RefusalKind, check_produced

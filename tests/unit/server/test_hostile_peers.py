@@ -6,6 +6,7 @@ import struct
 import time
 
 import pytest
+from tests.support.async_tests import run_by_fixture
 
 from holdfast.protocol.frames import ANNOUNCED_BUFFER_BYTES
 from holdfast.protocol.messages.produce import ProduceRequest
@@ -32,19 +33,17 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("opening", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_violation_closes_that_connection_and_no_other(on_loop, opening):
-    async def test(edge):
-        good = await edge.client()
-        assert await good.ask(1) == (1, b"hello")
-        bad = await edge.client()
-        bad.send(opening)
-        assert await bad.closed() == b""
-        assert await good.ask(2) == (2, b"hello")
-        assert len(edge.dispatcher.seen) == 2
-        await edge.until(lambda: edge.server.connections == 1)
-        assert edge.server.memory.used_bytes == 0
-
-    on_loop(test)
+@run_by_fixture("on_loop")
+async def test_a_violation_closes_that_connection_and_no_other(edge, opening):
+    good = await edge.client()
+    assert await good.ask(1) == (1, b"hello")
+    bad = await edge.client()
+    bad.send(opening)
+    assert await bad.closed() == b""
+    assert await good.ask(2) == (2, b"hello")
+    assert len(edge.dispatcher.seen) == 2
+    await edge.until(lambda: edge.server.connections == 1)
+    assert edge.server.memory.used_bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -63,88 +62,76 @@ def test_another_protocol_on_the_port_is_named_in_one_event(on_loop, caplog, ope
     assert word in violations[0].fields["reason"]
 
 
-def test_random_bytes_never_reach_anyone_else(on_loop):
-    async def test(edge):
-        chance = random.Random(20261115)
-        good = await edge.client()
-        for number in range(60):
-            bad = await edge.client()
-            bad.send(chance.randbytes(chance.randrange(1, 2000)))
-            bad.writer.write_eof()
-            await bad.closed()
-            assert await good.ask(number) == (number, b"hello")
-        await edge.until(lambda: edge.server.connections == 1)
-        assert edge.server.memory.used_bytes == 0
-
-    on_loop(test)
-
-
-def test_half_a_frame_and_then_the_end_leaves_nothing_behind(on_loop):
-    async def test(edge):
-        whole = edge_frame = (await edge.client()).frame(1, body=bytes(500_000))
-        for cut in (1, 3, 4, 9, 300_000, len(whole) - 1):
-            bad = await edge.client()
-            bad.send(edge_frame[:cut])
-            bad.writer.write_eof()
-            assert await bad.closed() == b""
-        await edge.until(lambda: edge.server.connections == 1)
-        assert edge.dispatcher.seen == []
-        assert edge.server.memory.used_bytes == 0
-
-    on_loop(test)
-
-
-def test_frames_before_a_violation_in_the_same_segment_are_answered(on_loop):
-    async def test(edge):
+@run_by_fixture("on_loop")
+async def test_random_bytes_never_reach_anyone_else(edge):
+    chance = random.Random(20261115)
+    good = await edge.client()
+    for number in range(60):
         bad = await edge.client()
-        bad.send(bad.frame(1) + bad.frame(2) + struct.pack(">i", -1))
-        assert await bad.reply() == (1, b"hello")
-        assert await bad.reply() == (2, b"hello")
+        bad.send(chance.randbytes(chance.randrange(1, 2000)))
+        bad.writer.write_eof()
+        await bad.closed()
+        assert await good.ask(number) == (number, b"hello")
+    await edge.until(lambda: edge.server.connections == 1)
+    assert edge.server.memory.used_bytes == 0
+
+
+@run_by_fixture("on_loop")
+async def test_half_a_frame_and_then_the_end_leaves_nothing_behind(edge):
+    whole = edge_frame = (await edge.client()).frame(1, body=bytes(500_000))
+    for cut in (1, 3, 4, 9, 300_000, len(whole) - 1):
+        bad = await edge.client()
+        bad.send(edge_frame[:cut])
+        bad.writer.write_eof()
         assert await bad.closed() == b""
-
-    on_loop(test)
-
-
-def test_frames_that_are_only_announced_hold_up_nobody(on_loop):
-    async def test(edge):
-        for _ in range(20):
-            stalled = await edge.client()
-            stalled.send(struct.pack(">i", 100 * 1024 * 1024) + b"only this")
-        await edge.until(lambda: edge.server.memory.used_bytes >= 20 * ANNOUNCED_BUFFER_BYTES)
-        assert edge.server.memory.used_bytes < 21 * ANNOUNCED_BUFFER_BYTES
-        good = await edge.client()
-        assert (await good.ask(1, body=bytes(3_000_000)))[0] == 1
-        assert edge.server.connections == 21
-
-    on_loop(test, queued_bytes_max=8 * 1024 * 1024)
+    await edge.until(lambda: edge.server.connections == 1)
+    assert edge.dispatcher.seen == []
+    assert edge.server.memory.used_bytes == 0
 
 
-def test_frames_that_wait_for_each_others_memory_get_through_one_by_one(on_loop):
-    async def test(edge):
-        clients = [await edge.client() for _ in range(4)]
-        for number, client in enumerate(clients):
-            client.send(client.frame(number, body=bytes(3_000_000))[:1_500_000])
-        await edge.until(lambda: edge.server.memory.has_waiting)
-        for number, client in enumerate(clients):
-            client.send(client.frame(number, body=bytes(3_000_000))[1_500_000:])
-        for number, client in enumerate(clients):
-            assert (await client.reply())[0] == number
-        assert edge.server.memory.used_bytes == 0
-
-    on_loop(test, queued_bytes_max=4 * 1024 * 1024)
+@run_by_fixture("on_loop")
+async def test_frames_before_a_violation_in_the_same_segment_are_answered(edge):
+    bad = await edge.client()
+    bad.send(bad.frame(1) + bad.frame(2) + struct.pack(">i", -1))
+    assert await bad.reply() == (1, b"hello")
+    assert await bad.reply() == (2, b"hello")
+    assert await bad.closed() == b""
 
 
-def test_a_stalled_frame_ends_when_others_wait_for_its_memory(on_loop):
-    async def test(edge):
+@run_by_fixture("on_loop", queued_bytes_max=8 * 1024 * 1024)
+async def test_frames_that_are_only_announced_hold_up_nobody(edge):
+    for _ in range(20):
         stalled = await edge.client()
-        stalled.send(struct.pack(">i", 900_000) + bytes(800_000))
-        await edge.until(lambda: edge.server.memory.used_bytes == 900_000)
-        waiting = await edge.client()
-        waiting.send(waiting.frame(5, body=bytes(800_000)))
-        assert await stalled.closed() == b""
-        assert (await waiting.reply())[0] == 5
+        stalled.send(struct.pack(">i", 100 * 1024 * 1024) + b"only this")
+    await edge.until(lambda: edge.server.memory.used_bytes >= 20 * ANNOUNCED_BUFFER_BYTES)
+    assert edge.server.memory.used_bytes < 21 * ANNOUNCED_BUFFER_BYTES
+    good = await edge.client()
+    assert (await good.ask(1, body=bytes(3_000_000)))[0] == 1
+    assert edge.server.connections == 21
 
-    on_loop(test, queued_bytes_max=100_000, stalled_seconds_max=0.05)
+
+@run_by_fixture("on_loop", queued_bytes_max=4 * 1024 * 1024)
+async def test_frames_that_wait_for_each_others_memory_get_through_one_by_one(edge):
+    clients = [await edge.client() for _ in range(4)]
+    for number, client in enumerate(clients):
+        client.send(client.frame(number, body=bytes(3_000_000))[:1_500_000])
+    await edge.until(lambda: edge.server.memory.has_waiting)
+    for number, client in enumerate(clients):
+        client.send(client.frame(number, body=bytes(3_000_000))[1_500_000:])
+    for number, client in enumerate(clients):
+        assert (await client.reply())[0] == number
+    assert edge.server.memory.used_bytes == 0
+
+
+@run_by_fixture("on_loop", queued_bytes_max=100_000, stalled_seconds_max=0.05)
+async def test_a_stalled_frame_ends_when_others_wait_for_its_memory(edge):
+    stalled = await edge.client()
+    stalled.send(struct.pack(">i", 900_000) + bytes(800_000))
+    await edge.until(lambda: edge.server.memory.used_bytes == 900_000)
+    waiting = await edge.client()
+    waiting.send(waiting.frame(5, body=bytes(800_000)))
+    assert await stalled.closed() == b""
+    assert (await waiting.reply())[0] == 5
 
 
 def test_an_exception_in_a_handler_closes_its_connection_with_one_event(on_loop, caplog):
@@ -188,47 +175,41 @@ def test_a_body_that_is_not_its_message_is_a_violation_of_the_peer(on_loop, capl
     assert named == [("protocol_violation", "WARNING")]
 
 
-def test_more_connections_than_the_bound_are_refused(on_loop):
-    async def test(edge):
-        first = await edge.client()
-        second = await edge.client()
-        await first.ask(1)
-        await second.ask(1)
-        third = await edge.client()
-        assert await third.closed() == b""
-        assert await first.ask(2) == (2, b"hello")
-
-    on_loop(test, connections_max=2)
+@run_by_fixture("on_loop", connections_max=2)
+async def test_more_connections_than_the_bound_are_refused(edge):
+    first = await edge.client()
+    second = await edge.client()
+    await first.ask(1)
+    await second.ask(1)
+    third = await edge.client()
+    assert await third.closed() == b""
+    assert await first.ask(2) == (2, b"hello")
 
 
-def test_an_idle_connection_is_closed_and_a_waiting_one_is_not(on_loop):
-    async def test(edge):
-        edge.dispatcher.holding = True
-        waiting = await edge.client()
-        waiting.send(waiting.frame(1))
-        await edge.until(lambda: edge.dispatcher.held)
-        idle = await edge.client()
-        assert await idle.closed() == b""
-        edge.dispatcher.answer(1)
-        assert await waiting.reply() == (1, b"hello")
-
-    on_loop(test, idle_seconds_max=0.05)
+@run_by_fixture("on_loop", idle_seconds_max=0.05)
+async def test_an_idle_connection_is_closed_and_a_waiting_one_is_not(edge):
+    edge.dispatcher.holding = True
+    waiting = await edge.client()
+    waiting.send(waiting.frame(1))
+    await edge.until(lambda: edge.dispatcher.held)
+    idle = await edge.client()
+    assert await idle.closed() == b""
+    edge.dispatcher.answer(1)
+    assert await waiting.reply() == (1, b"hello")
 
 
-def test_slow_frames_before_a_violation_in_the_same_segment_are_answered(on_loop):
+@run_by_fixture("on_loop")
+async def test_slow_frames_before_a_violation_in_the_same_segment_are_answered(edge):
     """They wait for their turn, and the violation waits for them."""
 
-    async def test(edge):
-        def slow(request, peer):
-            until = time.perf_counter() + 2 * SLICE_SECONDS_MAX
-            while time.perf_counter() < until:
-                pass
-            return [request.body]
+    def slow(request, peer):
+        until = time.perf_counter() + 2 * SLICE_SECONDS_MAX
+        while time.perf_counter() < until:
+            pass
+        return [request.body]
 
-        edge.dispatcher.script = slow
-        client = await edge.client()
-        client.send(b"".join(client.frame(n) for n in range(3)) + HOSTILE["a negative size"])
-        assert [(await client.reply())[0] for _ in range(3)] == [0, 1, 2]
-        assert await client.closed() == b""
-
-    on_loop(test)
+    edge.dispatcher.script = slow
+    client = await edge.client()
+    client.send(b"".join(client.frame(n) for n in range(3)) + HOSTILE["a negative size"])
+    assert [(await client.reply())[0] for _ in range(3)] == [0, 1, 2]
+    assert await client.closed() == b""

@@ -9,6 +9,7 @@ from http import HTTPStatus
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.support.async_tests import in_event_loop
 from tests.unit.sink.statuses import partition, status
 
 from holdfast.errors import ConfigurationError
@@ -99,57 +100,51 @@ def get(address: str) -> tuple[int, str, str]:
         return refused.code, refused.headers["Content-Type"], refused.read().decode()
 
 
-def test_any_http_client_is_answered():
-    async def scenario() -> None:
-        server = HealthServer("127.0.0.1:0", memory_bytes=MEMORY)
-        address = await server.start()
-        try:
-            code, _, _ = await asyncio.to_thread(get, f"{address}/health")
-            assert code == 503
-            server.report(status())
-            code, kind, text = await asyncio.to_thread(get, f"{address}/health?verbose=1")
-            assert (code, kind) == (200, "application/json")
-            assert json.loads(text)["member_id"] == "m-1"
-            code, kind, text = await asyncio.to_thread(get, f"{address}/metrics")
-            assert code == 200
-            assert kind.startswith("text/plain")
-            assert 'holdfast_sink_lag{partition="0",topic="orders"} 50.0' in text
-            assert (await asyncio.to_thread(get, f"{address}/live"))[0] == 200
-            code, _, text = await asyncio.to_thread(get, f"{address}/else")
-            assert code == 404
-            assert "/metrics" in text
-        finally:
-            await server.stop()
-
-    asyncio.run(scenario())
+@in_event_loop
+async def test_any_http_client_is_answered():
+    server = HealthServer("127.0.0.1:0", memory_bytes=MEMORY)
+    address = await server.start()
+    try:
+        code, _, _ = await asyncio.to_thread(get, f"{address}/health")
+        assert code == 503
+        server.report(status())
+        code, kind, text = await asyncio.to_thread(get, f"{address}/health?verbose=1")
+        assert (code, kind) == (200, "application/json")
+        assert json.loads(text)["member_id"] == "m-1"
+        code, kind, text = await asyncio.to_thread(get, f"{address}/metrics")
+        assert code == 200
+        assert kind.startswith("text/plain")
+        assert 'holdfast_sink_lag{partition="0",topic="orders"} 50.0' in text
+        assert (await asyncio.to_thread(get, f"{address}/live"))[0] == 200
+        code, _, text = await asyncio.to_thread(get, f"{address}/else")
+        assert code == 404
+        assert "/metrics" in text
+    finally:
+        await server.stop()
 
 
-def test_what_is_no_http_is_let_go_and_the_next_one_is_answered():
-    async def scenario() -> None:
-        server = HealthServer("127.0.0.1:0", memory_bytes=MEMORY)
-        address = await server.start()
-        try:
-            for junk in (b"\r\n\r\n", b"x" * 40_000, b""):
-                reader, writer = await asyncio.open_connection(address.host, address.port)
-                writer.write(junk)
-                writer.write_eof()
-                assert b"200" not in await reader.read()
-                writer.close()
-            assert (await asyncio.to_thread(get, f"{address}/live"))[0] == 200
-        finally:
-            await server.stop()
-
-    asyncio.run(scenario())
+@in_event_loop
+async def test_what_is_no_http_is_let_go_and_the_next_one_is_answered():
+    server = HealthServer("127.0.0.1:0", memory_bytes=MEMORY)
+    address = await server.start()
+    try:
+        for junk in (b"\r\n\r\n", b"x" * 40_000, b""):
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            writer.write(junk)
+            writer.write_eof()
+            assert b"200" not in await reader.read()
+            writer.close()
+        assert (await asyncio.to_thread(get, f"{address}/live"))[0] == 200
+    finally:
+        await server.stop()
 
 
-def test_a_port_that_is_taken_is_named():
-    async def scenario() -> None:
-        first = HealthServer("127.0.0.1:0", memory_bytes=MEMORY)
-        address = await first.start()
-        try:
-            with pytest.raises(ConfigurationError, match=str(address.port)):
-                await HealthServer(str(address), memory_bytes=MEMORY).start()
-        finally:
-            await first.stop()
-
-    asyncio.run(scenario())
+@in_event_loop
+async def test_a_port_that_is_taken_is_named():
+    first = HealthServer("127.0.0.1:0", memory_bytes=MEMORY)
+    address = await first.start()
+    try:
+        with pytest.raises(ConfigurationError, match=str(address.port)):
+            await HealthServer(str(address), memory_bytes=MEMORY).start()
+    finally:
+        await first.stop()

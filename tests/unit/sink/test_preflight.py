@@ -1,9 +1,9 @@
 """What a sink finds out before it runs: whether it can write, and where it would begin."""
 
-import asyncio
 from typing import Any
 
 import pytest
+from tests.support.async_tests import in_event_loop
 
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError
@@ -35,25 +35,21 @@ class Replacing(Written):
         return await super().create(key, body)
 
 
-def test_a_probe_leaves_nothing_behind_and_readers_would_skip_it():
-    async def scenario() -> None:
-        store = Written()
+@in_event_loop
+async def test_a_probe_leaves_nothing_behind_and_readers_would_skip_it():
+    store = Written()
+    await probe_store(store, environment=ENVIRONMENT)
+    assert store.keys and all(key.startswith(PROBE_PREFIX) for key in store.keys)
+    assert PROBE_PREFIX.startswith("_")
+    assert await store.list("") == []
+
+
+@in_event_loop
+async def test_a_store_that_replaces_objects_is_refused():
+    store = Replacing()
+    with pytest.raises(ConfigurationError, match="conditional writes"):
         await probe_store(store, environment=ENVIRONMENT)
-        assert store.keys and all(key.startswith(PROBE_PREFIX) for key in store.keys)
-        assert PROBE_PREFIX.startswith("_")
-        assert await store.list("") == []
-
-    asyncio.run(scenario())
-
-
-def test_a_store_that_replaces_objects_is_refused():
-    async def scenario() -> None:
-        store = Replacing()
-        with pytest.raises(ConfigurationError, match="conditional writes"):
-            await probe_store(store, environment=ENVIRONMENT)
-        assert await store.list("") == []
-
-    asyncio.run(scenario())
+    assert await store.list("") == []
 
 
 def beginning(**changes: Any) -> Beginning:

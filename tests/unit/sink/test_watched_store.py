@@ -1,8 +1,7 @@
 """The sink's note of why its store does not answer."""
 
-import asyncio
-
 import pytest
+from tests.support.async_tests import in_event_loop
 
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.errors import ObjectNotFound, StoreUnavailable
@@ -22,17 +21,15 @@ class Silent(MemoryStore):
         return await super().read(key, start=start, length=length)
 
 
-def test_that_an_object_is_not_there_is_an_answer():
-    async def main() -> None:
-        store = Silent(environment=ENVIRONMENT)
-        watched = WatchedStore(store, environment=ENVIRONMENT)
-        with pytest.raises(StoreUnavailable):
-            await watched.read("origin")
-        CLOCK.seconds += 7
-        assert (watched.problem, watched.problem_seconds) == ("no answer", 7.0)
-        store.is_silent = False
-        with pytest.raises(ObjectNotFound):
-            await watched.read("origin")
-        assert (watched.problem, watched.problem_seconds) == (None, 0.0)
-
-    asyncio.run(main())
+@in_event_loop
+async def test_that_an_object_is_not_there_is_an_answer():
+    store = Silent(environment=ENVIRONMENT)
+    watched = WatchedStore(store, environment=ENVIRONMENT)
+    with pytest.raises(StoreUnavailable):
+        await watched.read("origin")
+    CLOCK.seconds += 7
+    assert (watched.problem, watched.problem_seconds) == ("no answer", 7.0)
+    store.is_silent = False
+    with pytest.raises(ObjectNotFound):
+        await watched.read("origin")
+    assert (watched.problem, watched.problem_seconds) == (None, 0.0)

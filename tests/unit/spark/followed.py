@@ -8,7 +8,7 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
-from tests.unit.spark.ledgered import Sink
+from tests.support.ledgered import Sink
 
 from holdfast.spark.tables import DeltaTable, IcebergTable
 from holdfast.spark.tables.follower import Change, Table, TableFollower

@@ -1,8 +1,10 @@
 """Stores on a directory that the broker's own code fills, changes and leaves, between two reads."""
 
 import asyncio
+import pickle
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.unit.cli.stores import StoreBuilder
 
@@ -15,6 +17,7 @@ from holdfast.records.batch import parse_header
 from holdfast.records.compression import Codec
 from holdfast.records.record import Record, encode_batch
 from holdfast.records.stamp import stamp
+from holdfast.spark.source.inputs import Range, read_range
 
 TOPIC = "t"
 
@@ -147,3 +150,12 @@ def made(folder: Path, *steps: Callable[[Filler], Awaitable[object]], partitions
 
 def offsets_in(rows: Sequence[dict[str, object]]) -> list[object]:
     return [row["offset"] for row in rows]
+
+
+def rows_of(ranges: Sequence[Range]) -> list[dict[str, Any]]:
+    """What tasks give, each with a Range that went over a wire."""
+    found: list[dict[str, Any]] = []
+    for one in ranges:
+        for batch in read_range(pickle.loads(pickle.dumps(one))):
+            found.extend(batch.to_pylist())
+    return found

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from tests.unit.spark.ledgered import Sink, SparkInThisProcess, rows
+from tests.support.ledgered import Sink, SparkInThisProcess, rows
 
 from holdfast.cli.compact import command
 from holdfast.errors import ConfigurationError, CorruptObject, RetryError

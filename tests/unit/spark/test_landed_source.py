@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
-from tests.unit.spark.ledgered import Sink, rows
+from tests.support.ledgered import Sink, rows
 
 from holdfast.errors import ConfigurationError, CorruptObject, HoldfastError, ObjectNotFound
 from holdfast.landing.ledger_entry import FileRole

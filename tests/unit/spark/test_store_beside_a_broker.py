@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.chaos.brokers import ChaosBroker
-from tests.peers.process import free_port
+from tests.support.warm_broker import ChaosBroker, eager_broker_on
 
 from holdfast.spark.source.inputs import PlanOptions, read_range
 from holdfast.spark.source.store_input import StoreInput
@@ -20,16 +19,8 @@ PARTITIONS = 2
 
 @pytest.fixture
 def eager_broker(tmp_path: Path) -> Iterator[ChaosBroker]:
-    """A broker that snapshots, rewrites and deletes all the time."""
-    broker = ChaosBroker(
-        tmp_path, name="eager", store=str(tmp_path / "store"), port=free_port(), eager=True
-    )
-    try:
-        broker.go()
-        broker.wait_ready()
+    with eager_broker_on(tmp_path) as broker:
         yield broker
-    finally:
-        broker.kill()
 
 
 def test_each_record_is_read_once_whatever_is_rewritten_between_plan_and_read(

@@ -4,43 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.spark.stores import TOPIC, Filler, change, made, offsets_in
-from tests.unit.spark.test_store_input import rows_of
+from tests.unit.spark.stores import TOPIC, change, made, offsets_in, rows_of
+from tests.unit.spark.transactions import FUTURE, goes_on, transactions
 
 from holdfast.spark.source.data_source import open_input
 from holdfast.spark.source.inputs import DataLoss, PlanOptions, Range, SourcePartition
 from holdfast.spark.source.options import parse_options
 from holdfast.spark.source.store_input import StoreInput
 from holdfast.spark.source.where import parse_where
-
-FUTURE = 1 << 42
-"""In ms: past the time of every marker."""
-
-
-async def transactions(builder: Filler) -> None:
-    """0-1 plain, 2-3 aborted, 4 committed, 5 abort, 6 commit, 7 plain, 8 aborted, 9 abort."""
-    builder.append_next(2, timestamp=FUTURE)
-    await builder.flush()
-    builder.append_next(2, producer_id=1, timestamp=FUTURE)
-    builder.append_next(1, producer_id=2, timestamp=FUTURE)
-    await builder.flush()
-    await builder.end(1, committed=False)
-    await builder.end(2, committed=True)
-    builder.append_next(1, timestamp=FUTURE)
-    builder.append_next(1, producer_id=2, timestamp=FUTURE)
-    await builder.flush()
-    await builder.end(2, committed=False)
-
-
-async def goes_on(builder: Filler) -> None:
-    """10 committed of the producer that had aborted, 11 commit, 12 open, 13 plain."""
-    builder.append_next(1, producer_id=1, timestamp=FUTURE)
-    await builder.flush()
-    await builder.end(1, committed=True)
-    builder.append_next(1, producer_id=1, timestamp=FUTURE)
-    builder.append_next(1, timestamp=FUTURE)
-    await builder.flush()
-
 
 COMMITTED = [0, 1, 4, 7, 10]
 UNCOMMITTED = [0, 1, 2, 3, 4, 7, 8, 10, 12, 13]

@@ -1,13 +1,11 @@
 """A store as an input: plans that tile what is asked, and reads that survive what happens since."""
 
 import itertools
-import pickle
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.spark.stores import TOPIC, Filler, change, made, offsets_in, value_of
+from tests.unit.spark.stores import TOPIC, Filler, change, made, offsets_in, rows_of, value_of
 
 from holdfast.columnar.schema import SCHEMA, SCHEMA_WITH_HEADERS
 from holdfast.errors import CorruptObject
@@ -27,15 +25,6 @@ from holdfast.spark.source.where import parse_where
 
 def partition_of(source: StoreInput, partition: int = 0) -> SourcePartition:
     return source.topics()[TOPIC].all_partitions()[partition]
-
-
-def rows_of(ranges: Sequence[Range]) -> list[dict[str, Any]]:
-    """What tasks give, each with a Range that went over a wire."""
-    found: list[dict[str, Any]] = []
-    for one in ranges:
-        for batch in read_range(pickle.loads(pickle.dumps(one))):
-            found.extend(batch.to_pylist())
-    return found
 
 
 def planned(url: str, *, partition: int = 0, **options: Any) -> list[Range]:

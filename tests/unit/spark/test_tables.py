@@ -12,8 +12,8 @@ from pathlib import Path
 import deltalake
 import pyarrow as pa
 import pytest
+from tests.support.ledgered import SparkInThisProcess, rows
 from tests.unit.spark.followed import Crash, Crashing, World
-from tests.unit.spark.ledgered import SparkInThisProcess, rows
 
 from holdfast.errors import ConfigurationError, HoldfastError
 from holdfast.landing.followers import marks

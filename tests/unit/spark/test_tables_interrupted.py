@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.ledgered import SparkInThisProcess, rows
 from tests.unit.spark.followed import Crash, World
-from tests.unit.spark.ledgered import SparkInThisProcess, rows
 
 from holdfast.landing.ledger import Ledger
 from holdfast.spark.ledger.compact import compact

@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql.types import StringType, StructField, StructType
 from tests.peers.holdfast import HoldfastBroker
-from tests.unit.client.test_transactions import committed_values
+from tests.support.librdkafka import committed_values
 
 from holdfast.client.refusals import RequestRefused
 from holdfast.errors import ConfigurationError

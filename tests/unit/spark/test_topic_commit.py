@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from tests.peers.holdfast import HoldfastBroker
 from tests.peers.kafka import KafkaBroker
-from tests.unit.client.test_transactions import committed_values
+from tests.support.client_cluster import create_topic, with_client
+from tests.support.librdkafka import committed_values
 
-from holdfast.client import admin
 from holdfast.client.cluster import Cluster
 from holdfast.client.refusals import OutcomeUnknown
 from holdfast.environment import SystemEnvironment
@@ -79,21 +79,12 @@ def whole(*batch_ids: int) -> list[list[bytes]]:
 
 
 def run(broker: HoldfastBroker | KafkaBroker, body: Callable[[Sink], Awaitable[None]]) -> None:
-    async def main() -> None:
-        async with Cluster(
-            broker.bootstrap,
-            environment=SystemEnvironment(),
-            request_timeout_ms=10_000,
-            deadline_ms=20_000,
-        ) as cluster:
-            name = f"commits-{next(NUMBERS)}"
-            await admin.create_topics(cluster, [admin.NewTopic(name, 2, 1)])
-            await admin.describe_topic(cluster, name)
-            raw = {"kafka.bootstrap.servers": broker.bootstrap, "topic": name, "sinkId": name}
-            sink = Sink(cluster, parse_topic_options(raw), broker.bootstrap)
-            await asyncio.wait_for(body(sink), 120)
+    async def with_sink(cluster: Cluster) -> None:
+        name = await create_topic(cluster, f"commits-{next(NUMBERS)}", 2)
+        raw = {"kafka.bootstrap.servers": broker.bootstrap, "topic": name, "sinkId": name}
+        await body(Sink(cluster, parse_topic_options(raw), broker.bootstrap))
 
-    asyncio.run(main())
+    with_client(broker.bootstrap, with_sink, seconds_max=120)
 
 
 def test_each_micro_batch_is_there_once_and_one_that_comes_again_is_known(

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.support.async_tests import in_event_loop
 
 from holdfast.environment import SystemEnvironment
 from holdfast.errors import ConfigurationError
@@ -41,16 +42,14 @@ def test_an_address_opens_the_store_that_it_names(tmp_path: Path, address: str, 
     asyncio.run(store.close())
 
 
-def test_a_file_address_is_the_same_directory_as_its_path(tmp_path: Path):
-    async def main() -> None:
-        one = open_store(str(tmp_path / "a b"), environment=ENVIRONMENT)
-        two = open_store(f"file://{tmp_path}/a%20b", environment=ENVIRONMENT)
-        await one.create("k", [b"x"])
-        assert await two.read("k") == b"x"
-        await one.close()
-        await two.close()
-
-    asyncio.run(main())
+@in_event_loop
+async def test_a_file_address_is_the_same_directory_as_its_path(tmp_path: Path):
+    one = open_store(str(tmp_path / "a b"), environment=ENVIRONMENT)
+    two = open_store(f"file://{tmp_path}/a%20b", environment=ENVIRONMENT)
+    await one.create("k", [b"x"])
+    assert await two.read("k") == b"x"
+    await one.close()
+    await two.close()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.async_tests import in_event_loop
 
 from holdfast.errors import CallError, ConfigurationError, StoreUnavailable
 from holdfast.store.directory import DirectoryStore
@@ -107,18 +108,18 @@ def test_opening_removes_left_overs_but_not_what_another_process_is_writing(tmp_
 
 
 @pytest.mark.parametrize("anonymous_files", [True, False])
-def test_without_anonymous_files_the_answers_are_the_same(tmp_path: Path, anonymous_files: bool):
-    async def main() -> None:
-        store = DirectoryStore(str(tmp_path), anonymous_files=anonymous_files)
-        answers = await asyncio.gather(*(store.create("a/b", [b"%d" % i]) for i in range(8)))
-        assert answers.count(CreateAnswer.CREATED) == 1
-        assert answers.count(CreateAnswer.EXISTS) == 7
-        assert await store.read("a/b") == b"%d" % answers.index(CreateAnswer.CREATED)
-        assert [entry.key for entry in await store.list("")] == ["a/b"]
-        assert not list((tmp_path / TEMPORARY_FOLDER).glob("*"))
-        await store.close()
-
-    run(main())
+@in_event_loop
+async def test_without_anonymous_files_the_answers_are_the_same(
+    tmp_path: Path, anonymous_files: bool
+):
+    store = DirectoryStore(str(tmp_path), anonymous_files=anonymous_files)
+    answers = await asyncio.gather(*(store.create("a/b", [b"%d" % i]) for i in range(8)))
+    assert answers.count(CreateAnswer.CREATED) == 1
+    assert answers.count(CreateAnswer.EXISTS) == 7
+    assert await store.read("a/b") == b"%d" % answers.index(CreateAnswer.CREATED)
+    assert [entry.key for entry in await store.list("")] == ["a/b"]
+    assert not list((tmp_path / TEMPORARY_FOLDER).glob("*"))
+    await store.close()
 
 
 def test_bytes_are_synced_before_the_link_and_the_folders_before_the_answer(tmp_path: Path):
@@ -208,28 +209,24 @@ def test_a_full_disk_is_unavailable_and_leaves_nothing(tmp_path: Path):
     assert second.startswith("StoreUnavailable") and "No space left on device" in second
 
 
-def test_a_folder_that_someone_removed_is_made_again(tmp_path: Path):
-    async def main() -> None:
-        store = DirectoryStore(str(tmp_path / "store"))
-        await store.create("a/b/c", [b"1"])
-        shutil.rmtree(tmp_path / "store" / "a")
-        assert await store.create("a/b/c", [b"2"]) is CreateAnswer.CREATED
-        assert await store.read("a/b/c") == b"2"
-        await store.close()
-
-    run(main())
+@in_event_loop
+async def test_a_folder_that_someone_removed_is_made_again(tmp_path: Path):
+    store = DirectoryStore(str(tmp_path / "store"))
+    await store.create("a/b/c", [b"1"])
+    shutil.rmtree(tmp_path / "store" / "a")
+    assert await store.create("a/b/c", [b"2"]) is CreateAnswer.CREATED
+    assert await store.read("a/b/c") == b"2"
+    await store.close()
 
 
-def test_a_key_below_an_object_is_a_wrong_call_and_not_an_outage(tmp_path: Path):
-    async def main() -> None:
-        store = DirectoryStore(str(tmp_path))
-        await store.create("a/b", [b"object"])
-        with pytest.raises(CallError):
-            await store.create("a/b/c", [b"below it"])
-        assert await store.read("a/b") == b"object"
-        await store.close()
-
-    run(main())
+@in_event_loop
+async def test_a_key_below_an_object_is_a_wrong_call_and_not_an_outage(tmp_path: Path):
+    store = DirectoryStore(str(tmp_path))
+    await store.create("a/b", [b"object"])
+    with pytest.raises(CallError):
+        await store.create("a/b/c", [b"below it"])
+    assert await store.read("a/b") == b"object"
+    await store.close()
 
 
 def test_a_directory_that_cannot_be_used_is_refused_with_its_name(tmp_path: Path):
@@ -238,33 +235,29 @@ def test_a_directory_that_cannot_be_used_is_refused_with_its_name(tmp_path: Path
         DirectoryStore(str(tmp_path / "file" / "store"))
 
 
-def test_strangers_in_the_directory_are_not_objects(tmp_path: Path):
-    async def main() -> None:
-        store = DirectoryStore(str(tmp_path))
-        await store.create("a/1", [b"x"])
-        (tmp_path / "a" / "editor~").write_text("backup")
-        (tmp_path / "a" / "link").symlink_to("1")
-        os.mkfifo(tmp_path / "a" / "pipe")
-        assert [entry.key for entry in await store.list("")] == ["a/1"]
-        await store.close()
-
-    run(main())
+@in_event_loop
+async def test_strangers_in_the_directory_are_not_objects(tmp_path: Path):
+    store = DirectoryStore(str(tmp_path))
+    await store.create("a/1", [b"x"])
+    (tmp_path / "a" / "editor~").write_text("backup")
+    (tmp_path / "a" / "link").symlink_to("1")
+    os.mkfifo(tmp_path / "a" / "pipe")
+    assert [entry.key for entry in await store.list("")] == ["a/1"]
+    await store.close()
 
 
-def test_no_descriptor_is_left_open_by_answers_or_refusals(tmp_path: Path):
-    async def main() -> None:
-        store = DirectoryStore(str(tmp_path), threads=2)
-        await store.create("warm/up", [b"x"])
-        before = open_descriptors()
-        for number in range(50):
-            await store.create(f"n/{number % 10}/x/y", [b"x"])
-            await store.read("warm/up")
-            await store.list("", limit=3)
-            with pytest.raises(CallError):
-                await store.create("warm/up/below", [b"x"])
-        assert open_descriptors() == before
-        await store.close()
-        with pytest.raises(StoreUnavailable, match="closed"):
-            await store.read("warm/up")
-
-    run(main())
+@in_event_loop
+async def test_no_descriptor_is_left_open_by_answers_or_refusals(tmp_path: Path):
+    store = DirectoryStore(str(tmp_path), threads=2)
+    await store.create("warm/up", [b"x"])
+    before = open_descriptors()
+    for number in range(50):
+        await store.create(f"n/{number % 10}/x/y", [b"x"])
+        await store.read("warm/up")
+        await store.list("", limit=3)
+        with pytest.raises(CallError):
+            await store.create("warm/up/below", [b"x"])
+    assert open_descriptors() == before
+    await store.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await store.read("warm/up")

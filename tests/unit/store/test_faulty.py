@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from simulation.faults.faulty_store import FAULTS_OF, Fault, FaultPlan, FaultyStore, StoreOperation
 from simulation.virtual_loop import VirtualLoop
+from tests.support.async_tests import run_by
 
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.errors import HoldfastError, StoreUnavailable
@@ -44,17 +45,15 @@ def always(fault: Fault, **other: Any) -> tuple[MemoryStore, FaultyStore]:
         (Fault.ERROR_AFTER, True),
     ],
 )
-def test_a_create_whose_answer_is_missing_landed_or_not_as_its_fault_says(
-    fault: Fault, lands_at_once: bool
+@run_by(simulate)
+async def test_a_create_whose_answer_is_missing_landed_or_not_as_its_fault_says(
+    loop: VirtualLoop, fault: Fault, lands_at_once: bool
 ):
-    async def main(loop: VirtualLoop) -> None:
-        store, faulty = always(fault)
-        with pytest.raises(StoreUnavailable, match="injected"):
-            await faulty.create("k", [BODY])
-        assert (await store.size("k") is not None) is lands_at_once
-        assert faulty.injected == {(StoreOperation.CREATE, fault): 1}
-
-    simulate(main)
+    store, faulty = always(fault)
+    with pytest.raises(StoreUnavailable, match="injected"):
+        await faulty.create("k", [BODY])
+    assert (await store.size("k") is not None) is lands_at_once
+    assert faulty.injected == {(StoreOperation.CREATE, fault): 1}
 
 
 def test_a_create_that_lands_later_does_so_after_its_sender_was_told_and_killed():
@@ -76,106 +75,92 @@ def test_a_create_that_lands_later_does_so_after_its_sender_was_told_and_killed(
     simulate(main)
 
 
-def test_a_write_under_way_lands_although_its_sender_was_killed():
-    async def main(loop: VirtualLoop) -> None:
-        store, faulty = always(Fault.LATE, late_seconds=(10.0, 10.0))
+@run_by(simulate)
+async def test_a_write_under_way_lands_although_its_sender_was_killed(loop: VirtualLoop):
+    store, faulty = always(Fault.LATE, late_seconds=(10.0, 10.0))
 
-        async def sender() -> None:
-            await faulty.create("k", [BODY])
+    async def sender() -> None:
+        await faulty.create("k", [BODY])
 
-        loop.spawn("broker", sender())
-        await asyncio.sleep(5)
-        loop.kill("broker")
-        await faulty.settle()
-        assert await store.read("k") == BODY
-
-    simulate(main)
+    loop.spawn("broker", sender())
+    await asyncio.sleep(5)
+    loop.kill("broker")
+    await faulty.settle()
+    assert await store.read("k") == BODY
 
 
-def test_what_lands_later_is_what_was_sent_although_the_buffer_is_used_again():
-    async def main(loop: VirtualLoop) -> None:
-        store, faulty = always(Fault.LANDS_LATER)
-        buffer = bytearray(b"sent")
-        with pytest.raises(StoreUnavailable):
-            await faulty.create("k", [buffer])
-        buffer[:] = b"used"
-        await faulty.settle()
-        assert await store.read("k") == b"sent"
-
-    simulate(main)
-
-
-def test_a_repeated_create_answers_exists_for_our_own_object():
-    async def main(loop: VirtualLoop) -> None:
-        store, faulty = always(Fault.REPEATED)
-        assert await faulty.create("k", [BODY]) is CreateAnswer.EXISTS
-        assert await store.read("k") == BODY
-
-    simulate(main)
+@run_by(simulate)
+async def test_what_lands_later_is_what_was_sent_although_the_buffer_is_used_again(
+    loop: VirtualLoop,
+):
+    store, faulty = always(Fault.LANDS_LATER)
+    buffer = bytearray(b"sent")
+    with pytest.raises(StoreUnavailable):
+        await faulty.create("k", [buffer])
+    buffer[:] = b"used"
+    await faulty.settle()
+    assert await store.read("k") == b"sent"
 
 
-def test_a_conflict_has_no_effect():
-    async def main(loop: VirtualLoop) -> None:
-        store, faulty = always(Fault.CONFLICT)
-        assert await faulty.create("k", [BODY]) is CreateAnswer.CONFLICT
-        assert await store.size("k") is None
-
-    simulate(main)
+@run_by(simulate)
+async def test_a_repeated_create_answers_exists_for_our_own_object(loop: VirtualLoop):
+    store, faulty = always(Fault.REPEATED)
+    assert await faulty.create("k", [BODY]) is CreateAnswer.EXISTS
+    assert await store.read("k") == BODY
 
 
-def test_short_reads_and_bit_flips_change_the_answer_and_not_the_object():
-    async def main(loop: VirtualLoop) -> None:
-        store, faulty = always(Fault.SHORT_READ)
-        await store.create("k", [BODY])
-        short = await faulty.read("k")
-        assert len(short) < len(BODY) and BODY.startswith(short)
-        store, faulty = always(Fault.BIT_FLIP)
-        await store.create("k", [BODY])
-        flipped = await faulty.read("k")
-        difference = int.from_bytes(flipped, "big") ^ int.from_bytes(BODY, "big")
-        assert len(flipped) == len(BODY) and difference.bit_count() == 1
-        assert await store.read("k") == BODY
-
-    simulate(main)
+@run_by(simulate)
+async def test_a_conflict_has_no_effect(loop: VirtualLoop):
+    store, faulty = always(Fault.CONFLICT)
+    assert await faulty.create("k", [BODY]) is CreateAnswer.CONFLICT
+    assert await store.size("k") is None
 
 
-def test_a_burst_refuses_every_call_until_it_is_over():
-    async def main(loop: VirtualLoop) -> None:
-        _, faulty = always(Fault.BURST, burst_seconds=(3.0, 3.0))
-        with pytest.raises(StoreUnavailable):
-            await faulty.create("k", [BODY])
-        faulty.enable(Fault.BURST, enabled=False)
-        for call in (faulty.read("k"), faulty.size("k"), faulty.list(""), faulty.delete(["k"])):
-            with pytest.raises(StoreUnavailable, match="burst"):
-                await call
-        await asyncio.sleep(3.1)
-        assert await faulty.create("k", [BODY]) is CreateAnswer.CREATED
-
-    simulate(main)
-
-
-def test_a_late_delete_removes_what_is_there_when_it_lands():
-    async def main(loop: VirtualLoop) -> None:
-        store, faulty = always(Fault.LANDS_LATER)
-        with pytest.raises(StoreUnavailable):
-            await faulty.delete(["k"])
-        await store.create("k", [BODY])
-        await faulty.settle()
-        assert await store.size("k") is None
-
-    simulate(main)
+@run_by(simulate)
+async def test_short_reads_and_bit_flips_change_the_answer_and_not_the_object(loop: VirtualLoop):
+    store, faulty = always(Fault.SHORT_READ)
+    await store.create("k", [BODY])
+    short = await faulty.read("k")
+    assert len(short) < len(BODY) and BODY.startswith(short)
+    store, faulty = always(Fault.BIT_FLIP)
+    await store.create("k", [BODY])
+    flipped = await faulty.read("k")
+    difference = int.from_bytes(flipped, "big") ^ int.from_bytes(BODY, "big")
+    assert len(flipped) == len(BODY) and difference.bit_count() == 1
+    assert await store.read("k") == BODY
 
 
-def test_heal_ends_all_faults_and_break_again_brings_them_back():
-    async def main(loop: VirtualLoop) -> None:
-        _, faulty = always(Fault.LOST_BEFORE)
-        faulty.heal()
-        assert await faulty.create("k", [BODY]) is CreateAnswer.CREATED
-        faulty.break_again()
-        with pytest.raises(StoreUnavailable):
-            await faulty.read("k")
+@run_by(simulate)
+async def test_a_burst_refuses_every_call_until_it_is_over(loop: VirtualLoop):
+    _, faulty = always(Fault.BURST, burst_seconds=(3.0, 3.0))
+    with pytest.raises(StoreUnavailable):
+        await faulty.create("k", [BODY])
+    faulty.enable(Fault.BURST, enabled=False)
+    for call in (faulty.read("k"), faulty.size("k"), faulty.list(""), faulty.delete(["k"])):
+        with pytest.raises(StoreUnavailable, match="burst"):
+            await call
+    await asyncio.sleep(3.1)
+    assert await faulty.create("k", [BODY]) is CreateAnswer.CREATED
 
-    simulate(main)
+
+@run_by(simulate)
+async def test_a_late_delete_removes_what_is_there_when_it_lands(loop: VirtualLoop):
+    store, faulty = always(Fault.LANDS_LATER)
+    with pytest.raises(StoreUnavailable):
+        await faulty.delete(["k"])
+    await store.create("k", [BODY])
+    await faulty.settle()
+    assert await store.size("k") is None
+
+
+@run_by(simulate)
+async def test_heal_ends_all_faults_and_break_again_brings_them_back(loop: VirtualLoop):
+    _, faulty = always(Fault.LOST_BEFORE)
+    faulty.heal()
+    assert await faulty.create("k", [BODY]) is CreateAnswer.CREATED
+    faulty.break_again()
+    with pytest.raises(StoreUnavailable):
+        await faulty.read("k")
 
 
 def test_every_fault_of_every_operation_is_drawn_and_the_same_seed_gives_the_same_run():

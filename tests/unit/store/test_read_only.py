@@ -1,9 +1,9 @@
 """A store for reading only: it refuses changes, and does not wait for ever for a silent store."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
+from tests.support.async_tests import in_event_loop
 
 from holdfast.environment import SeededEnvironment, VirtualClock
 from holdfast.errors import CallError, ObjectNotFound, RetryError, StoreUnavailable
@@ -47,75 +47,64 @@ class SilentStore:
         """Nothing to let go of."""
 
 
-def test_silence_is_borne_for_a_while_and_then_said_with_the_remedy():
+@in_event_loop
+async def test_silence_is_borne_for_a_while_and_then_said_with_the_remedy():
     clock = VirtualClock()
     silent = SilentStore()
     store = ReadOnlyStore(silent, environment=SeededEnvironment(seed=1, clock=clock))
-
-    async def run() -> None:
-        with pytest.raises(StoreUnavailable):
-            await store.read("key")
-        silent.is_silent = False
-        clock.seconds = 15
-        assert await store.read("key") == b"bytes"
-        silent.is_silent = True
-        clock.seconds = 30
-        with pytest.raises(StoreUnavailable):
-            await store.list("")
-        clock.seconds = 51
-        with pytest.raises(RetryError, match="s3://nowhere has not answered for 21 s") as raised:
-            await store.size("key")
-        assert not isinstance(raised.value, StoreUnavailable)
-
-    asyncio.run(run())
+    with pytest.raises(StoreUnavailable):
+        await store.read("key")
+    silent.is_silent = False
+    clock.seconds = 15
+    assert await store.read("key") == b"bytes"
+    silent.is_silent = True
+    clock.seconds = 30
+    with pytest.raises(StoreUnavailable):
+        await store.list("")
+    clock.seconds = 51
+    with pytest.raises(RetryError, match="s3://nowhere has not answered for 21 s") as raised:
+        await store.size("key")
+    assert not isinstance(raised.value, StoreUnavailable)
 
 
-def test_an_hour_in_which_nobody_asked_is_no_silence():
+@in_event_loop
+async def test_an_hour_in_which_nobody_asked_is_no_silence():
     clock = VirtualClock()
     silent = SilentStore()
     store = ReadOnlyStore(silent, environment=SeededEnvironment(seed=1, clock=clock))
-
-    async def run() -> None:
-        silent.is_silent = False
-        assert await store.read("key") == b"bytes"
-        silent.is_silent = True
-        clock.seconds = 3_600
-        with pytest.raises(StoreUnavailable):
-            await store.read("key")
-
-    asyncio.run(run())
+    silent.is_silent = False
+    assert await store.read("key") == b"bytes"
+    silent.is_silent = True
+    clock.seconds = 3_600
+    with pytest.raises(StoreUnavailable):
+        await store.read("key")
 
 
-def test_changes_are_refused_before_they_reach_the_store():
+@in_event_loop
+async def test_changes_are_refused_before_they_reach_the_store():
     silent = SilentStore()
     environment = SeededEnvironment(seed=1, clock=VirtualClock())
     store = ReadOnlyStore(silent, environment=environment)
-
-    async def run() -> None:
-        with pytest.raises(CallError):
-            await store.create("key", [b""])
-        with pytest.raises(CallError):
-            await store.delete(["key"])
-
-    asyncio.run(run())
+    with pytest.raises(CallError):
+        await store.create("key", [b""])
+    with pytest.raises(CallError):
+        await store.delete(["key"])
     assert not silent.changed
 
 
-def test_a_directory_as_it_is_reads_what_a_directory_store_wrote(tmp_path: Path):
-    async def run() -> None:
-        writer = DirectoryStore(str(tmp_path), sync=False)
-        await writer.create("a/b", [b"12", b"345"])
-        reader = DirectoryAsItIs(str(tmp_path))
-        assert await reader.read("a/b", start=1, length=3) == b"234"
-        assert await reader.size("a/b") == 5
-        assert [entry.key for entry in await reader.list("a/")] == ["a/b"]
-        with pytest.raises(ObjectNotFound):
-            await reader.read("a/c")
-        for change in (reader.create("a/c", [b""]), reader.delete(["a/b"])):
-            with pytest.raises(CallError):
-                await change
-        assert await writer.size("a/b") == 5
-        await reader.close()
-        await writer.close()
-
-    asyncio.run(run())
+@in_event_loop
+async def test_a_directory_as_it_is_reads_what_a_directory_store_wrote(tmp_path: Path):
+    writer = DirectoryStore(str(tmp_path), sync=False)
+    await writer.create("a/b", [b"12", b"345"])
+    reader = DirectoryAsItIs(str(tmp_path))
+    assert await reader.read("a/b", start=1, length=3) == b"234"
+    assert await reader.size("a/b") == 5
+    assert [entry.key for entry in await reader.list("a/")] == ["a/b"]
+    with pytest.raises(ObjectNotFound):
+        await reader.read("a/c")
+    for change in (reader.create("a/c", [b""]), reader.delete(["a/b"])):
+        with pytest.raises(CallError):
+            await change
+    assert await writer.size("a/b") == 5
+    await reader.close()
+    await writer.close()

@@ -1,12 +1,12 @@
 """What a provider's refusals mean: which are about credentials, and that keys are read again."""
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.support.async_tests import in_event_loop
 
 from holdfast.errors import CredentialsRefused, StoreUnavailable
 from holdfast.store.objects import ObjectStore, open_object_store
@@ -85,63 +85,54 @@ def opened(provider: Provider, keys: Path) -> ObjectStore:
         (400, "TokenRefreshRequired"),
     ],
 )
-def test_a_refusal_of_credentials_is_named_and_the_next_request_has_new_ones(
+@in_event_loop
+async def test_a_refusal_of_credentials_is_named_and_the_next_request_has_new_ones(
     provider: Provider, keys: Path, status: int, code: str
 ):
     provider.status, provider.code = status, code
-
-    async def scenario() -> None:
-        store = opened(provider, keys)
-        try:
-            rotate(keys)
-            with pytest.raises(CredentialsRefused, match="credentials"):
-                await store.create("a", (b"1",))
-            with pytest.raises(CredentialsRefused):
-                await store.create("a", (b"1",))
-        finally:
-            await store.close()
-
-    asyncio.run(scenario())
+    store = opened(provider, keys)
+    try:
+        rotate(keys)
+        with pytest.raises(CredentialsRefused, match="credentials"):
+            await store.create("a", (b"1",))
+        with pytest.raises(CredentialsRefused):
+            await store.create("a", (b"1",))
+    finally:
+        await store.close()
     assert provider.seen == ["old", "new"]
 
 
-def test_a_bad_request_without_a_reason_lets_keys_be_read_again_but_is_not_called_a_refusal(
+@in_event_loop
+async def test_a_bad_request_without_a_reason_lets_keys_be_read_again_but_is_not_called_a_refusal(
     provider: Provider, keys: Path
 ):
     provider.status = 400
-
-    async def scenario() -> None:
-        store = opened(provider, keys)
-        try:
-            rotate(keys)
-            for _ in range(2):
-                with pytest.raises(StoreUnavailable) as failed:
-                    await store.size("a")
-                assert not isinstance(failed.value, CredentialsRefused)
-        finally:
-            await store.close()
-
-    asyncio.run(scenario())
+    store = opened(provider, keys)
+    try:
+        rotate(keys)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable) as failed:
+                await store.size("a")
+            assert not isinstance(failed.value, CredentialsRefused)
+    finally:
+        await store.close()
     assert provider.seen == ["old", "new"]
 
 
 @pytest.mark.parametrize(("status", "code"), [(409, ""), (404, "NoSuchBucket"), (501, "")])
-def test_other_answers_are_no_refusal_and_keys_are_left_alone(
+@in_event_loop
+async def test_other_answers_are_no_refusal_and_keys_are_left_alone(
     provider: Provider, keys: Path, status: int, code: str
 ):
     provider.status, provider.code = status, code
-
-    async def scenario() -> None:
-        store = opened(provider, keys)
-        try:
-            rotate(keys)
-            for _ in range(2):
-                try:
-                    await store.create("a", (b"1",))
-                except StoreUnavailable as error:
-                    assert not isinstance(error, CredentialsRefused)
-        finally:
-            await store.close()
-
-    asyncio.run(scenario())
+    store = opened(provider, keys)
+    try:
+        rotate(keys)
+        for _ in range(2):
+            try:
+                await store.create("a", (b"1",))
+            except StoreUnavailable as error:
+                assert not isinstance(error, CredentialsRefused)
+    finally:
+        await store.close()
     assert set(provider.seen) == {"old"}

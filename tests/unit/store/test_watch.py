@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine
 
 import pytest
+from tests.support.async_tests import in_event_loop
 
 from holdfast.cli.server.store_warnings import PAUSE_S, StoreWarnings
 from holdfast.environment import SeededEnvironment, VirtualClock
@@ -63,16 +64,14 @@ def test_writes_that_fail_are_trouble_though_reads_are_answered(caplog):
         asyncio.run(scenario())
 
 
-def test_a_failure_that_nobody_repeats_is_over_after_a_while():
-    async def scenario() -> None:
-        store = FullDisk(environment=ENVIRONMENT, url="memory://full")
-        watch = StoreWatch(store, environment=ENVIRONMENT)
-        await fails(lambda: watch.create("k", [b"x"]))
-        assert watch.trouble() is not None
-        CLOCK.seconds += FRESH_S
-        assert watch.trouble() is None
-
-    asyncio.run(scenario())
+@in_event_loop
+async def test_a_failure_that_nobody_repeats_is_over_after_a_while():
+    store = FullDisk(environment=ENVIRONMENT, url="memory://full")
+    watch = StoreWatch(store, environment=ENVIRONMENT)
+    await fails(lambda: watch.create("k", [b"x"]))
+    assert watch.trouble() is not None
+    CLOCK.seconds += FRESH_S
+    assert watch.trouble() is None
 
 
 def test_that_an_object_is_not_there_is_a_good_answer():

@@ -1,7 +1,7 @@
 """Checkers on hand-written histories of disks: what counts as durable, and what may be given up."""
 
 import pytest
-from tests.unit.verify.test_checkers import P, Script
+from tests.unit.verify.scripts import P, Script
 
 from holdfast.verify.checkers import Anomaly
 from holdfast.verify.history import Append, GivenUp, LandedKind, PartitionRules, Produced

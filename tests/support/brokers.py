@@ -9,8 +9,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 from uuid import UUID
 
-from tests.unit.lane.world import HookedStore, World, batch
-from tests.unit.lane.world import simulate as simulate_lanes
+from tests.support.batches import batch
+from tests.support.lanes import World
+from tests.support.lanes import simulate as simulate_lanes
+from tests.support.stores import HookedStore
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext

@@ -3,7 +3,7 @@
 import itertools
 from uuid import UUID
 
-from tests.unit.groups.world import GROUP, TOPIC, World
+from tests.support.groups import GROUP, TOPIC, World
 
 from holdfast.groups.caller import Caller
 from holdfast.groups.consumer.consumer_group import ConsumerGroup

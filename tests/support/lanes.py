@@ -5,12 +5,14 @@ the store that they are gone.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 from uuid import UUID
 
 from simulation.faults.skewed_environment import SkewedEnvironment
 from simulation.virtual_loop import VirtualLoop
+from tests.support.batches import batch
+from tests.support.stores import HookedStore
 
 from holdfast.errors import HoldfastError
 from holdfast.identifiers import BrokerId, LaneId, PartitionId
@@ -31,82 +33,14 @@ from holdfast.log.data_lane import DataLane
 from holdfast.log.memory import ReadCache, Tail
 from holdfast.log.state import LogState, LogStateKind
 from holdfast.records.batch import parse_header
-from holdfast.records.record import Record, encode_batch
 from holdfast.records.stamp import stamp
-from holdfast.store.interface import Buffers, CreateAnswer, ObjectEntry, Store
+from holdfast.store.interface import Store
 from holdfast.store.memory import MemoryStore
 
 LANE = LaneId(1)
 TOPIC = UUID(int=7)
 P0 = PartitionId(TOPIC, 0)
 P1 = PartitionId(TOPIC, 1)
-Hook = Callable[[str, str], Awaitable[None]]
-
-
-class HookedStore:
-    """Another store, with hooks before and after the effect of each call."""
-
-    def __init__(self, store: Store) -> None:
-        self.inner = store
-        self.before: list[Hook] = []
-        self.after: list[Hook] = []
-        self.calls: list[tuple[str, str]] = []
-
-    @property
-    def url(self) -> str:
-        return self.inner.url
-
-    @property
-    def is_remote(self) -> bool:
-        return False
-
-    async def _around(self, operation: str, key: str, call: Callable[[], Awaitable[Any]]) -> Any:
-        self.calls.append((operation, key))
-        for hook in list(self.before):
-            await hook(operation, key)
-        answer = await call()
-        for hook in list(self.after):
-            await hook(operation, key)
-        return answer
-
-    async def create(self, key: str, body: Buffers) -> CreateAnswer:
-        return await self._around("create", key, lambda: self.inner.create(key, body))
-
-    async def read(self, key: str, *, start: int = 0, length: int | None = None) -> bytes:
-        return await self._around(
-            "read", key, lambda: self.inner.read(key, start=start, length=length)
-        )
-
-    async def size(self, key: str) -> int | None:
-        return await self._around("size", key, lambda: self.inner.size(key))
-
-    async def list(
-        self, prefix: str, *, after: str = "", limit: int | None = None
-    ) -> list[ObjectEntry]:
-        return await self._around(
-            "list", prefix, lambda: self.inner.list(prefix, after=after, limit=limit)
-        )
-
-    async def delete(self, keys: Sequence[str]) -> None:
-        await self._around("delete", ",".join(keys), lambda: self.inner.delete(keys))
-
-    async def close(self) -> None:
-        await self.inner.close()
-
-
-class Hold:
-    """A hook that stops the calls it matches until it is let go."""
-
-    def __init__(self, operation: str, key_part: str) -> None:
-        self.reached = asyncio.Event()
-        self.go = asyncio.Event()
-        self._operation = operation
-        self._key_part = key_part
-
-    async def __call__(self, operation: str, key: str) -> None:
-        if operation == self._operation and self._key_part in key:
-            self.reached.set()
-            await self.go.wait()
 
 
 class World:
@@ -185,26 +119,6 @@ def simulate(
         loop.close()
     assert loop.problems == []
     return result
-
-
-def batch(
-    values: Sequence[bytes] = (b"value",),
-    *,
-    timestamp: int = 1_000,
-    producer: tuple[int, int, int] = (-1, -1, -1),
-    transactional: bool = False,
-) -> bytearray:
-    """A batch as a producer sends it; `producer` is id, epoch and first sequence."""
-    records = [Record(0, timestamp, None, value) for value in values]
-    return bytearray(
-        encode_batch(
-            records,
-            producer_id=producer[0],
-            producer_epoch=producer[1],
-            base_sequence=producer[2],
-            transactional=transactional,
-        )
-    )
 
 
 def append(

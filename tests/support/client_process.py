@@ -27,7 +27,7 @@ from tests.peers.jars import (
 from tests.peers.process import PeerFailed, die_with_parent
 
 EVENT_SECONDS_MAX = 90.0
-ROOT = Path(__file__).parent.parent.parent.parent
+ROOT = Path(__file__).parent.parent.parent
 Event = dict[str, Any]
 
 

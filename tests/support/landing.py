@@ -1,4 +1,4 @@
-"""Records to land, and a store to land them in, for the tests of this folder."""
+"""Records to land, and a store to land them in."""
 
 from collections.abc import Iterable
 from typing import Any

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from tests.unit.broker.cluster import VALID_MS, Cluster
-from tests.unit.lane.world import simulate as simulate_lanes
+from tests.support.brokers import VALID_MS, Cluster
+from tests.support.lanes import simulate as simulate_lanes
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.cluster.peer_network import PEER_CLIENT_ID
@@ -23,8 +23,8 @@ from holdfast.protocol.message import Message
 from holdfast.store.interface import Store
 
 R = TypeVar("R", bound=Message)
-
-
+SETTLED_S = 4.0
+"""Brokers that started at once have shared the lanes by then."""
 Hook = Callable[[Address, Address, Message], Awaitable[None]]
 """Told who asks whom, and what."""
 

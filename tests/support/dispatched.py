@@ -7,8 +7,8 @@ store has only the store.
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-from tests.unit.broker.cluster import Cluster, produce_request, values_in
-from tests.unit.lane.world import batch
+from tests.support.batches import batch
+from tests.support.brokers import Cluster, produce_request, values_in
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.dispatch import Dispatch

@@ -4,17 +4,32 @@ Owns the children it starts and their logs. Must only be used from the main thre
 with the thread that started it.
 """
 
+import contextlib
 import errno
 import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.peers.process import PeerFailed, Process, wait_until
+from tests.peers.process import PeerFailed, Process, free_port, wait_until
 
 START_SECONDS_MAX = 90.0
+
+
+@contextlib.contextmanager
+def eager_broker_on(folder: Path) -> Iterator["ChaosBroker"]:
+    """A broker on `folder`/store that snapshots, rewrites and deletes all the time."""
+    broker = ChaosBroker(
+        folder, name="eager", store=str(folder / "store"), port=free_port(), eager=True
+    )
+    try:
+        broker.go()
+        broker.wait_ready()
+        yield broker
+    finally:
+        broker.kill()
 
 
 class Child(Process):

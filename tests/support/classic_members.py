@@ -2,8 +2,8 @@
 
 import struct
 
-from tests.unit.groups.consumers import Client, ConsumerWorld
-from tests.unit.groups.world import SESSION_MS, TOPIC
+from tests.support.consumer_groups import Client, ConsumerWorld
+from tests.support.groups import SESSION_MS, TOPIC
 
 from holdfast.groups.outbox import Token
 from holdfast.protocol.api import ErrorCode

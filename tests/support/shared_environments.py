@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.install.bare import BareEnvironment, build_wheel
+from tests.support.bare_environments import BareEnvironment, build_wheel
 
 ONTO = {
     "": (),

@@ -2,8 +2,8 @@
 
 import itertools
 
-from tests.unit.groups.consumers import ConsumerWorld
-from tests.unit.groups.world import GROUP, REBALANCE_MS, SESSION_MS, TOPIC
+from tests.support.consumer_groups import ConsumerWorld
+from tests.support.groups import GROUP, REBALANCE_MS, SESSION_MS, TOPIC
 
 from holdfast.client.membership.answers import Applied
 from holdfast.client.membership.classic_core import ClassicCore

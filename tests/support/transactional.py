@@ -3,13 +3,15 @@
 import dataclasses
 from typing import Any
 
-from tests.unit.broker.cluster import produce_request
-from tests.unit.lane.world import batch
+import pytest
+from tests.support.batches import batch
+from tests.support.brokers import produce_request
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
 from holdfast.protocol.api import ErrorCode
+from holdfast.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from holdfast.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -35,6 +37,9 @@ NEWEST = {"produce": 12, "end": 5, "offsets": 5}
 """Versions of KIP-890: a batch adds its partition, an end moves the epoch up."""
 BEFORE = {"produce": 9, "end": 3, "offsets": 3}
 READ_COMMITTED = 1
+VERSIONS = pytest.mark.parametrize(
+    "versions", [NEWEST, BEFORE], ids=["with KIP-890", "before KIP-890"]
+)
 
 
 @dataclasses.dataclass
@@ -74,6 +79,15 @@ class TransactionalProducer:
         results = response.results_by_topic_v3_and_below[0].results_by_partition
         (error,) = {result.partition_error_code for result in results}
         return ErrorCode(error)
+
+    async def add_group(self) -> ErrorCode:
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            group_id=GROUP,
+        )
+        return ErrorCode((await self.ask(request, 3)).error_code)
 
     async def send(self, partition: int, value: bytes) -> PartitionProduceResponse:
         sequence = self.sequences.get(partition, 0)
