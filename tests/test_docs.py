@@ -17,7 +17,7 @@ import click
 import msgspec
 import pytest
 from tests.docs import kafka_apis
-from tests.unit.broker.cluster import produce_request, topic
+from tests.support.brokers import produce_request, topic
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.dispatch import Dispatch

@@ -37,10 +37,10 @@ async def test_an_absent_number_proves_nothing_where_our_own_put_may_have_been_d
     append(owner)
     await hold.reached.wait()
     await take_over_and_delete(world)
-    owner.appender.doubt()
+    owner.doubt()
     with pytest.raises(Fenced):
-        await owner.appender.validate()
-    assert not owner.appender.is_valid()
+        await owner.validate()
+    assert not owner.is_valid()
     hold.go.set()
 
 
@@ -74,7 +74,7 @@ async def test_records_below_a_log_start_stay_readable_until_it_is_durable(world
         await flush(lane)
     hold = Hold("create", entry_key(LANE, 4))
     world.store.before.append(hold)
-    lane.appender.add(LogStartMoved(P0, 2))
+    lane.add(LogStartMoved(P0, 2))
     await hold.reached.wait()
     log = lane.log_of(P0)
     assert log.log_start_offset == 0

@@ -122,8 +122,8 @@ async def test_a_stale_owner_that_knows_a_retry_does_not_tell_an_old_log_start(w
     for sequence in range(3):
         await produce(old, timestamp=1, producer=(9, 0, sequence))
     new = await world.broker(2)
-    lane_of(new).appender.add(LogStartMoved(log_of(new).partition, 2))
-    await lane_of(new).appender.flush()
+    lane_of(new).add(LogStartMoved(log_of(new).partition, 2))
+    await lane_of(new).flush()
     again = await produce(old, timestamp=1, producer=(9, 0, 2))
     assert (again.error_code, again.base_offset) == (0, 2)
     assert again.log_start_offset == -1

@@ -174,7 +174,7 @@ async def test_offsets_that_come_after_the_end_of_their_transaction_are_not_take
             await put.wait()
 
     world.store.before.append(hold)
-    own.appender.add(ProducersExpired(0))  # what is decided from here on shares one object
+    own.add(ProducersExpired(0))  # what is decided from here on shares one object
     await pass_time(0.1)
     if versions is BEFORE:
         adding = asyncio.ensure_future(producer.add_group())

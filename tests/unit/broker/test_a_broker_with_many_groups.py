@@ -170,7 +170,7 @@ async def test_many_transactional_ids_are_listed_and_encoded_in_slices(world: Cl
     broker = await world.broker()
     lane = the_lane(broker)
     for i in range(GROUPS):
-        lane.appender.add(
+        lane.add(
             ProducerInitialised(
                 transactional_id=f"t{i}",
                 producer_id=i,
@@ -179,7 +179,7 @@ async def test_many_transactional_ids_are_listed_and_encoded_in_slices(world: Cl
                 at_ms=0,
             )
         )
-    await lane.appender.flush()
+    await lane.flush()
     found, turns = await ask(broker, ListTransactionsRequest(), 2)
     assert turns >= GROUPS // SLICE_TRANSACTIONS + GROUPS // SLICE_ELEMENTS
     response = ListTransactionsResponse.decode(found, 2, exact=True)

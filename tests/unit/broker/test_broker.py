@@ -147,10 +147,10 @@ async def test_producer_ids_are_never_handed_out_twice_across_brokers(world: Clu
 @simulated
 async def test_a_registration_that_changed_is_written_and_one_that_did_not_is_not(world: Cluster):
     first = await world.broker(1)
-    numbers = first.control.appender.cursor.next_number
+    numbers = first.control.cursor.next_number
     await first.stop(release=True)
     second = await world.broker(1)
-    assert second.control.appender.cursor.next_number == numbers + 2
+    assert second.control.cursor.next_number == numbers + 2
     assert second.state.brokers[BrokerId(1)].host == "broker-1"
     assert second.state.cluster_id == first.state.cluster_id
 

@@ -144,7 +144,7 @@ async def test_each_topic_says_how_long_its_records_may_be_on_the_disk_alone(wor
     assert puts(world) == before
     await pass_time(1.5)
     assert puts(world) == before + 1
-    assert lane_of(broker).appender.is_flushed
+    assert lane_of(broker).is_flushed
 
 
 @simulated

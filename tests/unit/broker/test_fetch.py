@@ -23,7 +23,7 @@ from tests.support.brokers import (
 from tests.support.stores import Hold, out_of_reach
 
 from holdfast.broker.broker import Broker
-from holdfast.lane.appender import GroupSettings
+from holdfast.lane.pending import GroupSettings
 from holdfast.log.facts import LogStartMoved
 from holdfast.log.rewriter import RewriteSettings, rewrite
 from holdfast.protocol.api import ErrorCode
@@ -251,8 +251,8 @@ async def test_records_that_were_deleted_while_they_were_read_are_out_of_range(w
     reading = asyncio.ensure_future(fetch(broker))
     await hold.reached.wait()
     lane = lane_of(broker)
-    lane.appender.add(LogStartMoved(log_of(broker).partition, 2))
-    await lane.appender.flush()
+    lane.add(LogStartMoved(log_of(broker).partition, 2))
+    await lane.flush()
     await world.memory.delete([f"lanes/0001/{1:020d}"])
     hold.go.set()
     part = await reading

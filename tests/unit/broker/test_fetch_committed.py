@@ -145,8 +145,8 @@ async def test_a_log_start_that_moves_during_the_read_takes_no_aborted_transacti
     world.store.before.append(hold)
     reading = asyncio.ensure_future(committed(broker))
     await hold.reached.wait()
-    lane_of(broker).appender.add(LogStartMoved(log_of(broker).partition, 2))
-    await lane_of(broker).appender.flush()
+    lane_of(broker).add(LogStartMoved(log_of(broker).partition, 2))
+    await lane_of(broker).flush()
     assert log_of(broker).transactions.aborted == []
     hold.go.set()
     part = await reading
@@ -208,9 +208,9 @@ async def test_the_coordinator_is_asked_before_the_first_batch_and_not_again(wor
     broker = await served(world)
     asked: list[TransactionalAppend] = []
 
-    def verify(append: TransactionalAppend) -> AppendRefused | None:
+    def verify(append: TransactionalAppend) -> Refused | None:
         asked.append(append)
-        return AppendRefused("INVALID_TXN_STATE", "not known") if len(asked) == 1 else None
+        return Refused(ErrorCode.INVALID_TXN_STATE, "not known") if len(asked) == 1 else None
 
     broker.verify_transaction = verify
     refused = await produce(broker, producer=(1, 0, 0), transactional=True)
@@ -252,7 +252,7 @@ async def test_a_marker_is_stamped_and_answered_once_it_is_durable_and_may_be_re
     assert log.high_watermark == 2
     older = await end(broker, 1, committed=True, epoch=0)
     assert older is not None
-    assert older.error == "INVALID_PRODUCER_EPOCH"
+    assert older.error is ErrorCode.INVALID_PRODUCER_EPOCH
     fresh = await world.broker(2)
     assert log_of(fresh).last_stable_offset == 2
     assert (await committed(fresh)).error_code == 0

@@ -42,13 +42,13 @@ async def test_earliest_and_latest_follow_what_is_durable(world: Cluster):
     hold = Hold("create", "lanes/0001/")
     world.store.before.append(hold)
     producing = asyncio.ensure_future(produce(broker))
-    lane_of(broker).appender.add(LogStartMoved(log_of(broker).partition, 2))
+    lane_of(broker).add(LogStartMoved(log_of(broker).partition, 2))
     await hold.reached.wait()
     assert (await list_offset(broker, LATEST)).offset == 3
     assert (await list_offset(broker, EARLIEST)).offset == 0
     hold.go.set()
     await producing
-    await lane_of(broker).appender.flush()
+    await lane_of(broker).flush()
     assert (await list_offset(broker, LATEST)).offset == 4
     assert (await list_offset(broker, EARLIEST)).offset == 2
     assert (await list_offset(broker)).leader_epoch == 0

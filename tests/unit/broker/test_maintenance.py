@@ -48,7 +48,7 @@ async def test_a_retention_setting_that_is_not_durable_deletes_nothing(world: Cl
     await pass_time(5)
     hold = Hold("create", "lanes/0000/")
     mine.before.append(hold)
-    broker.control.appender.add(TopicConfigured(topic_id, {"retention.ms": "1"}))
+    broker.control.add(TopicConfigured(topic_id, {"retention.ms": "1"}))
     await hold.reached.wait()
     await pass_time(60)
     await maintenance.stop()
@@ -64,7 +64,7 @@ async def test_a_deletion_that_is_not_durable_removes_nothing(world: Cluster):
     await produce(broker, [b"keep me"])
     hold = Hold("create", "lanes/0000/")
     mine.before.append(hold)
-    broker.control.appender.add(TopicDeleted(topic_id))
+    broker.control.add(TopicDeleted(topic_id))
     await hold.reached.wait()
     await pass_time(30)
     await maintenance.stop()
@@ -78,9 +78,9 @@ async def test_a_deletion_lost_with_the_control_lane_removes_nothing(world: Clus
     topic_id = await topic(broker)
     await produce(broker, [b"keep me"])
     starting = asyncio.ensure_future(world.broker(2))
-    while broker.control.appender.failure is None:
-        broker.control.appender.doubt()
-        await asyncio.gather(broker.control.appender.validate(), return_exceptions=True)
+    while broker.control.failure is None:
+        broker.control.doubt()
+        await asyncio.gather(broker.control.validate(), return_exceptions=True)
     broker.state.apply(TopicDeleted(topic_id))
     for task in list(maintenance._tasks.values()):  # pyright: ignore[reportPrivateUsage]
         await asyncio.wait({task}, timeout=5)
@@ -98,7 +98,7 @@ async def test_a_deleted_topic_leaves_nothing_in_the_store_and_is_forgotten(worl
         await produce(broker, partition=i % 2)
     await pass_time(5)
     assert await world.keys("topics/")
-    broker.control.appender.add(TopicDeleted(topic_id))
+    broker.control.add(TopicDeleted(topic_id))
     await pass_time(20)
     assert await world.keys("topics/") == []
     assert broker.state.deleted == {}
@@ -185,7 +185,7 @@ async def test_a_failure_in_one_lane_does_not_end_the_work_on_another(
     world.store.before.clear()
     await pass_time(20)
     assert bool(log_of(broker).segments) == isinstance(error, RuntimeError)
-    assert lane_of(broker).appender.is_open
+    assert lane_of(broker).is_open
     await maintenance.stop()
 
 

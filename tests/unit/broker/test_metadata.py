@@ -64,7 +64,7 @@ async def test_what_is_not_there_is_refused_by_name_and_by_id(world: Cluster):
 @simulated
 async def test_a_topic_that_is_not_durable_yet_is_not_shown(world: Cluster):
     broker = await world.broker()
-    broker.control.appender.add(TopicCreated(UUID(int=4), "soon", [1], {}))
+    broker.control.add(TopicCreated(UUID(int=4), "soon", [1], {}))
     (found,) = (await metadata(broker, "soon")).topics
     assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert (await metadata(broker, everything=True)).topics == []

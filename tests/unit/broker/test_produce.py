@@ -26,7 +26,7 @@ from tests.support.stores import Hold, out_of_reach
 from holdfast.broker.broker import Broker
 from holdfast.broker.context import RequestContext
 from holdfast.broker.dispatch import answer
-from holdfast.lane.appender import GroupSettings
+from holdfast.lane.pending import GroupSettings
 from holdfast.protocol.api import ErrorCode
 from holdfast.records.record import Record, encode_batch
 
@@ -246,12 +246,12 @@ async def test_more_than_memory_should_hold_is_refused_and_taken_again_when_the_
     refused = [t.result() for t in done if t.done()]
     assert len(refused) >= 40
     assert {r.error_code for r in refused} == {ErrorCode.NOT_ENOUGH_REPLICAS}
-    assert lane_of(broker).appender.pending_bytes < 10_000
+    assert lane_of(broker).pending_bytes < 10_000
     world.store.before.clear()
     await asyncio.wait(done)
     accepted = [t.result() for t in done if t.result().error_code == 0]
     assert len(accepted) == 50 - len(refused) == len(await read_log(broker))
-    assert lane_of(broker).appender.pending_bytes == 0
+    assert lane_of(broker).pending_bytes == 0
 
 
 @simulated
@@ -259,7 +259,7 @@ async def test_without_acks_there_is_no_answer_and_the_records_land_all_the_same
     broker = await serving(world)
     request = produce_request({("t", 0): batch(timestamp=broker.environment.now_ms())}, acks=0)
     assert await answer(broker, request, RequestContext(api_version=9)) is None
-    await lane_of(broker).appender.flush()
+    await lane_of(broker).flush()
     assert len(await read_log(broker)) == 1
 
 

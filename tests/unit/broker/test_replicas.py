@@ -116,8 +116,8 @@ async def test_where_the_leader_may_know_more_than_the_store_only_it_is_asked(wo
     await produce(leader, [b"0"])
     (lane,) = leader.lanes.values()
     (partition,) = lane.state.partitions
-    lane.appender.add(CeilingReserved(partition, 1_000, lane.claimed_lane.cursor.claim))
-    await lane.appender.flush()
+    lane.add(CeilingReserved(partition, 1_000, lane.claimed_lane.cursor.claim))
+    await lane.flush()
     found = await fetch(other, rack=other.settings.rack or "")
     assert found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 

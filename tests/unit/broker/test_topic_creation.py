@@ -45,7 +45,7 @@ async def test_one_who_hangs_up_does_not_end_the_wait_of_the_other(store: GatedS
     store.gate.set()
     await second
     assert broker.state.topic_named("a") is not None
-    assert broker.control.appender.is_open
+    assert broker.control.is_open
 
 
 @on_gated_store

@@ -6,7 +6,7 @@ from tests.support.brokers import Cluster, log_of, produce, topic
 
 from holdfast.broker.broker import Broker
 from holdfast.broker.transactions.markers import add_marker
-from holdfast.log.append import AppendRefused
+from holdfast.protocol.api import Refused
 
 
 async def served(world: Cluster, **settings: Any) -> Broker:
@@ -27,7 +27,7 @@ async def write(broker: Broker, producer_id: int, value: bytes = b"v", **more: A
 
 async def end(
     broker: Broker, producer_id: int, *, committed: bool, epoch: int | None = None
-) -> AppendRefused | None:
+) -> Refused | None:
     led = broker.led(broker.state.topic_named("t"), 0)
     assert led is not None
     known = log_of(broker).producers.get(producer_id)
@@ -40,6 +40,6 @@ async def end(
         coordinator_epoch=3,
         now_ms=broker.environment.now_ms(),
     )
-    await led.lane.appender.flush()
-    await led.lane.appender.validate()
+    await led.lane.flush()
+    await led.lane.validate()
     return refused

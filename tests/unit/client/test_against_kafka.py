@@ -15,7 +15,7 @@ from holdfast.client.connection import BrokerConnection
 from holdfast.client.fetch import fetch, records_of
 from holdfast.client.produce import IdempotentProducer
 from holdfast.client.refusals import RefusedForNow, RequestRefused
-from holdfast.protocol.api import BETWEEN_BROKERS, ErrorCode
+from holdfast.protocol.api import ErrorCode
 from holdfast.protocol.schemas import SCHEMAS
 from holdfast.records.compression import Codec
 from holdfast.records.record import Record

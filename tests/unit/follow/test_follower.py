@@ -93,7 +93,7 @@ async def test_a_refresh_reads_only_objects_that_are_new(world: Cluster):
     await fill(broker, 30)
     store = world.store_of_its_own()
     follower = await follower_of(world, store)
-    next_number = lane_of(broker).appender.cursor.next_number
+    next_number = lane_of(broker).cursor.next_number
     store.calls.clear()
     await fill(broker, 3)
     await follower.refresh()
@@ -193,7 +193,7 @@ async def test_a_number_that_a_stalled_claimer_created_below_the_floor_is_not_be
     await fill(broker, 5)
     follower = await follower_of(world)
     lane = lane_of(broker)
-    stalled_at = lane.appender.cursor.next_number
+    stalled_at = lane.cursor.next_number
     stalled = await world.body(entry_key(lane.lane, 0))
     await fill(broker, 10)
     await rewrite(lane, AT_ONCE)
@@ -232,8 +232,8 @@ async def test_records_below_a_moved_log_start_are_not_placed(world: Cluster):
     await fill(broker, 20)
     follower = await follower_of(world)
     lane, log = lane_of(broker), log_of(broker)
-    lane.appender.add(LogStartMoved(log.partition, 17))
-    await lane.appender.flush()
+    lane.add(LogStartMoved(log.partition, 17))
+    await lane.flush()
     await rewrite(lane, AT_ONCE)
     await collect(lane)
     await follower.refresh()
@@ -306,7 +306,7 @@ async def test_a_store_that_was_put_back_to_an_older_state_is_refused(world: Clu
     follower = await follower_of(world)
     served = follower.bounds(PartitionId(topic_id, 0))
     lane = lane_of(broker)
-    end = lane.appender.cursor.next_number
+    end = lane.cursor.next_number
     await world.memory.delete([entry_key(lane.lane, end - i) for i in (1, 2, 3)])
     await world.memory.create(f"floors/{lane.lane:04d}/{end + 1:020d}", [b"floor"])
     with pytest.raises(CorruptObject):

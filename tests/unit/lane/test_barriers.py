@@ -28,8 +28,8 @@ async def test_background_work_that_is_cancelled_does_not_cancel_the_group_that_
     lane = await world.own()
     hold = held_put(world)
     append(lane)
-    lane.appender.add(PartitionRemoved(P1))
-    durable = lane.appender.barrier()
+    lane.add(PartitionRemoved(P1))
+    durable = lane.barrier()
     assert durable is not None
     waits = {
         "snapshot": lane.snapshot_now,
@@ -45,7 +45,7 @@ async def test_background_work_that_is_cancelled_does_not_cancel_the_group_that_
     await asyncio.wait({durable})
     assert not durable.cancelled()
     assert durable.exception() is None
-    assert lane.appender.failure is None
+    assert lane.failure is None
     assert lane.log_of(P0).high_watermark == 1
 
 
@@ -56,10 +56,10 @@ async def test_a_barrier_asked_for_after_the_lane_was_fenced_fails_instead_of_lo
     old = await world.own(settings=GroupSettings(linger_ms=60_000))
     append(old)
     await world.own(broker=2)
-    old.appender.doubt()
+    old.doubt()
     with pytest.raises(Fenced):
-        await old.appender.validate()
-    barrier = old.appender.barrier()
+        await old.validate()
+    barrier = old.barrier()
     assert barrier is not None
     with pytest.raises(Fenced):
         await barrier
@@ -69,22 +69,22 @@ async def test_a_barrier_asked_for_after_the_lane_was_fenced_fails_instead_of_lo
 async def test_a_group_that_lingers_when_the_lane_is_fenced_is_refused_at_once(world: World):
     old = await world.own(settings=GroupSettings(linger_ms=60_000))
     append(old)
-    durable = old.appender.barrier()
+    durable = old.barrier()
     assert durable is not None
     await world.own(broker=2)
-    old.appender.doubt()
+    old.doubt()
     with pytest.raises(Fenced):
-        await old.appender.validate()
+        await old.validate()
     assert isinstance(durable.exception(), Fenced)
     await old.close(release=False)
-    assert isinstance(old.appender.failure, Fenced)
+    assert isinstance(old.failure, Fenced)
 
 
 @simulated
 async def test_close_puts_what_waits_and_the_release_ends_the_lane(world: World):
     lane = await world.own(settings=GroupSettings(linger_ms=60_000))
     append(lane)
-    durable = lane.appender.barrier()
+    durable = lane.barrier()
     assert durable is not None
     await lane.close(release=True)
     assert durable.exception() is None
@@ -99,9 +99,9 @@ async def test_after_a_release_nothing_is_valid_and_nothing_can_be_added(world: 
     lane = await world.own()
     await append_all(lane, 1)
     await lane.close(release=True)
-    assert not lane.appender.is_valid()
+    assert not lane.is_valid()
     with pytest.raises(Fenced):
-        await lane.appender.validate()
+        await lane.validate()
     with pytest.raises(HoldfastError):
         append(lane)
 
@@ -114,7 +114,7 @@ async def test_from_the_moment_the_release_may_be_in_the_store_no_claim_is_valid
     world.store.after.append(hold)
     closing = asyncio.ensure_future(lane.close(release=True))
     await hold.reached.wait()
-    assert not lane.appender.is_valid()
+    assert not lane.is_valid()
     hold.go.set()
     await closing
 
@@ -130,11 +130,11 @@ async def test_closing_while_the_store_is_out_of_reach_ends_in_bounded_time_and_
 
     world.store.before.append(outage)
     append(lane)
-    durable = lane.appender.barrier()
+    durable = lane.barrier()
     assert durable is not None
     await asyncio.wait_for(lane.close(release=True), timeout=120)
     assert isinstance(durable.exception(), HoldfastError)
-    assert not lane.appender.is_valid()
+    assert not lane.is_valid()
     world.store.before.clear()
     claimed = await world.claim()
     assert claimed.taken_from is not None
@@ -147,9 +147,9 @@ async def test_closing_a_fenced_lane_does_not_wait_for_a_put_that_no_longer_matt
     append(old)
     await hold.reached.wait()
     await world.own(store=world.memory, broker=2)
-    old.appender.doubt()
+    old.doubt()
     with pytest.raises(Fenced):
-        await old.appender.validate()
+        await old.validate()
     await asyncio.wait_for(old.close(release=False), timeout=10)
 
 
@@ -158,7 +158,7 @@ async def test_a_waiter_sees_success_only_when_the_object_is_in_the_store(world:
     lane = await world.own()
     hold = held_put(world)
     append(lane)
-    durable = lane.appender.barrier()
+    durable = lane.barrier()
     assert durable is not None
     await hold.reached.wait()
     assert not durable.done()
@@ -167,4 +167,4 @@ async def test_a_waiter_sees_success_only_when_the_object_is_in_the_store(world:
     hold.go.set()
     await flush(lane)
     assert lane.log_of(P0).high_watermark == 1
-    assert lane.appender.barrier() is None
+    assert lane.barrier() is None

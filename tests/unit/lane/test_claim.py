@@ -31,12 +31,12 @@ async def test_of_three_who_claim_at_once_each_gets_a_number_of_its_own_and_only
     world: World, seed: int
 ):
     lanes = await asyncio.gather(*(world.own(broker=i) for i in range(3)))
-    assert sorted(lane.appender.cursor.claim for lane in lanes) == [0, 1, 2]
+    assert sorted(lane.cursor.claim for lane in lanes) == [0, 1, 2]
     assert sorted(lane.leader_epoch for lane in lanes) == [0, 1, 2]
     last = max(lanes, key=lambda lane: lane.leader_epoch)
     for lane in lanes:
         append(lane, values=[b"by %d" % lane.leader_epoch])
-        barrier = lane.appender.barrier()
+        barrier = lane.barrier()
         assert barrier is not None
         await asyncio.wait({barrier})
         error = barrier.exception()
@@ -61,9 +61,9 @@ async def test_a_race_of_three_through_a_store_that_fails_in_every_way_has_the_s
     acked: list[int] = []
     for _ in range(10):
         for lane in lanes:
-            if lane.appender.is_open:
+            if lane.is_open:
                 append(lane, values=[b"%d" % lane.leader_epoch])
-                barrier = lane.appender.barrier()
+                barrier = lane.barrier()
                 assert barrier is not None
                 await asyncio.wait({barrier})
                 if barrier.exception() is None:
@@ -90,12 +90,12 @@ async def test_a_claimer_that_stalled_until_its_number_was_deleted_wins_nothing(
     assert await world.memory.size(entry_key(LANE, 3)) is None
     hold.go.set()
     late = await stalled
-    assert late.appender.cursor.claim > 5
+    assert late.cursor.claim > 5
     assert late.log_of(P0).high_watermark == 7
     append(late, values=[b"by the late one"])
     await flush(late)
     append(owner)
-    barrier = owner.appender.barrier()
+    barrier = owner.barrier()
     assert barrier is not None
     with pytest.raises(Fenced):
         await barrier
@@ -199,11 +199,9 @@ async def test_claims_stay_when_all_around_them_is_deleted_also_by_an_owner_long
     await rewrite(owners[-1], NOW)
     claims = list(owners[-1].state.claims)
     for stale in owners[:-1]:
-        claim = stale.appender.cursor.claim
+        claim = stale.cursor.claim
         await stale.sweep(stale.state.claims, up_to=LaneNumber(claim - 1))
-        await stale.drop_up_to(
-            LaneNumber(stale.appender.cursor.next_number - 1), stale.state.claims
-        )
+        await stale.drop_up_to(LaneNumber(stale.cursor.next_number - 1), stale.state.claims)
     for claim in claims:
         head = await read_head(world.memory, world.environment(), LANE, claim)
         assert head is not None and head.header.claim == claim
@@ -222,7 +220,7 @@ async def test_a_sweep_deletes_what_an_earlier_owner_did_not_get_to(world: World
     await cut.reached.wait()
     world.store.before.clear()
     second = await world.own()
-    claim = second.appender.cursor.claim
+    claim = second.cursor.claim
     assert await second.sweep(second.state.claims, up_to=LaneNumber(claim - 1)) == 4
     assert await world.memory.size(entry_key(LANE, 0)) is not None
     dying.cancel()
@@ -240,4 +238,4 @@ async def test_a_put_whose_answers_are_lost_is_won_once(world: World):
     store.heal()
     found = await recover(store, world.environment(), LANE, LogStateKind())
     assert found.state.log_of(P0).log_end_offset == 30
-    assert found.cursor == lane.appender.cursor
+    assert found.cursor == lane.cursor

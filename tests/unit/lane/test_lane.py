@@ -1,7 +1,6 @@
 """Group commit and the proof of a claim."""
 
 import asyncio
-import gc
 
 import pytest
 from tests.support.async_tests import simulated
@@ -11,7 +10,7 @@ from tests.support.stores import Hold, HookedStore
 from holdfast.errors import Fenced, InvariantViolation, StoreUnavailable
 from holdfast.lane.keys import entry_key
 from holdfast.lane.lane import is_fatal
-from holdfast.lane.pending import GroupSettings, fail_future
+from holdfast.lane.pending import GroupSettings
 from holdfast.lane.recovery import read_head
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import Appended, decode_facts
@@ -58,7 +57,7 @@ async def test_a_group_is_split_where_it_would_grow_past_its_bound(world: World)
 async def test_a_group_lingers_for_company_and_no_longer(world: World):
     lane = await world.own(settings=GroupSettings(linger_ms=10_000))
     append(lane)
-    durable = lane.appender.barrier()
+    durable = lane.barrier()
     assert durable is not None
     await asyncio.sleep(9)
     append(lane)
@@ -82,15 +81,15 @@ async def test_a_full_group_does_not_linger(world: World):
 @simulated
 async def test_a_barrier_is_for_all_that_was_added_and_none_where_nothing_waits(world: World):
     lane = await world.own(settings=GroupSettings(group_bytes_max=500))
-    assert lane.appender.barrier() is None
+    assert lane.barrier() is None
     for _ in range(4):
         append(lane, values=[b"x" * 400])
-    barrier = lane.appender.barrier()
+    barrier = lane.barrier()
     assert barrier is not None
     await barrier
     assert lane.log_of(P0).high_watermark == 4
-    assert lane.appender.barrier() is None
-    assert lane.appender.pending_bytes == 0
+    assert lane.barrier() is None
+    assert lane.pending_bytes == 0
 
 
 def test_numbers_are_used_one_after_the_other_and_never_two_at_once():
@@ -132,7 +131,7 @@ async def test_a_lane_fenced_in_mid_flight_fails_everything_that_waits_and_publi
     barriers = []
     for _ in range(3):
         append(old)
-        barriers.append(old.appender.barrier())
+        barriers.append(old.barrier())
     await hold.reached.wait()
     await world.own(broker=2)
     hold.go.set()
@@ -147,15 +146,15 @@ async def test_a_lane_fenced_in_mid_flight_fails_everything_that_waits_and_publi
 @simulated
 async def test_the_claim_is_proved_by_each_put_and_for_no_longer_than_its_validity(world: World):
     lane = await world.own(settings=GroupSettings(claim_valid_ms=1_000))
-    assert lane.appender.is_valid()
+    assert lane.is_valid()
     await asyncio.sleep(0.9)
     await append_all(lane, 1)
     await asyncio.sleep(0.9)
-    assert lane.appender.is_valid()
+    assert lane.is_valid()
     await asyncio.sleep(0.2)
-    assert not lane.appender.is_valid()
-    await lane.appender.validate()
-    assert lane.appender.is_valid()
+    assert not lane.is_valid()
+    await lane.validate()
+    assert lane.is_valid()
 
 
 @simulated
@@ -168,23 +167,23 @@ async def test_the_proof_counts_from_before_the_put_and_not_from_its_answer(worl
     await asyncio.sleep(2)
     hold.go.set()
     await flush(lane)
-    assert not lane.appender.is_valid()
+    assert not lane.is_valid()
 
 
 @simulated
 async def test_the_proof_of_a_slow_probe_counts_from_its_beginning(world: World):
     lane = await world.own(settings=GroupSettings(claim_valid_ms=5_000))
-    lane.appender.doubt()
+    lane.doubt()
     hold = Hold("read", "lanes/0001/")
     world.store.after.append(hold)
-    probing = asyncio.ensure_future(lane.appender.validate())
+    probing = asyncio.ensure_future(lane.validate())
     await asyncio.sleep(4)
     world.store.after.clear()
     hold.go.set()
     await probing
-    assert lane.appender.is_valid()
+    assert lane.is_valid()
     await asyncio.sleep(1.5)
-    assert not lane.appender.is_valid()
+    assert not lane.is_valid()
 
 
 @simulated
@@ -195,15 +194,15 @@ async def test_a_probe_that_finds_our_own_put_under_way_looks_behind_it(world: W
     mine.after.append(hold)
     append(lane)
     await hold.reached.wait()
-    lane.appender.doubt()
-    await lane.appender.validate()
-    assert lane.appender.failure is None
+    lane.doubt()
+    await lane.validate()
+    assert lane.failure is None
     await world.own(broker=2)
-    lane.appender.doubt()
+    lane.doubt()
     with pytest.raises(Fenced):
-        await lane.appender.validate()
+        await lane.validate()
     hold.go.set()
-    barrier = lane.appender.barrier()
+    barrier = lane.barrier()
     assert barrier is not None
     await asyncio.wait({barrier})
     assert isinstance(barrier.exception(), Fenced)
@@ -213,26 +212,26 @@ async def test_a_probe_that_finds_our_own_put_under_way_looks_behind_it(world: W
 @simulated
 async def test_those_who_ask_for_a_proof_at_the_same_time_share_one_probe(world: World):
     lane = await world.own()
-    lane.appender.doubt()
+    lane.doubt()
     before = len(world.store.calls)
-    await asyncio.gather(*(lane.appender.validate() for _ in range(20)))
+    await asyncio.gather(*(lane.validate() for _ in range(20)))
     assert len(world.store.calls) - before == 1
 
 
 @simulated
 async def test_one_who_gives_up_on_a_proof_does_not_end_it_for_the_others(world: World):
     lane = await world.own()
-    lane.appender.doubt()
+    lane.doubt()
     hold = Hold("read", "lanes/0001/")
     world.store.before.append(hold)
-    impatient = asyncio.ensure_future(lane.appender.validate())
-    patient = asyncio.ensure_future(lane.appender.validate())
+    impatient = asyncio.ensure_future(lane.validate())
+    patient = asyncio.ensure_future(lane.validate())
     await hold.reached.wait()
     impatient.cancel()
     await asyncio.wait({impatient})
     hold.go.set()
     await patient
-    assert lane.appender.is_valid()
+    assert lane.is_valid()
 
 
 @simulated
@@ -243,13 +242,13 @@ async def test_a_probe_gives_up_on_a_store_that_is_away_and_the_lane_lives_on(wo
         raise StoreUnavailable(key)
 
     world.store.before.append(away)
-    lane.appender.doubt()
+    lane.doubt()
     with pytest.raises(StoreUnavailable):
-        await lane.appender.validate()
+        await lane.validate()
     assert world.loop.time() < 10
     world.store.before.clear()
     await append_all(lane, 1)
-    assert lane.appender.is_valid()
+    assert lane.is_valid()
 
 
 @simulated
@@ -266,9 +265,9 @@ async def test_a_probe_gives_up_also_where_the_store_goes_away_in_the_middle_of_
             raise StoreUnavailable(key)
 
     mine.before.append(lists_fail)
-    lane.appender.doubt()
+    lane.doubt()
     with pytest.raises(StoreUnavailable):
-        await lane.appender.validate()
+        await lane.validate()
     assert world.loop.time() < 10
 
 
@@ -285,9 +284,9 @@ async def test_a_number_that_landed_unheard_of_and_was_deleted_is_no_proof(world
     await append_all(new, 2)
     await rewrite(new, RewriteSettings(delete_delay_s=0))
     assert await world.memory.size(entry_key(LANE, 2)) is None
-    old.appender.doubt()
+    old.doubt()
     with pytest.raises(Fenced):
-        await old.appender.validate()
+        await old.validate()
     hold.go.set()
 
 
@@ -297,7 +296,7 @@ async def test_an_index_that_does_not_fit_stops_the_lane_before_anything_is_publ
     await append_all(lane, 1)
     lane.log_of(P0).runs.last[-1] = 99
     append(lane)
-    barrier = lane.appender.barrier()
+    barrier = lane.barrier()
     assert barrier is not None
     await asyncio.wait({barrier})
     error = barrier.exception()
@@ -315,9 +314,9 @@ async def test_a_paused_owner_that_wakes_up_never_acknowledges_after_a_newer_cla
     acked: list[DataLane] = []
 
     async def write(lane: DataLane) -> None:
-        while lane.appender.is_open:
+        while lane.is_open:
             append(lane)
-            barrier = lane.appender.barrier()
+            barrier = lane.barrier()
             assert barrier is not None
             await asyncio.wait({barrier})
             if barrier.exception() is None:

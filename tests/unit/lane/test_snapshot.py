@@ -38,7 +38,7 @@ async def test_each_flipped_byte_and_each_truncation_of_a_snapshot_is_detected(w
 async def test_a_snapshot_under_another_number_or_lane_is_refused(world: World):
     lane = await world.own()
     await append_all(lane, 2)
-    data = encode_snapshot(lane.appender.cursor, lane.state.encode())
+    data = encode_snapshot(lane.cursor, lane.state.encode())
     for other_lane, number in ((LANE, 1), (LANE, 3), (LaneId(2), 2)):
         with pytest.raises(CorruptObject, match="number 2 of lane 1"):
             decode_snapshot(data, key="k", lane=other_lane, number=LaneNumber(number))
@@ -48,7 +48,7 @@ async def test_a_snapshot_under_another_number_or_lane_is_refused(world: World):
 async def test_a_snapshot_carries_the_cursor_back_whole(world: World):
     lane = await world.own()
     await append_all(lane, 3)
-    cursor = lane.appender.cursor
+    cursor = lane.cursor
     number = LaneNumber(cursor.next_number - 1)
     data = encode_snapshot(cursor, b"state")
     snapshot = decode_snapshot(data, key="k", lane=LANE, number=number)
@@ -173,7 +173,7 @@ async def test_every_snapshot_is_the_state_of_exactly_its_number_also_under_load
             await flush(lane)
     await flush(lane)
     await lane.snapshot_now()
-    assert len(taken) > 5
+    assert len(taken) > 3
     for key, body in taken.items():
         number = LaneNumber(int(key[-20:]))
         snapshot = decode_snapshot(body, key=key, lane=LANE, number=number)

@@ -7,8 +7,8 @@ from tests.support.batches import batch
 from tests.support.lanes import LANE, P0, P1, World, append_batch
 
 from holdfast.identifiers import PartitionId
+from holdfast.lane.journal_queue import JournalSettings
 from holdfast.lane.recovery import recover
-from holdfast.lane.spool.queue import SpoolSettings
 from holdfast.log.data_lane import RESERVED_OFFSETS, DataLane
 from holdfast.log.facts import CeilingReserved
 from holdfast.log.memory import ReadCache, Tail
@@ -19,7 +19,7 @@ from holdfast.records.batch import walk
 from holdfast.records.record import decode
 
 LANE_OBJECT = "lanes/"
-NEVER_FLUSHED = SpoolSettings(flush_bytes=1 << 40, flush_ms=86_400_000)
+NEVER_FLUSHED = JournalSettings(flush_bytes=1 << 40, flush_ms=86_400_000)
 
 
 def add(lane: DataLane, value: bytes, partition: PartitionId = P0, *, to_disk: bool = True) -> int:
@@ -28,7 +28,7 @@ def add(lane: DataLane, value: bytes, partition: PartitionId = P0, *, to_disk: b
 
 async def acked(lane: DataLane) -> None:
     """Wait for all that was added, whichever way it went."""
-    waited = [f for f in (lane.appender.barrier(), lane.appender.disk_barrier()) if f is not None]
+    waited = [f for f in (lane.barrier(), lane.barrier(by_journal=True)) if f is not None]
     if waited:
         await asyncio.wait(waited)
         for future in waited:
@@ -66,15 +66,15 @@ async def in_the_store(world: World, partition: PartitionId = P0) -> list[bytes 
 
 
 async def owner(
-    world: World, spool: SpoolSettings = NEVER_FLUSHED, disk: MemoryDisk | None = None
+    world: World, spool: JournalSettings = NEVER_FLUSHED, disk: MemoryDisk | None = None
 ) -> tuple[DataLane, MemoryDisk]:
     """An owner whose disk is ready, and whose ceilings are reserved."""
     disk = disk or MemoryDisk(environment=world.environment())
-    lane = await world.own(disk=disk, spool_settings=spool)
+    lane = await world.own(disk=disk, journal_settings=spool)
     await asyncio.sleep(0.1)
-    assert lane.appender.takes_to_disk
+    assert lane.takes_to_journal
     for partition in (P0, P1):
         claim = lane.claimed_lane.cursor.claim
-        lane.appender.add(CeilingReserved(partition, RESERVED_OFFSETS, claim))
-    await lane.appender.flush()
+        lane.add(CeilingReserved(partition, RESERVED_OFFSETS, claim))
+    await lane.flush()
     return lane, disk

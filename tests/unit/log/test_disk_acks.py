@@ -15,7 +15,7 @@ from tests.unit.log.spooled import LANE_OBJECT, acked, add, in_the_store, owner,
 from holdfast.errors import Fenced
 from holdfast.identifiers import PartitionId
 from holdfast.lane.entry import HEADER_BYTES
-from holdfast.lane.spool.queue import SpoolSettings
+from holdfast.lane.journal_queue import JournalSettings
 from holdfast.lane.spool.spool import spools_on
 from holdfast.log.data_lane import DataLane
 from holdfast.log.facts import LogStartMoved
@@ -49,7 +49,7 @@ async def test_what_is_on_disk_can_be_read_while_it_is_flushed_and_after(world: 
     await acked(lane)
     hold = Hold("create", LANE_OBJECT)
     world.store.before.append(hold)
-    flushing = asyncio.ensure_future(lane.appender.flush_spool())
+    flushing = asyncio.ensure_future(lane.flush_journal())
     await hold.reached.wait()
     assert await values(lane.reader, lane.log_of(P0)) == [b"one"]
     add(lane, b"two")
@@ -59,7 +59,7 @@ async def test_what_is_on_disk_can_be_read_while_it_is_flushed_and_after(world: 
     await flushing
     assert await values(lane.reader, lane.log_of(P0)) == [b"one", b"two"]
     assert await in_the_store(world) == [b"one"]
-    await lane.appender.flush_spool()
+    await lane.flush_journal()
     assert await in_the_store(world) == [b"one", b"two"]
     await asyncio.sleep(1)
     (left,) = (await spools_on(disk)).values()
@@ -71,7 +71,7 @@ async def test_what_is_on_disk_can_be_read_while_it_is_flushed_and_after(world: 
 )
 @simulated
 async def test_what_is_on_disk_goes_to_the_store_by_size_or_by_age(
-    world: World, settings: SpoolSettings
+    world: World, settings: JournalSettings
 ):
     lane, _ = await owner(world, settings)
     written = [b"value %d" % number for number in range(10)]
@@ -100,7 +100,7 @@ async def test_what_goes_to_the_store_takes_along_what_its_partition_has_on_disk
         case "marker":
             end(lane, 5, 0, committed=True)
         case _:
-            lane.appender.add(LogStartMoved(P0, 1))
+            lane.add(LogStartMoved(P0, 1))
     await acked(lane)
     expected = {"batch": [b"one", b"two", b"three"], "marker": [b"one", b"two"]}
     assert await in_the_store(world) == expected.get(fact, [b"two"])
@@ -173,7 +173,7 @@ async def test_any_mix_of_ways_keeps_each_partition_in_order_and_durable_before_
     world: World, seed: int
 ):
     chance = random.Random(seed)
-    settings = SpoolSettings(
+    settings = JournalSettings(
         flush_bytes=chance.choice((200, 2_000, 1 << 40)),
         flush_ms=chance.choice((50, 1_000, 86_400_000)),
         frame_bytes_max=chance.choice((1, 1 << 20)),

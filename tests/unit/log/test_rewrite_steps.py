@@ -98,7 +98,7 @@ async def test_owners_that_live_for_one_step_each_come_to_the_end_together(world
         lives += 1
         assert lives <= OBJECTS, f"{len(fresh_runs)} runs are left"
         lane = await world.own(tail_bytes=0)
-        end = entry_key(LANE, lane.appender.cursor.next_number)
+        end = entry_key(LANE, lane.cursor.next_number)
         hold = Hold("create", end)
         world.store.after.append(hold)
         dying.append(asyncio.ensure_future(rewrite(lane, IN_STEPS)))
@@ -191,7 +191,7 @@ async def test_what_happens_to_a_partition_between_two_steps_holds_afterwards(
     world.store.after.append(hold)
     rewriting = asyncio.ensure_future(rewrite(lane, IN_STEPS))
     await hold.reached.wait()
-    lane.appender.add(fact)
+    lane.add(fact)
     hold.go.set()
     await rewriting
     for owner in (lane, await world.own()):

@@ -150,8 +150,8 @@ async def test_a_log_start_that_moves_while_the_lane_is_rewritten_holds_afterwar
     world.store.before.append(hold)
     rewriting = asyncio.ensure_future(rewrite(lane, settings))
     await hold.reached.wait()
-    lane.appender.add(LogStartMoved(P0, 18))
-    lane.appender.add(LogStartMoved(P1, 3))
+    lane.add(LogStartMoved(P0, 18))
+    lane.add(LogStartMoved(P1, 3))
     await flush(lane)
     hold.go.set()
     await rewriting
@@ -174,7 +174,7 @@ async def test_a_topic_that_is_deleted_while_it_is_rewritten_leaves_nothing_behi
     world.store.before.append(hold)
     rewriting = asyncio.ensure_future(rewrite(lane, settings))
     await hold.reached.wait()
-    lane.appender.add(PartitionRemoved(P0))
+    lane.add(PartitionRemoved(P0))
     hold.go.set()
     await rewriting
     await purge_removed(lane)
@@ -193,7 +193,7 @@ async def test_a_segment_whose_removal_is_decided_but_not_durable_is_not_swept(w
     before = await all_bytes(second)
     hold = Hold("create", "lanes/0001/")
     world.store.before.append(hold)
-    second.appender.add(LogStartMoved(P0, second.log_of(P0).segments[0].last_offset + 1))
+    second.add(LogStartMoved(P0, second.log_of(P0).segments[0].last_offset + 1))
     await hold.reached.wait()
     await sweep_segments(second)
     third = await world.own(store=world.memory)
@@ -242,7 +242,7 @@ async def test_a_purge_by_a_fenced_owner_deletes_nothing(world: World):
     await rewrite(stale, NOW)
     newest = await world.own(broker=2)
     before = await all_bytes(newest)
-    stale.appender.add(PartitionRemoved(P0))
+    stale.add(PartitionRemoved(P0))
     with pytest.raises(Fenced):
         await purge_removed(stale)
     assert await all_bytes(newest) == before
@@ -328,7 +328,7 @@ async def test_what_an_object_holds_from_before_a_removal_is_in_no_log_and_in_no
     lane = await world.own()
     append(lane, P1, [b"before it"])
     append(lane, P0, [b"gone"])
-    lane.appender.add(PartitionRemoved(P0))
+    lane.add(PartitionRemoved(P0))
     append(lane, P0, [b"new"])
     await flush(lane)
     expected = [await all_bytes(lane, p) for p in (P0, P1)]

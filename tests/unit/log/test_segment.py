@@ -2,7 +2,7 @@
 
 import pytest
 from tests.support.lanes import P0, P1
-from tests.unit.log.stretches import stored_batch
+from tests.unit.log.stretches import built_segment, stored_batch
 
 from holdfast.errors import CorruptObject, InvariantViolation
 from holdfast.log.memory import SMALL_BUFFER_BYTES

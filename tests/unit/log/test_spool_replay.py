@@ -102,7 +102,7 @@ async def test_a_spool_that_is_empty_is_told_from_a_disk_that_is_another(world: 
     first, disk = await owner(world)
     add(first, b"one")
     await acked(first)
-    await first.appender.flush_spool()
+    await first.flush_journal()
     await asyncio.sleep(1)
     second = await successor(world, disk)
     assert set(second.awaited) == {P0, P1}
@@ -208,7 +208,7 @@ async def test_what_was_acknowledged_survives_any_number_of_crashes(world: World
             if chance.random() < 0.5:
                 await asyncio.sleep(chance.random() * 0.01)
             if not stuck and chance.random() < 0.1:
-                await lane.appender.flush_spool()
+                await lane.flush_journal()
             if not stuck and chance.random() < 0.1:
                 await lane.snapshot_now()
             if chance.random() < 0.05:

@@ -72,7 +72,7 @@ async def test_the_first_of_several_newest_records_is_the_newest(world: World):
 async def test_a_record_below_the_log_start_is_never_the_answer(world: World):
     lane = await timed(world, 90, 30, 20, 25)
     await rewrite(lane, NOW)
-    lane.appender.add(LogStartMoved(P0, 2))
+    lane.add(LogStartMoved(P0, 2))
     await flush(lane)
     log = lane.log_of(P0)
     assert await offset_for_time(lane.reader, log, 10) == TimedOffset(2, 20)

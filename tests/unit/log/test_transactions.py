@@ -256,7 +256,7 @@ async def test_aborted_entries_below_the_log_start_go_also_from_the_snapshot(wor
     await flush(lane)
     log = lane.log_of(P0)
     assert [entry.last_offset for entry in log.transactions.aborted] == [1, 3]
-    lane.appender.add(LogStartMoved(P0, 2))
+    lane.add(LogStartMoved(P0, 2))
     decoded = LogStateKind().decode(lane.state.encode()).log_of(P0)
     assert [entry.last_offset for entry in decoded.transactions.aborted] == [3]
     await flush(lane)
@@ -268,12 +268,12 @@ async def test_a_producer_with_an_open_transaction_does_not_expire(world: World)
     lane = await world.own()
     append(lane, producer=(1, 0, 0), transactional=True)
     append(lane, producer=(2, 0, 0))
-    lane.appender.add(ProducersExpired(1 << 60))
+    lane.add(ProducersExpired(1 << 60))
     log = lane.log_of(P0)
     assert list(log.producers) == [1]
     assert log.expired_producers(1 << 60) == []
     end(lane, 1, 0, committed=True)
-    lane.appender.add(ProducersExpired(1 << 60))
+    lane.add(ProducersExpired(1 << 60))
     assert log.producers == {}
 
 
