@@ -47,9 +47,6 @@ class MemoryDisk:
     async def names(self) -> list[str]:
         return sorted(self.files)
 
-    async def truncate(self, name: str, size: int) -> None:
-        del self.files[name][size:]
-
     async def delete(self, names: Sequence[str]) -> None:
         await self._wait()
         for name in names:

@@ -24,7 +24,6 @@ MAGIC = b"HFL1"
 _FIELDS = struct.Struct(">4sBxHQQ16s16sIQIIQ")
 _CRC = struct.Struct(">I")
 HEADER_BYTES = _FIELDS.size + _CRC.size
-FACTS_BYTES_MAX = 256 * 1024 * 1024
 SPOOLED = 1 << 62
 """Numbers from here on denote frames on a local disk, which are in no lane object yet."""
 CHAIN_START = bytes(16)

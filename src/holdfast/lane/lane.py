@@ -14,7 +14,6 @@ from holdfast.errors import (
     Fenced,
     HoldfastError,
     InvariantViolation,
-    StopError,
     StoreUnavailable,
 )
 from holdfast.identifiers import LaneId, LaneNumber
@@ -449,8 +448,3 @@ class Lane(Generic[StateT, F]):
         outcome = await put_entry(self.store, self.environment, entry)
         if not isinstance(outcome, Lost):  # if lost, the next owner was faster and needs no release
             self.cursor = self.cursor.advance(entry.header)
-
-
-def is_fatal(error: HoldfastError) -> bool:
-    """True if a lane that ended with this error needs a person, not a new claim."""
-    return isinstance(error, StopError)

@@ -80,7 +80,10 @@ class LogState:
 
     def _made(self, partition: PartitionId) -> PartitionLog:
         """Return the log of a partition that a fact is about; create it if it is missing."""
-        return self.partitions.setdefault(partition, PartitionLog(partition))
+        log = self.partitions.get(partition)
+        if log is None:
+            log = self.partitions[partition] = PartitionLog(partition)
+        return log
 
     def apply(self, fact: DataFact) -> None:
         match fact:

@@ -7,9 +7,8 @@ from tests.support.async_tests import simulated
 from tests.support.lanes import LANE, P0, World, append, append_all, flush, simulate
 from tests.support.stores import Hold, HookedStore
 
-from holdfast.errors import Fenced, InvariantViolation, StoreUnavailable
+from holdfast.errors import Fenced, InvariantViolation, StopError, StoreUnavailable
 from holdfast.lane.keys import entry_key
-from holdfast.lane.lane import is_fatal
 from holdfast.lane.pending import GroupSettings
 from holdfast.lane.recovery import read_head
 from holdfast.log.data_lane import DataLane
@@ -300,7 +299,7 @@ async def test_an_index_that_does_not_fit_stops_the_lane_before_anything_is_publ
     assert barrier is not None
     await asyncio.wait({barrier})
     error = barrier.exception()
-    assert isinstance(error, InvariantViolation) and is_fatal(error)
+    assert isinstance(error, InvariantViolation) and isinstance(error, StopError)
     assert await world.keys("lanes/0001/") == [entry_key(LANE, n) for n in range(2)]
 
 

@@ -1,4 +1,4 @@
-"""A folder on a local disk, with what a spool needs: durable append, read, truncate, delete.
+"""A folder on a local disk, with what a spool needs: durable append, read, delete.
 
 Owns the threads that wait for the disk. Must never report as durable what a crash of the machine
 could undo. That includes the name of a new file.
@@ -41,8 +41,6 @@ class Disk(Protocol):
 
     async def names(self) -> list[str]: ...
 
-    async def truncate(self, name: str, size: int) -> None: ...
-
     async def delete(self, names: Sequence[str]) -> None:
         """Delete files without a sync: a file that reappears after a crash is deleted again."""
         ...
@@ -76,9 +74,6 @@ class LocalDisk:
     async def names(self) -> list[str]:
         return await self._call(lambda: sorted(path.name for path in self._folder.iterdir()))
 
-    async def truncate(self, name: str, size: int) -> None:
-        await self._call(lambda: self._truncate(name, size))
-
     async def delete(self, names: Sequence[str]) -> None:
         await self._call(lambda: self._delete(names))
 
@@ -101,14 +96,6 @@ class LocalDisk:
             if written:
                 left[0] = left[0][written:]
         os.fdatasync(fd)
-
-    def _truncate(self, name: str, size: int) -> None:
-        fd = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=self._folder_fd)
-        try:
-            os.ftruncate(fd, size)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
 
     def _delete(self, names: Sequence[str]) -> None:
         for name in names:

@@ -55,7 +55,6 @@ class ReadFrames:
     """The frames of one file, as far as it can be trusted."""
 
     frames: list[Frame]
-    valid_bytes: int
     torn_bytes: int
     """The bytes after the last trusted frame: never acknowledged, or damaged."""
     problem: str | None
@@ -84,7 +83,6 @@ def read_frames(data: bytes, spool: SpoolId, *, name: str) -> ReadFrames:
         position += last.payload_start + last.payload_bytes
     return ReadFrames(
         frames=frames,
-        valid_bytes=position,
         torn_bytes=len(view) - position,
         problem=problem,
         is_damaged=problem is not None and _has_later(data, position, spool, last),
