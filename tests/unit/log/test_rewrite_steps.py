@@ -2,6 +2,8 @@
 
 import asyncio
 import tracemalloc
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -249,13 +251,13 @@ def test_an_object_that_cannot_be_read_for_a_while_is_read_again():
     simulate(test)
 
 
-def test_a_step_holds_no_more_than_its_bound_in_memory(tmp_path: Path):
+def peak_of_a_rewrite(folder: Path, step_bytes: int) -> int:
+    """The most bytes that Python held at a time while 24 MiB of lane objects were rewritten."""
     partitions, object_bytes, objects = 8, 512 * 1024, 48
-    step_bytes = 4 * 1024 * 1024
 
     async def test() -> int:
         environment = SystemEnvironment()
-        store = DirectoryStore(str(tmp_path), sync=False)
+        store = DirectoryStore(str(folder), sync=False)
         claimed = await claim_lane(store, environment, LANE, LogStateKind(), claim_of())
         lane = DataLane(
             store=store,
@@ -284,7 +286,15 @@ def test_a_step_holds_no_more_than_its_bound_in_memory(tmp_path: Path):
         await store.close()
         return peak
 
-    assert asyncio.run(test()) < step_bytes + 2 * 1024 * 1024
+    return asyncio.run(test())
+
+
+def test_a_step_holds_no_more_than_its_bound_in_memory(tmp_path: Path):
+    """In a process of its own: what other tests have running in this one would count, too."""
+    step_bytes = 4 * 1024 * 1024
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as own:
+        peak = own.submit(peak_of_a_rewrite, tmp_path, step_bytes).result(timeout=120)
+    assert peak < step_bytes + 2 * 1024 * 1024
 
 
 @simulated
