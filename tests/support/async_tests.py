@@ -76,5 +76,5 @@ def _translated(test: AsyncTest, run: Runner, *, fixture: str | None = None) -> 
 
     if fixture is not None and fixture not in names:
         asked.insert(0, inspect.Parameter(fixture, inspect.Parameter.POSITIONAL_OR_KEYWORD))
-    run_test.__signature__ = signature.replace(parameters=asked)  # type: ignore[attr-defined]
+    run_test.__signature__ = signature.replace(parameters=asked)
     return run_test

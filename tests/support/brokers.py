@@ -27,6 +27,7 @@ from holdfast.lane.spool.disk import Disk
 from holdfast.log.data_lane import DataLane
 from holdfast.log.partition import PartitionLog
 from holdfast.log.read_plan import batches_of
+from holdfast.protocol.api import Refused
 from holdfast.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -113,7 +114,8 @@ async def topic(
         replication_factor=1,
         configs={key.replace("_", "."): value for key, value in configs.items()},
     )
-    broker.control.add(decided)  # type: ignore[arg-type]
+    assert not isinstance(decided, Refused), decided
+    broker.control.add(decided)
     await broker.flush_control()
     return broker.state.names[name]
 

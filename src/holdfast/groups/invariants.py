@@ -16,14 +16,14 @@ def speaks_one_protocol(group: Group) -> str | None:
 
 
 def owners_are_members(group: Group) -> str | None:
-    """Who owns a partition is a member."""
+    """The owner of a partition is a member."""
     if group.consumers is not None:
         members = group.consumers.members.keys()
         strangers = set(group.consumers.owners.values()) - members
     else:
         members = group.generation.members.keys() if group.generation is not None else set[str]()
         strangers = set(group.owners.values()) - members
-    return f"{sorted(strangers)} own partitions and are no members" if strangers else None
+    return f"{sorted(strangers)} own partitions and are not members" if strangers else None
 
 
 def targets_name_members(group: Group) -> str | None:
@@ -33,7 +33,7 @@ def targets_name_members(group: Group) -> str | None:
         return None
     strangers = consumers.targets.keys() - consumers.members.keys()
     if strangers:
-        return f"the target assignment names {sorted(strangers)}, who are no members"
+        return f"the target assignment names {sorted(strangers)}, which are not members"
     given = [partition for target in consumers.targets.values() for partition in target]
     if len(given) != len(set(given)):
         return "the target assignment gives a partition to two members"

@@ -1,1 +1,1 @@
-"""The other brokers: who is there, who leads what, and how requests reach them."""
+"""The other brokers: which are alive, which leads what, and how requests reach them."""

@@ -87,8 +87,8 @@ class Claimer:
 async def refuse_output(store: Store, environment: Environment) -> None:
     """Raise ConfigurationError if the store holds the output of pipelines, and no broker's data.
 
-    A broker could serve from the same folder, but somebody who starts one there has most likely
-    mistaken the one for the other.
+    A broker could serve from the same folder, but a user who starts one there has most likely
+    mistaken the folder.
     """
 
     async def has(prefix: str) -> bool:
